@@ -1,0 +1,55 @@
+# Every target builds the environment it needs from nothing: Python 3.11 and make are enough.
+PYTHON ?= python3.11
+VENV := .venv
+OLDEST := .venv-oldest
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+TEST_TOOLS := pytest pytest-xdist hypothesis
+CHECK_TOOLS := ruff mypy pandas-stubs scipy-stubs build hatchling
+
+.DEFAULT_GOAL := help
+.PHONY: help venv demo test test-slow test-oldest check format bench clean
+
+help: ## list the targets
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+
+venv: $(VENV)/.installed ## build .venv
+
+# torch comes first and pinned: unpinned, pip would choose a build with gigabytes of CUDA.
+$(VENV)/.installed: pyproject.toml constraints.txt
+	command -v $(PYTHON) >/dev/null && $(PYTHON) -m venv $(VENV) || python3 -m venv $(VENV)
+	$(PIP) torch
+	$(PIP) -e . $(TEST_TOOLS) $(CHECK_TOOLS)
+	touch $@
+
+demo: venv ## the main job on embedded data: plain training against peer loss
+	$(BIN)/peerloss demo --jobs -1
+
+test: venv ## the test suite (a few minutes)
+	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: venv ## everything, the long tests included
+	$(BIN)/python -m pytest -n 2
+
+# The oldest torch on PyPI brings its CUDA packages: about 5 GB.
+test-oldest: ## the test suite with the oldest allowed dependencies
+	command -v $(PYTHON) >/dev/null && $(PYTHON) -m venv $(OLDEST) || python3 -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet -c constraints-oldest.txt -e . $(TEST_TOOLS)
+	$(OLDEST)/bin/python -m pytest -n 2 -m "not slow"
+
+check: venv ## lint, types, doctests, the built wheel
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q --doctest-modules src
+	$(BIN)/python benchmarks/check_wheel.py
+
+format: venv ## let ruff rewrite the code
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: venv ## speed and memory as ratios against named peers, in one run
+	$(BIN)/python benchmarks/bench.py
+
+clean: ## remove what the other targets built
+	rm -rf $(VENV) $(OLDEST) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

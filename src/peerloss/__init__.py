@@ -1,0 +1,76 @@
+"""Learning from noisy labels without knowing the noise rates.
+
+The names below are the public ones. They are imported when first used, so that ``import peerloss`` and
+``peerloss --help`` stay quick.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from peerloss._version import __version__
+
+if TYPE_CHECKING:
+    from peerloss import functional, metrics, noise, peer_prediction, theory
+    from peerloss.datasets import list_datasets, load_dataset
+    from peerloss.losses import AlphaSchedule, BackwardLoss, BaseLoss, DMILoss, ForwardLoss, PeerLoss
+    from peerloss.metrics import make_peer_scorer, peer_score, peer_scorer
+    from peerloss.noise import NoiseModel, estimate_noise, flip_labels
+
+#: Public name → module that defines it.
+_HOMES = {
+    "AlphaSchedule": "losses",
+    "BackwardLoss": "losses",
+    "BaseLoss": "losses",
+    "DMILoss": "losses",
+    "ForwardLoss": "losses",
+    "PeerLoss": "losses",
+    "NoiseModel": "noise",
+    "estimate_noise": "noise",
+    "flip_labels": "noise",
+    "make_peer_scorer": "metrics",
+    "peer_score": "metrics",
+    "peer_scorer": "metrics",
+    "list_datasets": "datasets",
+    "load_dataset": "datasets",
+}
+_MODULES = ("functional", "metrics", "noise", "peer_prediction", "theory")
+
+__all__ = [
+    "AlphaSchedule",
+    "BackwardLoss",
+    "BaseLoss",
+    "DMILoss",
+    "ForwardLoss",
+    "NoiseModel",
+    "PeerLoss",
+    "__version__",
+    "estimate_noise",
+    "flip_labels",
+    "functional",
+    "list_datasets",
+    "load_dataset",
+    "make_peer_scorer",
+    "metrics",
+    "noise",
+    "peer_prediction",
+    "peer_score",
+    "peer_scorer",
+    "theory",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        value = getattr(import_module(f"peerloss.{_HOMES[name]}"), name)
+    elif name in _MODULES:
+        value = import_module(f"peerloss.{name}")
+    else:
+        raise AttributeError(f"module 'peerloss' has no attribute {name!r}")
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,0 +1,37 @@
+"""The command line: parse, call, print. Heavy imports happen inside the commands."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from peerloss._version import __version__
+from peerloss.cli._bound import bound
+from peerloss.cli._demo import demo
+
+app = typer.Typer(
+    name="peerloss",
+    help="Learning from noisy labels without knowing the noise rates.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    """Learning from noisy labels without knowing the noise rates."""
+
+
+app.command()(bound)
+app.command()(demo)

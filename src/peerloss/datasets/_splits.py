@@ -1,0 +1,75 @@
+"""Turn a clean data set into a learning task: encode, split, flip the training labels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.impute import SimpleImputer
+from sklearn.model_selection import train_test_split
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from peerloss.noise import NoiseModel, flip_labels
+
+if TYPE_CHECKING:
+    from peerloss._validation import FloatArray, IntArray
+    from peerloss.datasets._registry import Dataset
+
+
+@dataclass(frozen=True)
+class Split:
+    """Noisy training rows and clean test rows."""
+
+    X_train: FloatArray
+    y_train: IntArray
+    """Noisy labels: all that a method may look at."""
+    X_test: FloatArray
+    y_test: IntArray
+    """Clean labels, for the final figure only."""
+
+
+def split_and_flip(dataset: Dataset, noise: NoiseModel, *, test_size: float = 0.15, seed: int = 0) -> Split:
+    """Split a data set, flip exact numbers of training labels, and encode the columns.
+
+    Numbers are standardised and text columns one-hot encoded, both fitted on the training rows. Missing
+    numbers become the commonest value; a missing category is a category of its own.
+
+    Parameters
+    ----------
+    dataset
+        Clean data.
+    noise
+        What happens to the training labels.
+    test_size
+        Share of the rows kept for the test, with clean labels.
+    seed
+        Decides the split and which labels flip.
+    """
+    rows = np.arange(len(dataset.y))
+    train, test = train_test_split(rows, test_size=test_size, random_state=seed)
+    encoder = ColumnTransformer(
+        [
+            (
+                "numbers",
+                make_pipeline(SimpleImputer(strategy="most_frequent"), StandardScaler()),
+                make_column_selector(dtype_include="number"),
+            ),
+            (
+                "categories",
+                make_pipeline(
+                    SimpleImputer(strategy="constant", fill_value="missing"),
+                    OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+                ),
+                make_column_selector(dtype_exclude="number"),
+            ),
+        ]
+    )
+    return Split(
+        X_train=np.asarray(encoder.fit_transform(dataset.X.iloc[train]), dtype=np.float64),
+        y_train=flip_labels(dataset.y[train], noise, exact=True, random_state=seed),
+        X_test=np.asarray(encoder.transform(dataset.X.iloc[test]), dtype=np.float64),
+        y_test=dataset.y[test],
+    )

@@ -1,0 +1,29 @@
+"""Everything this package raises or warns on its own account.
+
+Each error is also the built-in error a caller would expect (``ValueError``, ``FloatingPointError``), so
+code that knows nothing of this package handles it sensibly.
+"""
+
+
+class PeerLossError(Exception):
+    """Base class: ``except PeerLossError`` catches everything this package raises on purpose."""
+
+
+class InvalidInputError(PeerLossError, ValueError):
+    """An argument has the wrong shape, type or values; the message says which and what to do."""
+
+
+class NotIdentifiableError(PeerLossError, ValueError):
+    """The quantity asked for does not exist for this noise: a singular T, an α* that no number satisfies."""
+
+
+class DivergenceError(PeerLossError, FloatingPointError):
+    """Training left the finite numbers."""
+
+
+class DivergenceWarning(RuntimeWarning):
+    """Logits grow without bound, as peer losses that are not bounded below allow (α ≥ 1)."""
+
+
+class IdentifiabilityWarning(UserWarning):
+    """An estimate was made, but the data cannot support it."""

@@ -1,0 +1,185 @@
+"""One door for every loss: check logits and targets, bring them to one form, reduce at the end."""
+
+from __future__ import annotations
+
+import math
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from peerloss._validation import check_choice
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+REDUCTIONS = ("none", "mean", "sum")
+_INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
+
+
+class Batch(NamedTuple):
+    """Logits and targets in the form that the losses compute with."""
+
+    logits: Tensor
+    """(n, K) with K ≥ 2, float32 or float64."""
+    target: Tensor
+    """(n,) int64; ignored entries hold 0."""
+    valid: Tensor | None
+    """(n,) bool, or ``None`` when it is known that no target is ignored."""
+    largest: float | None = None
+    """Largest finite |logit|, or ``None`` where values were not looked at."""
+
+    @property
+    def n_classes(self) -> int:
+        """K."""
+        return self.logits.shape[1]
+
+    def label_counts(self) -> Tensor:
+        """How often each label occurs among the targets that count, (K,) int64; never synchronises."""
+        if self.valid is None and values_are_checkable(self.target):
+            return torch.bincount(self.target, minlength=self.n_classes)
+        ones = torch.ones_like(self.target) if self.valid is None else self.valid.long()
+        return self.target.new_zeros(self.n_classes).scatter_add_(0, self.target, ones)
+
+
+def values_are_checkable(tensor: Tensor) -> bool:
+    """Whether looking at values is free of a synchronisation and of a graph break."""
+    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+
+
+def as_columns(logits: Tensor) -> Tensor:
+    """Return logits as (n, K), K ≥ 2, in at least float32; shapes (n,) and (n, 1) become columns (0, z)."""
+    if not isinstance(logits, Tensor) or not logits.is_floating_point():
+        got = logits.dtype if isinstance(logits, Tensor) else type(logits).__name__
+        raise InvalidInputError(f"`logits` must be a floating-point tensor; got {got}. Use `logits.float()`.")
+    if logits.dtype in (torch.float16, torch.bfloat16):
+        logits = logits.float()
+    if logits.ndim == 2 and logits.shape[1] >= 2:
+        return logits
+    if logits.ndim == 1 or (logits.ndim == 2 and logits.shape[1] == 1):
+        z = logits.reshape(-1)
+        return torch.stack((torch.zeros_like(z), z), dim=1)
+    raise InvalidInputError(
+        f"`logits` must have shape (n, K), or (n,) or (n, 1) for two classes; got {tuple(logits.shape)}. "
+        "Flatten token or pixel logits first: logits.flatten(0, -2) with target.flatten()."
+    )
+
+
+def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int) -> Batch:
+    """Check shapes (always) and values (on the CPU) and return the batch in the losses' form."""
+    z = as_columns(logits)
+    if not isinstance(target, Tensor) or target.dtype not in _INTEGERS:
+        got = target.dtype if isinstance(target, Tensor) else type(target).__name__
+        raise InvalidInputError(
+            f"`target` must be an integer tensor of class codes 0..K-1; got {got}. Use `target.long()`; "
+            "soft labels are not supported."
+        )
+    if target.shape != z.shape[:1]:
+        raise InvalidInputError(
+            f"`target` must have shape ({z.shape[0]},) to go with logits of shape {tuple(logits.shape)}; "
+            f"got {tuple(target.shape)}."
+        )
+    if target.device != z.device:
+        raise InvalidInputError(
+            f"`target` must be on the device of `logits` ({z.device}); got {target.device}. "
+            "Use `target.to(logits.device)`."
+        )
+    y = target.long()
+    if values_are_checkable(z):
+        return _check_values(z, y, ignore_index)
+    valid = y != ignore_index
+    return Batch(z, y.masked_fill(~valid, 0), valid)
+
+
+def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
+    if y.numel() == 0:
+        return Batch(z, y, None)
+    low, high = (extreme.item() for extreme in torch.aminmax(z.detach()))
+    if not high < math.inf:  # NaN compares false; −inf alone (a masked class) is legal
+        bad = torch.isnan(z) | torch.isposinf(z)
+        row = int(bad.any(dim=1).nonzero()[0])
+        raise InvalidInputError(
+            f"`logits` must not hold NaN or +inf; row {row} is {z[row].tolist()[:8]}. The model has "
+            "diverged or its inputs are not finite: check the inputs and lower the learning rate."
+        )
+    largest = max(high, -low) if low > -math.inf else abs(high)
+    first, last = (extreme.item() for extreme in torch.aminmax(y))
+    if first >= 0 and last < z.shape[1] and not first <= ignore_index <= last:
+        return Batch(z, y, None, largest)
+    valid = y != ignore_index
+    wrong = valid & ((y < 0) | (y >= z.shape[1]))
+    if wrong.any():
+        raise InvalidInputError(
+            f"`target` must hold labels in 0..{z.shape[1] - 1}; found {int(y[wrong][0])}. Encode labels "
+            f"first (−1/+1 becomes 0/1), or mark rows to leave out with ignore_index={ignore_index}."
+        )
+    return Batch(z, y.masked_fill(~valid, 0), None if bool(valid.all()) else valid, largest)
+
+
+def check_vector(value: Any, name: str) -> Tensor:
+    """Return class weights or similar as a non-negative, finite vector."""
+    tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    if tensor.ndim != 1:
+        raise InvalidInputError(
+            f"`{name}` must have shape (K,), one entry a class; got {tuple(tensor.shape)}."
+        )
+    if values_are_checkable(tensor) and not (torch.isfinite(tensor).all() and (tensor >= 0).all()):
+        raise InvalidInputError(
+            f"`{name}` must be finite and non-negative; got {tensor.tolist()[:8]}. Use zeros to leave out."
+        )
+    return tensor
+
+
+def check_prior(value: Any, name: str) -> Tensor:
+    """Return a prior as a vector of probabilities that sum to one."""
+    prior = check_vector(value, name)
+    if values_are_checkable(prior) and abs(float(prior.double().sum()) - 1.0) > 1e-4:
+        raise InvalidInputError(
+            f"`{name}` must be probabilities that sum to 1; the sum is {float(prior.double().sum()):g}. "
+            "Divide counts by their total."
+        )
+    return prior
+
+
+def fit_to_batch(tensor: Tensor, name: str, batch: Batch) -> Tensor:
+    """Return a checked vector or matrix over classes in the dtype and on the device of the logits."""
+    k = batch.n_classes
+    if tensor.shape != (k,) * tensor.ndim:
+        raise InvalidInputError(
+            f"`{name}` must have one entry for each of the {k} classes of the logits; got shape "
+            f"{tuple(tensor.shape)}. Check the number of output units."
+        )
+    return tensor.to(device=batch.logits.device, dtype=batch.logits.dtype)
+
+
+def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Keep logs and sums in float32 inside an autocast region."""
+    kind = tensor.device.type
+    if torch.is_autocast_enabled(kind):
+        return torch.autocast(device_type=kind, enabled=False)
+    return nullcontext()
+
+
+def reduce_rows(rows: Tensor, batch: Batch, *, weight: Tensor | None, reduction: str) -> Tensor:
+    """Blank ignored rows, then reduce; the mean divides by the sum of the targets' weights.
+
+    A batch in which nothing counts (empty, or every target ignored) has mean 0, so that it moves nothing.
+    """
+    check_choice(reduction, "reduction", REDUCTIONS)
+    if batch.valid is not None:
+        rows = rows.masked_fill(~batch.valid, 0.0)
+    if reduction == "none":
+        return rows
+    if reduction == "sum":
+        return rows.sum()
+    if weight is None:
+        if batch.valid is None:
+            return rows.sum() / max(rows.shape[0], 1)
+        return rows.sum() / batch.valid.sum().clamp(min=1)
+    weights = weight[batch.target]
+    if batch.valid is not None:
+        weights = weights * batch.valid
+    total = weights.sum()
+    return rows.sum() / torch.where(total > 0, total, 1.0)

@@ -1,0 +1,57 @@
+"""What every loss module shares: reduction, ignored targets, class weights. State only, no arithmetic."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import torch
+from torch import Tensor, nn
+
+from peerloss._validation import check_choice
+from peerloss.exceptions import InvalidInputError
+from peerloss.functional._batch import REDUCTIONS, Batch, check_vector, make_batch
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+class LabelLoss(nn.Module):
+    """Base of the loss modules: holds and checks what does not depend on the formula."""
+
+    weight: Tensor | None
+
+    def __init__(self, *, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> None:
+        super().__init__()
+        self.reduction = check_choice(reduction, "reduction", REDUCTIONS)
+        if not isinstance(ignore_index, int) or isinstance(ignore_index, bool):
+            raise InvalidInputError(f"`ignore_index` must be an integer; got {ignore_index!r}.")
+        self.ignore_index = ignore_index
+        self.register_buffer("weight", None if weight is None else as_buffer(check_vector(weight, "weight")))
+
+    def batch(self, logits: Tensor, target: Tensor) -> Batch:
+        """Check and bring into form what ``forward`` was given."""
+        return make_batch(logits, target, ignore_index=self.ignore_index)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        try:
+            super()._apply(fn, recurse)
+        except TypeError:  # a device without float64 (MPS): buffers give up the digits it cannot hold
+            for name, buffer in self.named_buffers(recurse=False):
+                if buffer.dtype == torch.float64:
+                    setattr(self, name, buffer.float())
+            super()._apply(fn, recurse)
+        return self
+
+    def extra_repr(self) -> str:
+        """Show what differs from the defaults."""
+        parts = [f"reduction={self.reduction!r}"]
+        if self.ignore_index != -100:
+            parts.append(f"ignore_index={self.ignore_index}")
+        if self.weight is not None:
+            parts.append(f"weight of {len(self.weight)} classes")
+        return ", ".join(parts)
+
+
+def as_buffer(tensor: Tensor) -> Tensor:
+    """Return a detached copy for a buffer, in the precision given: losses cast it to that of the logits."""
+    return tensor.detach().clone()

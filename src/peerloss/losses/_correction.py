@@ -1,0 +1,109 @@
+"""Modules of the corrections that need T: their state is the matrix, prepared once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from peerloss.functional._batch import without_autocast
+from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps
+from peerloss.functional.correction import batch_backward_loss, batch_forward_loss
+from peerloss.losses._common import LabelLoss, as_buffer
+from peerloss.noise import NoiseModel, as_noise_model
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from peerloss.functional.base import LossMatrix
+
+
+class BackwardLoss(LabelLoss):
+    """Backward correction, for two classes Natarajan's unbiased surrogate; twin of ``backward_loss``.
+
+    Parameters
+    ----------
+    transition
+        T, as a :class:`~peerloss.NoiseModel` or a matrix; it must be invertible.
+    base, eps, weight, ignore_index, reduction
+        As in :class:`PeerLoss`.
+
+    Examples
+    --------
+    >>> BackwardLoss([[0.8, 0.2], [0.4, 0.6]], base="zero_one")(torch.tensor([2.0]), torch.tensor([1]))
+    tensor(-1.)
+    """
+
+    inverse: Tensor
+
+    def __init__(
+        self,
+        transition: NoiseModel | ArrayLike,
+        *,
+        base: str | LossMatrix = "cross_entropy",
+        eps: float = DEFAULT_EPS,
+        weight: Tensor | ArrayLike | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        self.base = check_base(base)
+        self.eps = check_eps(eps)
+        inverse = as_noise_model(transition, "transition").inverse()
+        self.register_buffer("inverse", as_buffer(torch.tensor(inverse)))
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of logits (n, K) against noisy labels (n,)."""
+        batch = self.batch(logits, target)
+        with without_autocast(batch.logits):
+            return batch_backward_loss(
+                batch,
+                self.inverse,
+                base=self.base,
+                eps=self.eps,
+                weight=self.weight,
+                reduction=self.reduction,
+            )
+
+
+class ForwardLoss(LabelLoss):
+    """Forward correction; module twin of :func:`peerloss.functional.forward_loss`.
+
+    Parameters
+    ----------
+    transition
+        T, as a :class:`~peerloss.NoiseModel` or a matrix.
+    weight, ignore_index, reduction
+        As in :class:`PeerLoss`.
+
+    Examples
+    --------
+    >>> ForwardLoss([[0.8, 0.2], [0.5, 0.5]])(torch.tensor([50.0]), torch.tensor([1]))
+    tensor(0.6931)
+    """
+
+    log_transition: Tensor
+
+    def __init__(
+        self,
+        transition: NoiseModel | ArrayLike,
+        *,
+        weight: Tensor | ArrayLike | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        matrix = as_noise_model(transition, "transition").transition
+        self.register_buffer("log_transition", as_buffer(torch.tensor(matrix).log()))
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of logits (n, K) against noisy labels (n,)."""
+        batch = self.batch(logits, target)
+        with without_autocast(batch.logits):
+            return batch_forward_loss(
+                batch,
+                self.log_transition,
+                weight=self.weight,
+                reduction=self.reduction,
+            )

@@ -1,0 +1,90 @@
+"""Say it when training runs away. Peer losses need not be bounded below, so this happens to honest users."""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from peerloss.exceptions import DivergenceError, DivergenceWarning
+
+if TYPE_CHECKING:
+    from peerloss.functional._batch import Batch
+
+#: Logits past this magnitude while α ≥ 1 are taken for divergence: p is 0 or 1 to every digit long before.
+LOGIT_LIMIT = 1e4
+
+REMEDY = (
+    "Keep the clip (eps=1e-5) or take a bounded base ('sigmoid', 'ramp', 'squared'); lower the learning rate "
+    "(divide it by 1 + alpha); start with alpha = 0 and raise it slowly (AlphaSchedule); or use alpha < 1."
+)
+
+
+class _Pending(NamedTuple):
+    """Figures on their way from the GPU, with the event that says they have arrived."""
+
+    figures: Tensor
+    arrived: torch.cuda.Event
+    alpha: float
+
+
+class DivergenceWatch:
+    """Look at every loss: raise when it is not finite, warn once when logits run away while α ≥ 1.
+
+    On the CPU at once. On CUDA the figures are copied without waiting and read at a later call, so nothing
+    synchronises; the message then comes a step or more late. Inside a compiled graph nothing is looked at.
+    """
+
+    def __init__(self) -> None:
+        self._warned = False
+        self._pending: _Pending | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"_warned": self._warned, "_pending": None}  # what is in flight is bound to this process
+
+    def __call__(self, batch: Batch, loss: Tensor, alpha: float) -> None:
+        """Look at one step."""
+        if torch.compiler.is_compiling():
+            return
+        if loss.device.type == "cpu":
+            finite = math.isfinite(loss.item()) if loss.ndim == 0 else bool(torch.isfinite(loss).all())
+            self._judge(finite=finite, largest=batch.largest or 0.0, alpha=alpha)
+        elif loss.device.type == "cuda":
+            self._read_arrived()
+            if self._pending is None and loss.numel():
+                self._send(batch.logits.detach(), loss.detach(), alpha)
+
+    def _send(self, logits: Tensor, loss: Tensor, alpha: float) -> None:
+        low, high = torch.aminmax(logits)
+        on_device = torch.stack((torch.isfinite(loss).all().float(), torch.maximum(-low, high).float()))
+        figures = torch.empty(2, pin_memory=True)
+        figures.copy_(on_device, non_blocking=True)
+        arrived = torch.cuda.Event()
+        arrived.record()
+        self._pending = _Pending(figures, arrived, alpha)
+
+    def _read_arrived(self) -> None:
+        if self._pending is None or not self._pending.arrived.query():
+            return
+        (finite, largest), alpha = self._pending.figures.tolist(), self._pending.alpha
+        self._pending = None
+        self._judge(finite=bool(finite), largest=largest, alpha=alpha)
+
+    def _judge(self, *, finite: bool, largest: float, alpha: float) -> None:
+        if not finite:
+            raise DivergenceError(
+                f"the loss is not finite (alpha = {alpha:g}, largest |logit| {largest:g}). Training has "
+                f"diverged; go back to the last good weights. {REMEDY}"
+            )
+        runaway = alpha >= 1 and largest > LOGIT_LIMIT
+        if runaway and not self._warned:
+            warnings.warn(
+                f"logits have reached {largest:.3g} (limit {LOGIT_LIMIT:g}) while alpha = {alpha:g} ≥ 1: the "
+                f"loss is not bounded below and training runs away. {REMEDY}",
+                DivergenceWarning,
+                stacklevel=5,
+            )
+        self._warned = runaway

@@ -1,0 +1,239 @@
+"""PeerLoss and BaseLoss: the modules people put where ``nn.CrossEntropyLoss`` stood."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, distributed
+
+from peerloss._validation import check_choice
+from peerloss.exceptions import InvalidInputError
+from peerloss.functional._batch import Batch, check_prior, without_autocast
+from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps
+from peerloss.functional.peer import (
+    PEERS,
+    base_loss,
+    batch_peer_loss,
+    check_alpha,
+    check_score_matrix,
+)
+from peerloss.losses._common import LabelLoss, as_buffer
+from peerloss.losses._divergence import DivergenceWatch
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from peerloss.functional.base import LossMatrix
+
+
+class BaseLoss(LabelLoss):
+    """The plain loss against the given label; module twin of :func:`peerloss.functional.base_loss`.
+
+    Parameters
+    ----------
+    base
+        A name in :data:`peerloss.functional.BASES` or a callable from logits (n, K) to losses (n, K).
+    eps
+        Clip of ``"cross_entropy"``.
+    weight, ignore_index, reduction
+        As in ``torch.nn.CrossEntropyLoss``.
+
+    Examples
+    --------
+    >>> BaseLoss("sigmoid")(torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]))
+    tensor(0.6667)
+    """
+
+    def __init__(
+        self,
+        base: str | LossMatrix = "cross_entropy",
+        *,
+        eps: float = DEFAULT_EPS,
+        weight: Tensor | ArrayLike | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        self.base = check_base(base)
+        self.eps = check_eps(eps)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of logits (n, K) against labels (n,)."""
+        return base_loss(
+            logits,
+            target,
+            base=self.base,
+            eps=self.eps,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+        )
+
+    def extra_repr(self) -> str:
+        """Show base and options."""
+        return f"{self.base!r}, eps={self.eps:g}, {super().extra_repr()}"
+
+
+class PeerLoss(LabelLoss):
+    """Peer loss, for training on noisy labels; module twin of :func:`peerloss.functional.peer_loss`.
+
+    Use it where ``nn.CrossEntropyLoss()`` stood. What it keeps is the *noisy prior* π̃. Where none is given,
+    labels are counted: in training mode the current batch is added (over all ranks of a process group)
+    before the prior is used, so every rank has the same prior; in evaluation mode the counts stay as they
+    are, and only a module that has counted nothing yet falls back on the batch at hand.
+
+    Parameters
+    ----------
+    base
+        A name in :data:`peerloss.functional.BASES` or a callable from logits (n, K) to losses (n, K).
+    alpha
+        Weight of the peer term, any finite number. An attribute; :class:`AlphaSchedule` moves it.
+    peers
+        ``"expected"`` (no second pass, no sampling variance) or ``"sampled"`` inside the batch.
+    noisy_prior
+        π̃ (K,), or ``None`` to count it.
+    score_matrix
+        M = Sgn(Δ) of correlated agreement, (K, K); ``None`` is the identity, peer loss proper.
+    eps
+        Clip of ``"cross_entropy"``, −log(p + eps). With 0 the loss is unbounded below for α ≥ 1.
+    weight
+        ``weight[k]`` multiplies column k of the loss matrix, so both terms see it.
+    ignore_index
+        Targets with this value count nowhere: not as rows, not as peers, not in the prior.
+    reduction
+        ``"mean"`` (divided by the sum of the targets' weights), ``"sum"`` or ``"none"``.
+    generator
+        Source of sampled peers, on the device of the logits.
+
+    Raises
+    ------
+    InvalidInputError
+        For arguments, shapes, dtypes and (on the CPU) values that do not fit.
+    DivergenceError
+        When the loss is not finite (on CUDA a step or more later, because nothing waits for the device).
+
+    Warns
+    -----
+    DivergenceWarning
+        When logits pass 10⁴ while α ≥ 1.
+
+    Examples
+    --------
+    >>> loss = PeerLoss(alpha=1.0)
+    >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]], requires_grad=True)
+    >>> loss(logits, torch.tensor([0, 1])).backward()
+    >>> loss.current_prior()
+    tensor([0.5000, 0.5000])
+    """
+
+    noisy_prior: Tensor | None
+    score_matrix: Tensor | None
+    label_counts: Tensor
+
+    def __init__(
+        self,
+        base: str | LossMatrix = "cross_entropy",
+        *,
+        alpha: float = 1.0,
+        peers: str = "expected",
+        noisy_prior: Tensor | ArrayLike | None = None,
+        score_matrix: Tensor | ArrayLike | None = None,
+        eps: float = DEFAULT_EPS,
+        weight: Tensor | ArrayLike | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        self.base = check_base(base)
+        self.alpha = alpha
+        self.peers = check_choice(peers, "peers", PEERS)
+        self.eps = check_eps(eps)
+        self.generator = generator
+        prior = None if noisy_prior is None else as_buffer(check_prior(noisy_prior, "noisy_prior"))
+        matrix = None if score_matrix is None else as_buffer(check_score_matrix(score_matrix))
+        self.register_buffer("noisy_prior", prior)
+        self.register_buffer("score_matrix", matrix)
+        self.register_buffer("label_counts", torch.zeros(0, dtype=torch.int64))
+        self._watch = DivergenceWatch()
+
+    @property
+    def alpha(self) -> float:
+        """Weight of the peer term."""
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, value: float) -> None:
+        self._alpha = float(check_alpha(value))
+        # A 0-dimensional CPU tensor enters compiled graphs as an input: changing it recompiles nothing.
+        self._alpha_input = torch.tensor(self._alpha, dtype=torch.float64)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of logits (n, K) against noisy labels (n,)."""
+        batch = self.batch(logits, target)
+        with without_autocast(batch.logits):
+            loss = batch_peer_loss(
+                batch,
+                base=self.base,
+                alpha=self._alpha_input if torch.compiler.is_compiling() else self._alpha,
+                peers=self.peers,
+                noisy_prior=self._prior(batch) if self.peers == "expected" else None,
+                score_matrix=self.score_matrix,
+                eps=self.eps,
+                weight=self.weight,
+                reduction=self.reduction,
+                generator=self.generator,
+            )
+        self._watch(batch, loss, self._alpha)
+        return loss
+
+    def current_prior(self) -> Tensor | None:
+        """Return π̃ as given or as counted so far; ``None`` before the first label."""
+        if self.noisy_prior is not None:
+            return self.noisy_prior
+        return None if len(self.label_counts) == 0 else _share(self.label_counts, torch.get_default_dtype())
+
+    def reset_prior(self) -> None:
+        """Forget the counted labels, for example when the data change."""
+        self.label_counts = self.label_counts.new_zeros(0)
+
+    def _prior(self, batch: Batch) -> Tensor:
+        if self.noisy_prior is not None:
+            return self.noisy_prior
+        if self.training:
+            self._count(batch)
+        counts = self.label_counts if self.training or len(self.label_counts) else batch.label_counts()
+        return _share(counts, batch.logits.dtype)
+
+    def _count(self, batch: Batch) -> None:
+        counts = batch.label_counts()
+        if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+            distributed.all_reduce(counts)
+        if len(self.label_counts) == 0:
+            self.label_counts = counts
+        elif len(self.label_counts) == len(counts):
+            self.label_counts.add_(counts)
+        else:
+            raise InvalidInputError(
+                f"`logits` must keep their number of classes: labels of {len(self.label_counts)} classes "
+                f"have been counted, these logits have {len(counts)}. Use one PeerLoss a "
+                "task, or `reset_prior()`."
+            )
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        saved = state_dict.get(f"{prefix}label_counts")
+        if saved is not None and saved.shape != self.label_counts.shape:
+            self.label_counts = self.label_counts.new_zeros(saved.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def extra_repr(self) -> str:
+        """Show base, α and options."""
+        prior = "counted" if self.noisy_prior is None else "given"
+        matrix = "" if self.score_matrix is None else "score_matrix given, "
+        head = f"{self.base!r}, alpha={self._alpha:g}, peers={self.peers!r}, noisy_prior {prior}, {matrix}"
+        return f"{head}eps={self.eps:g}, {super().extra_repr()}"
+
+
+def _share(counts: Tensor, dtype: torch.dtype) -> Tensor:
+    return counts.to(dtype) / counts.sum().clamp(min=1)

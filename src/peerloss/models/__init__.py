@@ -1,0 +1,5 @@
+"""Network architectures."""
+
+from peerloss.models._mlp import MLP
+
+__all__ = ["MLP"]

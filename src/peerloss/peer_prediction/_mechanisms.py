@@ -1,0 +1,265 @@
+"""Scores of workers without gold labels: correlated agreement, quadratic, logarithmic, plain agreement."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+
+from peerloss._validation import FloatArray, IntArray, as_float_array, as_joint
+from peerloss.exceptions import InvalidInputError
+from peerloss.peer_prediction._kernel import SharedReports, pair_counts
+from peerloss.peer_prediction._matrices import logarithmic_matrix, quadratic_matrix
+from peerloss.peer_prediction._reports import Reports, ReportsLike, as_reports
+from peerloss.theory import delta_matrix, sign_matrix
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+#: N² fits in 64 bits for pair counts that sum to less than this N.
+MAX_EXACT_TOTAL = 3_000_000_000
+
+
+def estimate_joint(reports: Reports | ReportsLike) -> FloatArray:
+    """Estimate the joint distribution of the reports of two workers on one task.
+
+    All ordered pairs of different workers on one task are pooled, and every *pair* has the same weight:
+    a task with m answers counts m(m − 1) times. The result is symmetric.
+
+    Parameters
+    ----------
+    reports
+        :class:`Reports`, or what :meth:`Reports.from_table` takes.
+
+    Returns
+    -------
+    P(own label, peer's label), shape (K, K), in the order of ``Reports.labels``.
+
+    Raises
+    ------
+    InvalidInputError
+        If no task was answered by two workers.
+
+    Examples
+    --------
+    >>> table = [(0, "ann", "no"), (0, "bob", "no"), (1, "ann", "yes"), (1, "bob", "no")]
+    >>> estimate_joint(table).tolist()
+    [[0.5, 0.25], [0.25, 0.0]]
+    """
+    return _normalise(pair_counts(as_reports(reports)))
+
+
+def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | None = None) -> pd.DataFrame:
+    """Score workers by correlated agreement (CA): agreement beyond what unrelated tasks show.
+
+    ``M(y^A_n, y^B_n) − M(y^A_{n₁}, y^B_{n₂})``, n₁ ≠ n₂, with M = Sgn(Δ) (paper, section "Correlated
+    Agreement"), averaged over a worker's n shared tasks, over the other workers on them, and over all
+    n₁ ≠ n₂ instead of one draw. With J_w the joint table of own and peers' labels, o_w and ref_w its
+    marginals, that average is ``n/(n − 1) · Σ_kl M[k, l] (J_w[k, l] − o_w[k] ref_w[l])``.
+
+    Constant reports score exactly 0, reports unrelated to the task 0 in expectation. Among honest workers
+    no report beats truth, and a permuted one is strictly worse where labels are categorical (Sgn(Δ) = I). A
+    permutation common to *all* workers never beats truth but can equal it: always with Δ estimated, since
+    Sgn(Δ) is permuted too, and with ``delta`` given wherever the permutation leaves Sgn(Δ) as it is. CA is a
+    payment, not an estimate of accuracy, and a copier of another worker is informed in its eyes.
+
+    Parameters
+    ----------
+    reports
+        :class:`Reports`, or what :meth:`Reports.from_table` takes.
+    delta
+        Δ[k, l] = P(k, l) − P(k) P(l), K×K in the order of ``Reports.labels``; by default from
+        :func:`estimate_joint`.
+
+    Returns
+    -------
+    A frame with one row a worker in order of first appearance: ``score`` (nan with fewer than two shared
+    tasks) and ``n_tasks``, the tasks shared with at least one other worker.
+
+    Raises
+    ------
+    InvalidInputError
+        If no task was answered by two workers, or ``delta`` is not a finite K×K matrix.
+
+    References
+    ----------
+    Shnayder, Agarwal, Frongillo and Parkes, "Informed truthfulness in multi-task peer prediction", 2016.
+
+    Examples
+    --------
+    >>> truth = [0, 0, 1, 1]
+    >>> answers = {"ann": truth, "bob": truth, "cy": [0, 0, 0, 0]}
+    >>> table = [(task, who, label) for who, labels in answers.items() for task, label in enumerate(labels)]
+    >>> correlated_agreement(table, delta=[[0.25, -0.25], [-0.25, 0.25]])["score"].round(3).to_dict()
+    {'ann': 0.333, 'bob': 0.333, 'cy': 0.0}
+    """
+    coded = as_reports(reports)
+    pairs = pair_counts(coded)
+    if delta is None:
+        given = _delta_of_counts(pairs)
+    else:
+        given = _check_shape(as_float_array(delta, "delta", ndim=2), "delta", coded)
+    score = np.asarray(sign_matrix(given), dtype=np.float64)
+    shared = SharedReports(coded)
+    n = shared.n_tasks
+    factor = np.divide(n, n - 1.0, out=np.full(len(n), np.nan), where=n > 1)
+    result = factor * (shared.mean_by_worker(shared.agreement(score)) - shared.penalty(score))
+    # For a constant report J_w[k, ·] is ref_w: the difference is zero, and rounding shall not say otherwise.
+    result[(n > 1) & shared.is_constant()] = 0.0
+    return _frame(coded, result, n)
+
+
+def quadratic_score(reports: Reports | ReportsLike, *, joint: ArrayLike | None = None) -> pd.DataFrame:
+    """Score workers by how well their reports predict their peers', with the quadratic rule.
+
+    ``S[k, l] = 2 P(l | k) − Σ_s P(s | k)²`` (paper, appendix Example 1), averaged over the other workers on
+    each task and over the worker's tasks. Strictly truthful when signals are stochastically relevant
+    (:func:`peerloss.theory.is_stochastically_relevant`) *and P is the true one*; one estimated from the
+    reports rewards whatever makes reports easy to predict, a common constant first of all.
+
+    Parameters
+    ----------
+    reports
+        :class:`Reports`, or what :meth:`Reports.from_table` takes.
+    joint
+        P(own signal, peer's label), K×K in the order of ``Reports.labels``; by default
+        :func:`estimate_joint`.
+
+    Returns
+    -------
+    A frame with one row a worker in order of first appearance: ``score`` (nan without shared tasks), n_tasks.
+
+    Raises
+    ------
+    InvalidInputError
+        If no task was answered by two workers, or ``joint`` is not K×K probabilities that allow for every
+        label which occurs.
+
+    Examples
+    --------
+    >>> table = [(0, "ann", "no"), (0, "bob", "no"), (1, "ann", "yes"), (1, "bob", "no"), (2, "cy", "no")]
+    >>> quadratic_score(table, joint=[[0.4, 0.1], [0.1, 0.4]]).round(2).to_dict("list")
+    {'score': [0.32, 0.32, nan], 'n_tasks': [2, 2, 0]}
+    """
+    coded = as_reports(reports)
+    pairs = pair_counts(coded)
+    table = _check_joint(joint, pairs, coded)
+    unseen = np.flatnonzero((table.sum(axis=1) == 0) & (pairs.sum(axis=1) > 0))
+    if unseen.size:
+        raise InvalidInputError(
+            f"`joint` must give positive probability to every own label that occurs; label "
+            f"{coded.labels[unseen[0]]} has none. Add a small count to every pair and divide by the total."
+        )
+    return _mean_score(coded, quadratic_matrix(table))
+
+
+def logarithmic_score(reports: Reports | ReportsLike, *, joint: ArrayLike | None = None) -> pd.DataFrame:
+    """Score workers by how well their reports predict their peers', with the logarithmic rule.
+
+    ``S[k, l] = log P(l | k)`` (paper, appendix Example 2), averaged over the other workers on each task and
+    over the worker's tasks. Strictly truthful when signals are stochastically relevant *and P is the true
+    one*; see :func:`quadratic_score`.
+
+    Parameters
+    ----------
+    reports
+        :class:`Reports`, or what :meth:`Reports.from_table` takes.
+    joint
+        P(own signal, peer's label), K×K in the order of ``Reports.labels``; by default
+        :func:`estimate_joint`.
+
+    Returns
+    -------
+    A frame with one row a worker in order of first appearance: ``score`` (nan without shared tasks), n_tasks.
+
+    Raises
+    ------
+    InvalidInputError
+        If no task was answered by two workers, or ``joint`` is not K×K probabilities that allow for every
+        pair of labels which occurs.
+
+    Examples
+    --------
+    >>> table = [(0, "ann", "no"), (0, "bob", "no"), (1, "ann", "yes"), (1, "bob", "no")]
+    >>> logarithmic_score(table, joint=[[0.4, 0.1], [0.1, 0.4]])["score"].round(3).to_dict()
+    {'ann': -0.916, 'bob': -0.916}
+    """
+    coded = as_reports(reports)
+    pairs = pair_counts(coded)
+    score = logarithmic_matrix(_check_joint(joint, pairs, coded))
+    impossible = np.argwhere(np.isneginf(score) & (pairs > 0))
+    if impossible.size:
+        own, peer = coded.labels[impossible[0]]
+        raise InvalidInputError(
+            f"`joint` must give positive probability to every pair of labels that occurs; own {own} with "
+            f"peer {peer} has none, so its logarithm is −∞. Add a small count to every pair and divide by "
+            "the total."
+        )
+    return _mean_score(coded, np.where(np.isneginf(score), 0.0, score))
+
+
+def plain_agreement(reports: Reports | ReportsLike) -> pd.DataFrame:
+    """Score workers by how often others say the same (S = I), for comparison only.
+
+    Not truthful: where one label is common, reporting it always beats honest work.
+
+    Parameters
+    ----------
+    reports
+        :class:`Reports`, or what :meth:`Reports.from_table` takes.
+
+    Returns
+    -------
+    A frame with one row a worker in order of first appearance: ``score`` (nan without shared tasks), n_tasks.
+
+    Examples
+    --------
+    >>> table = [(0, "ann", "no"), (0, "bob", "no"), (1, "ann", "yes"), (1, "bob", "no")]
+    >>> plain_agreement(table)["score"].to_dict()
+    {'ann': 0.5, 'bob': 0.5}
+    """
+    coded = as_reports(reports)
+    return _mean_score(coded, np.eye(len(pair_counts(coded))))
+
+
+def _mean_score(reports: Reports, score: FloatArray) -> pd.DataFrame:
+    shared = SharedReports(reports)
+    return _frame(reports, shared.mean_by_worker(shared.agreement(score)), shared.n_tasks)
+
+
+def _frame(reports: Reports, score: FloatArray, n_tasks: IntArray) -> pd.DataFrame:
+    return pd.DataFrame({"score": score, "n_tasks": n_tasks}, index=pd.Index(reports.workers, name="worker"))
+
+
+def _normalise(pairs: IntArray) -> FloatArray:
+    joint: FloatArray = pairs / pairs.sum()
+    return joint
+
+
+def _delta_of_counts(pairs: IntArray) -> FloatArray:
+    """Return Δ of pair counts up to a positive factor, in integers while they last.
+
+    Sgn(Δ) turns on whether an entry is zero, which rounding would decide differently after a relabelling.
+    """
+    total = int(pairs.sum())
+    if total >= MAX_EXACT_TOTAL:
+        return np.asarray(delta_matrix(_normalise(pairs)), dtype=np.float64)
+    return (total * pairs - np.outer(pairs.sum(axis=1), pairs.sum(axis=0))).astype(np.float64)
+
+
+def _check_joint(joint: ArrayLike | None, pairs: IntArray, reports: Reports) -> FloatArray:
+    if joint is None:
+        return _normalise(pairs)
+    return _check_shape(as_joint(joint, "joint"), "joint", reports)
+
+
+def _check_shape(matrix: FloatArray, name: str, reports: Reports) -> FloatArray:
+    k = len(reports.labels)
+    if matrix.shape != (k, k):
+        listed = ", ".join(str(label) for label in reports.labels[:10]) + (", …" if k > 10 else "")
+        raise InvalidInputError(
+            f"`{name}` must be {k}×{k}, in the order of the labels {listed}; got shape {matrix.shape}. "
+            "If some label happens not to occur, pass `Reports.from_table(table, labels=[...])`."
+        )
+    return matrix

@@ -1,0 +1,185 @@
+"""Reports of several workers about the same tasks, coded once for every mechanism."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from scipy import sparse
+
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from peerloss._validation import IntArray
+
+COLUMNS = ("task", "worker", "label")
+
+ReportsLike = pd.DataFrame | Iterable[Sequence[Any]]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Reports:
+    """A table of reports as integer codes; make one with :meth:`from_table`.
+
+    Memory is linear in the number of reports.
+
+    Attributes
+    ----------
+    tasks, workers
+        Names in order of first appearance.
+    labels
+        The K labels, sorted: row and column order of every K×K matrix a mechanism takes.
+    task_codes, worker_codes, label_codes
+        Positions in the three above, one entry a report.
+    counts
+        How many workers gave each label to each task, CSR, shape (tasks, K).
+    """
+
+    tasks: NDArray[Any]
+    workers: NDArray[Any]
+    labels: NDArray[Any]
+    task_codes: IntArray
+    worker_codes: IntArray
+    label_codes: IntArray
+    counts: sparse.csr_array[Any, tuple[int, int]]
+
+    @classmethod
+    def from_table(cls, table: ReportsLike, *, labels: Sequence[Any] | None = None) -> Self:
+        """Code a long table of reports.
+
+        Parameters
+        ----------
+        table
+            A frame with columns ``task`` (or ``item``), ``worker`` and ``label``, or (task, worker, label)
+            triples. A missing label means that the worker did not answer: the row is dropped, the worker
+            kept.
+        labels
+            All labels a worker could have given; by default those that occur.
+
+        Returns
+        -------
+        The coded reports.
+
+        Raises
+        ------
+        InvalidInputError
+            For missing columns, no answer at all, one and the same label throughout, an unnamed task or
+            worker, or two answers of one worker to one task.
+
+        Examples
+        --------
+        >>> reports = Reports.from_table([("a", "ann", "cat"), ("a", "bob", "dog"), ("b", "ann", "cat")])
+        >>> reports
+        Reports(3 reports, 2 tasks, 2 workers, 2 labels)
+        >>> reports.counts.toarray().tolist()
+        [[1, 1], [1, 0]]
+        """
+        task_column, worker_column, label_column = _columns(table)
+        worker_codes, workers = _code(worker_column, "worker")
+        task_codes, tasks = _code(task_column, "task")
+        answered = ~pd.isna(label_column)
+        if not answered.any():
+            raise InvalidInputError("`table` must hold at least one report with a label; got none.")
+        label_codes, names = _code_labels(label_column[answered], labels)
+        task_codes, worker_codes = task_codes[answered], worker_codes[answered]
+        _refuse_duplicates(tasks, workers, task_codes, worker_codes)
+        ones = np.ones(len(label_codes), dtype=np.int64)
+        counts = sparse.csr_array((ones, (task_codes, label_codes)), shape=(len(tasks), len(names)))
+        counts.sum_duplicates()
+        return cls(tasks, workers, names, task_codes, worker_codes, label_codes, counts)
+
+    def __len__(self) -> int:
+        return len(self.label_codes)
+
+    def __repr__(self) -> str:
+        sizes = f"{len(self.tasks)} tasks, {len(self.workers)} workers, {len(self.labels)} labels"
+        return f"Reports({len(self)} reports, {sizes})"
+
+
+def as_reports(reports: Reports | ReportsLike) -> Reports:
+    """Return coded reports for what a caller passed: :class:`Reports`, a frame or triples."""
+    return reports if isinstance(reports, Reports) else Reports.from_table(reports)
+
+
+def _columns(table: ReportsLike) -> list[NDArray[Any]]:
+    frame = table if isinstance(table, pd.DataFrame) else _frame_of_triples(table)
+    first = "item" if "task" not in frame.columns and "item" in frame.columns else "task"
+    wanted = (first, *COLUMNS[1:])
+    missing = [name for name in wanted if name not in frame.columns]
+    if missing:
+        raise InvalidInputError(
+            f"`table` must have the columns task (or item), worker and label; {', '.join(missing)} missing, "
+            f"there are {[str(name) for name in frame.columns]}. Rename with `table.rename(columns=...)`; "
+            "melt a wide table with `table.melt(...)`."
+        )
+    if frame.empty:
+        raise InvalidInputError("`table` must hold at least one report; it is empty.")
+    return [np.asarray(frame[name]) for name in wanted]
+
+
+def _frame_of_triples(triples: Iterable[Sequence[Any]]) -> pd.DataFrame:
+    rows = list(triples) if isinstance(triples, Iterable) else [triples]
+    sizes = {
+        len(row) if isinstance(row, Sequence | np.ndarray) and not isinstance(row, str) else 1 for row in rows
+    }
+    if sizes - {3}:
+        raise InvalidInputError(
+            "`table` must be a DataFrame or (task, worker, label) triples; found a row that is no triple. "
+            "Pass a frame with the columns task, worker, label."
+        )
+    by_column = zip(*rows, strict=True) if rows else ((), (), ())
+    return pd.DataFrame(
+        {name: pd.Series(list(values)) for name, values in zip(COLUMNS, by_column, strict=True)}
+    )
+
+
+def _code(values: NDArray[Any], name: str) -> tuple[IntArray, NDArray[Any]]:
+    codes, names = pd.factorize(values)
+    if (codes < 0).any():
+        row = int(np.argmin(codes))
+        raise InvalidInputError(
+            f"`table` must name the {name} of every report; row {row} has none. Drop or fill such rows."
+        )
+    return codes.astype(np.int64, copy=False), np.asarray(names)
+
+
+def _code_labels(values: NDArray[Any], labels: Sequence[Any] | None) -> tuple[IntArray, NDArray[Any]]:
+    try:
+        codes, found = pd.factorize(values, sort=True)
+        names = np.asarray(found) if labels is None else np.asarray(pd.Series(labels).sort_values())
+    except TypeError as error:
+        raise InvalidInputError(
+            f"`table` must have labels that can be sorted: {error}. Use `table['label'].astype(str)`."
+        ) from error
+    if len(found) < 2:
+        raise InvalidInputError(
+            f"`table` must hold at least two different labels; every label is {values[0]}. "
+            "There is nothing to score when all reports agree."
+        )
+    if labels is None:
+        return codes.astype(np.int64, copy=False), names
+    place = pd.Index(names).get_indexer(pd.Index(found)) if pd.Index(names).is_unique else None
+    if place is None or (place < 0).any():
+        odd = "a label is listed twice" if place is None else f"{found[int(np.argmin(place))]} is not listed"
+        raise InvalidInputError(
+            f"`labels` must list each label that occurs once; {odd}: got {list(labels)!r}."
+        )
+    return np.asarray(place, dtype=np.int64)[codes], names
+
+
+def _refuse_duplicates(
+    tasks: NDArray[Any], workers: NDArray[Any], task_codes: IntArray, worker_codes: IntArray
+) -> None:
+    twice = pd.Series(task_codes * len(workers) + worker_codes).duplicated().to_numpy()
+    if twice.any():
+        row = int(np.argmax(twice))
+        pair = f"task {tasks[task_codes[row]]}, worker {workers[worker_codes[row]]}"
+        raise InvalidInputError(
+            f"`table` must hold one label for each task and worker; {pair} has more. "
+            "Keep one with `table.drop_duplicates(['task', 'worker'])`."
+        )

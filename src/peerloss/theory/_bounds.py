@@ -1,0 +1,254 @@
+"""How many noisy labels are enough: Theorem 5, appendix Lemma 3 and Theorem 7."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from peerloss._validation import check_count, check_finite, check_in_range
+from peerloss.theory._checks import check_non_negative, informative_factor
+from peerloss.theory._transforms import Transform, invert_transform
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from peerloss.noise import NoiseModel
+
+
+def excess_risk_bound(
+    n_samples: int,
+    noise: NoiseModel | ArrayLike,
+    *,
+    alpha: Any,
+    confidence: float = 0.95,
+    n_hypotheses: int = 1,
+) -> float:
+    """Bound the clean excess error of empirical α*-peer 0-1 minimisation (Theorem 5, corrected).
+
+    ``R_D(f̂) − min_F R_D ≤ (1 + |α|)/(1 − Σe) · sqrt(2·log(2|F|/δ)/N)`` with probability 1 − δ. Two
+    corrections of the printed theorem: |α| for α, since α* may be negative and the loss still spans
+    1 + |α|; and log(2|F|/δ) for log(2/δ), since Hoeffding's step is for one fixed f.
+
+    Parameters
+    ----------
+    n_samples
+        N, the number of noisy labels.
+    noise
+        A NoiseModel or a transition matrix, with Σe < 1.
+    alpha
+        α*; at any other α the same number, times 1 − Σe, bounds the excess *peer* risk only.
+    confidence
+        1 − δ.
+    n_hypotheses
+        |F|, the number of classifiers compared.
+
+    Returns
+    -------
+    float
+        The bound, above 1 where it says nothing.
+
+    Raises
+    ------
+    NotIdentifiableError
+        If no e_j exist or Σe ≥ 1.
+    InvalidInputError
+        If a number is out of range.
+
+    Notes
+    -----
+    The summands must be independent: peers drawn afresh, or the expected peer term with π̃ known. Peers drawn
+    from the same N rows share them, which the paper's proof passes over.
+
+    Examples
+    --------
+    >>> from peerloss.noise import NoiseModel
+    >>> round(excess_risk_bound(5000, NoiseModel.binary(0.2, 0.4), alpha=1.0), 4)
+    0.1921
+    """
+    n = check_count(n_samples, "n_samples")
+    return _excess_constant(noise, alpha, confidence, n_hypotheses) / math.sqrt(n)
+
+
+def required_samples(
+    excess: Any,
+    noise: NoiseModel | ArrayLike,
+    *,
+    alpha: Any,
+    confidence: float = 0.95,
+    n_hypotheses: int = 1,
+) -> int:
+    """Find the fewest noisy labels for which Theorem 5 promises an excess: its inverse in N.
+
+    The smallest N with ``excess_risk_bound(N, …) ≤ excess``.
+
+    Parameters
+    ----------
+    excess
+        The excess error one is ready to accept, above 0.
+    noise, alpha, confidence, n_hypotheses
+        As for :func:`excess_risk_bound`.
+
+    Returns
+    -------
+    int
+        N.
+
+    Raises
+    ------
+    NotIdentifiableError
+        If no e_j exist or Σe ≥ 1.
+    InvalidInputError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> from peerloss.noise import NoiseModel
+    >>> required_samples(0.05, NoiseModel.binary(0.2, 0.4), alpha=1.0)
+    73778
+    """
+    target = check_non_negative(excess, "excess", positive=True)
+    constant = _excess_constant(noise, alpha, confidence, n_hypotheses)
+    n = max(1, math.ceil((constant / target) ** 2))
+    while constant / math.sqrt(n) > target:  # the square above may round either way
+        n += 1
+    while n > 1 and constant / math.sqrt(n - 1) <= target:
+        n -= 1
+    return n
+
+
+def deviation_bound(
+    n_samples: int,
+    *,
+    alpha: Any,
+    lipschitz: Any,
+    rademacher: Any,
+    loss_range: Any = 1.0,
+    confidence: float = 0.95,
+) -> float:
+    """Bound how far empirical α-peer risks lie from their means (appendix Lemma 3, with |α|).
+
+    ``max_F |R̂ − R| ≤ 2(1 + |α|)·L·ℜ(F) + sqrt(log(4/δ)/(2N))·(1 + (1 + |α|)·(ℓ̄ − ℓ̲))``.
+
+    Parameters
+    ----------
+    n_samples
+        N.
+    alpha
+        Weight of the peer term.
+    lipschitz
+        L, the Lipschitz constant of the base loss in the score.
+    rademacher
+        ℜ(F), such as :func:`rademacher_linear` gives.
+    loss_range
+        ℓ̄ − ℓ̲, the span of the base loss.
+    confidence
+        1 − δ.
+
+    Returns
+    -------
+    float
+        The bound.
+
+    Raises
+    ------
+    InvalidInputError
+        If a number is out of range.
+
+    Notes
+    -----
+    What the printed proof assumes: (a) the lone "1" is the span of ℓ̃ = ℓ − α·Σ_k π̃_k ℓ(·, k), which can be
+    as large as (1 + |α|)(ℓ̄ − ℓ̲); (b) its Hoeffding step over the random peers is for one f, though the
+    maximum over F is claimed (with the expected peer loss this step falls away); (c) α ≥ 0, mended by |α|.
+
+    Examples
+    --------
+    >>> round(deviation_bound(10_000, alpha=1.0, lipschitz=1.0, rademacher=0.01), 4)
+    0.0844
+    """
+    n = check_count(n_samples, "n_samples")
+    spread = 1.0 + abs(check_finite(alpha, "alpha"))
+    slope, complexity = (
+        check_non_negative(lipschitz, "lipschitz"),
+        check_non_negative(rademacher, "rademacher"),
+    )
+    span = check_non_negative(loss_range, "loss_range")
+    tail = math.sqrt(math.log(4.0 / _miss(confidence)) / (2.0 * n))
+    return 2.0 * spread * slope * complexity + tail * (1.0 + spread * span)
+
+
+def generalization_bound(
+    n_samples: int,
+    noise: NoiseModel | ArrayLike,
+    *,
+    alpha: Any,
+    lipschitz: Any,
+    rademacher: Any,
+    transform: Transform,
+    loss_range: Any = 1.0,
+    approximation_error: Any = 0.0,
+    confidence: float = 0.95,
+) -> float:
+    """Bound the clean excess error of empirical α*-peer minimisation with a calibrated base (Theorem 7).
+
+    ``R_D(f̂) − R* ≤ Ψ⁻¹(approximation error + 2·deviation bound)/(1 − Σe)``, at most 1, with the deviation
+    of appendix Lemma 3: see :func:`deviation_bound` for what its proof assumes.
+
+    Parameters
+    ----------
+    n_samples, alpha, lipschitz, rademacher, loss_range, confidence
+        As for :func:`deviation_bound`; α must be α*.
+    noise
+        A NoiseModel or a transition matrix, with Σe < 1.
+    transform
+        Ψ of the peer loss, from :func:`peer_transform`.
+    approximation_error
+        min_F R − min R of the expected peer loss: what the class F cannot reach.
+
+    Returns
+    -------
+    float
+        The bound; 1.0 where it says nothing.
+
+    Raises
+    ------
+    NotIdentifiableError
+        If no e_j exist or Σe ≥ 1.
+    InvalidInputError
+        If a number is out of range.
+
+    Examples
+    --------
+    >>> from peerloss.noise import NoiseModel
+    >>> from peerloss.theory import calibration_transform, peer_transform
+    >>> noise = NoiseModel.binary(0.1, 0.1)
+    >>> psi = peer_transform(calibration_transform("sigmoid"), noise, alpha=1.0)
+    >>> bound = generalization_bound(
+    ...     1_000_000, noise, alpha=1.0, lipschitz=0.25, rademacher=0.01, transform=psi
+    ... )
+    >>> round(bound, 4)
+    0.1444
+    """
+    factor = informative_factor(noise)
+    missed = check_non_negative(approximation_error, "approximation_error")
+    deviation = deviation_bound(
+        n_samples,
+        alpha=alpha,
+        lipschitz=lipschitz,
+        rademacher=rademacher,
+        loss_range=loss_range,
+        confidence=confidence,
+    )
+    return invert_transform(transform, missed + 2.0 * deviation, upper=factor) / factor
+
+
+def _excess_constant(
+    noise: NoiseModel | ArrayLike, alpha: Any, confidence: float, n_hypotheses: int
+) -> float:
+    factor = informative_factor(noise)
+    spread = 1.0 + abs(check_finite(alpha, "alpha", advice="Use `optimal_alpha(noise, clean_prior)` or 1.0."))
+    size = check_count(n_hypotheses, "n_hypotheses")
+    return spread / factor * math.sqrt(2.0 * math.log(2.0 * size / _miss(confidence)))
+
+
+def _miss(confidence: float) -> float:
+    return 1.0 - check_in_range(confidence, "confidence", 0.0, 1.0, low_open=True, high_open=True)

@@ -1,0 +1,43 @@
+"""The demonstration."""
+
+import json
+
+from typer.testing import CliRunner
+
+import peerloss
+from peerloss.cli import app
+from peerloss.experiments.demo import CASES, run_demo
+
+
+def test_demo_prints_a_table_and_a_summary():
+    """One row a case, with error bars, and one line that says what came out."""
+    run = CliRunner().invoke(app, ["demo", "--seeds", "2", "--steps", "20"])
+    assert run.exit_code == 0, run.output
+    for name, *_ in CASES:
+        assert name in run.output
+    assert "±" in run.output
+    assert "on average" in run.output.splitlines()[-1]
+
+
+def test_demo_prints_json_alone():
+    """Machines get figures only, the same for the same seed and any number of jobs."""
+    outputs = [
+        CliRunner().invoke(app, ["demo", "--seeds", "1", "--steps", "20", "--json", "--jobs", jobs]).stdout
+        for jobs in ("1", "2")
+    ]
+    assert outputs[0] == outputs[1]
+    rows = json.loads(outputs[0])
+    assert len(rows) == len(CASES)
+    assert rows[0]["plain_error"] is None, "one seed has no standard error"
+
+
+def test_peer_loss_wins_where_noise_is_asymmetric():
+    """The job itself: on splice with rates .2 and .4 peer loss beats plain training on clean test labels."""
+    splice = next(row for row in run_demo(seeds=2) if row.data_set == "splice")
+    assert splice.peer > splice.plain + 0.03
+
+
+def test_version_and_help():
+    """The command knows its name."""
+    assert CliRunner().invoke(app, ["--version"]).stdout.strip() == peerloss.__version__
+    assert "demo" in CliRunner().invoke(app, ["--help"]).stdout

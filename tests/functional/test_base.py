@@ -1,0 +1,166 @@
+"""Base losses against naive references."""
+
+import functools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.autograd import gradcheck
+
+from peerloss.exceptions import InvalidInputError
+from peerloss.functional import BASES, gce_matrix, loss_matrix, margins
+
+SMOOTH = ["cross_entropy", "logistic", "sigmoid", "mae", "gce", "unhinged", "squared"]
+KINKED = ["ramp", "hinge"]
+
+
+def naive(z, base, eps=1e-5, q=0.7):
+    """Each entry by itself, in plain Python numbers."""
+    losses = np.empty_like(z)
+    for n, row in enumerate(z):
+        p = [math.exp(v - max(row)) for v in row]
+        p = [v / sum(p) for v in p]
+        for k in range(len(row)):
+            others = [row[j] for j in range(len(row)) if j != k]
+            m = row[k] - (max(others) + math.log(sum(math.exp(v - max(others)) for v in others)))
+            losses[n, k] = {
+                "cross_entropy": lambda: -math.log(p[k] + eps),
+                "logistic": lambda: math.log1p(math.exp(-m)) if m > -500 else -m,
+                "sigmoid": lambda: 1 / (1 + math.exp(m)),
+                "mae": lambda: sum(abs(p[j] - (j == k)) for j in range(len(row))),
+                "gce": lambda: (1 - p[k] ** q) / q,
+                "unhinged": lambda: 1 - m,
+                "ramp": lambda: min(max((1 - m) / 2, 0), 1),
+                "hinge": lambda: max(0, 1 - m),
+                "squared": lambda: sum((p[j] - (j == k)) ** 2 for j in range(len(row))),
+                "zero_one": lambda: float(int(np.argmax(row)) != k),
+            }[base]()
+    return losses
+
+
+def random_logits(n, k, seed=0, scale=3.0):
+    return torch.tensor(np.random.default_rng(seed).normal(size=(n, k)) * scale)
+
+
+@pytest.mark.parametrize("base", sorted(BASES))
+@given(k=st.integers(2, 6), seed=st.integers(0, 10_000), scale=st.sampled_from([0.1, 1.0, 10.0]))
+def test_every_base_agrees_with_a_naive_reference(base, k, seed, scale):
+    """Column k is the loss had the label been k, computed entry by entry."""
+    z = random_logits(4, k, seed, scale)
+    np.testing.assert_allclose(loss_matrix(z, base), naive(z.numpy(), base), rtol=1e-9, atol=1e-11)
+
+
+def test_the_reference_covers_every_registered_base():
+    """A base loss cannot be added without a reference."""
+    assert set(SMOOTH) | set(KINKED) | {"zero_one"} == set(BASES)
+
+
+@pytest.mark.parametrize("base", sorted(BASES))
+@pytest.mark.parametrize("shape", [(5,), (5, 1)])
+def test_binary_logits_mean_the_columns_zero_and_z(base, shape):
+    """(n,) and (n, 1) are the two-class logits (0, z)."""
+    z = random_logits(5, 1).reshape(5)
+    two = torch.stack([torch.zeros(5, dtype=z.dtype), z], dim=1)
+    torch.testing.assert_close(loss_matrix(z.reshape(shape), base), loss_matrix(two, base))
+
+
+@pytest.mark.parametrize("base", SMOOTH)
+@pytest.mark.parametrize("k", [2, 4])
+def test_gradients_of_smooth_bases(base, k):
+    """Autograd agrees with finite differences."""
+    z = random_logits(3, k).requires_grad_()
+    assert gradcheck(lambda t: loss_matrix(t, base), (z,))
+
+
+@pytest.mark.parametrize("base", KINKED)
+@pytest.mark.parametrize("k", [2, 4])
+def test_gradients_of_kinked_bases_away_from_their_kinks(base, k):
+    """Autograd agrees with finite differences wherever the loss is differentiable."""
+    z = random_logits(200, k, seed=3)
+    smooth_rows = (margins(z).abs() - 1).abs().min(dim=1).values > 0.01
+    assert gradcheck(lambda t: loss_matrix(t, base), (z[smooth_rows][:5].clone().requires_grad_(),))
+
+
+@pytest.mark.parametrize("base", sorted(BASES))
+def test_single_precision_agrees_with_double(base):
+    """float32 in, float32 out, the same numbers."""
+    z = random_logits(6, 4)
+    single = loss_matrix(z.float(), base)
+    assert single.dtype == torch.float32
+    torch.testing.assert_close(single.double(), loss_matrix(z, base), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("base", sorted(BASES))
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_computed_in_single(base, dtype):
+    """Logs of half-precision probabilities would lose everything: the arithmetic is float32."""
+    z = random_logits(6, 4).to(dtype)
+    assert loss_matrix(z, base).dtype == torch.float32
+    torch.testing.assert_close(loss_matrix(z, base), loss_matrix(z.float(), base))
+
+
+@pytest.mark.parametrize("base", sorted(BASES))
+def test_extreme_logits_stay_finite(base):
+    """Confident networks give neither NaN losses nor NaN gradients."""
+    z = torch.tensor([[800.0, -800.0, 0.0], [0.0, 0.0, 0.0], [-1e4, 1e4, 1e4]], requires_grad=True)
+    losses = loss_matrix(z, base)
+    assert torch.isfinite(losses).all()
+    if base != "zero_one":
+        losses.sum().backward()
+        assert torch.isfinite(z.grad).all()
+
+
+@given(k=st.integers(2, 6), seed=st.integers(0, 1000), scale=st.sampled_from([0.5, 5.0, 30.0]))
+def test_margins_are_log_odds(k, seed, scale):
+    """σ(m_k) = p_k, also where p_k is within rounding of one."""
+    z = random_logits(5, k, seed, scale)
+    torch.testing.assert_close(torch.sigmoid(margins(z)), torch.softmax(z, 1), rtol=1e-9, atol=1e-300)
+
+
+def test_a_callable_is_a_base():
+    """Anything from (n, K) to (n, K) will do, for instance generalised cross entropy with another q."""
+    z = random_logits(4, 3)
+    other = functools.partial(gce_matrix, q=0.3)
+    np.testing.assert_allclose(loss_matrix(z, other), naive(z.numpy(), "gce", q=0.3), rtol=1e-9)
+
+
+def test_inputs_are_not_changed():
+    """No base writes into the logits."""
+    z = random_logits(4, 3)
+    kept = z.clone()
+    for base in BASES:
+        loss_matrix(z, base)
+    assert torch.equal(z, kept)
+
+
+def test_symmetric_bases_sum_to_a_constant():
+    """Over labels, sigmoid and MAE sum to K − 1 and 2(K − 1): why they resist symmetric noise."""
+    z = random_logits(7, 4)
+    torch.testing.assert_close(loss_matrix(z, "sigmoid").sum(1), torch.full((7,), 3.0, dtype=z.dtype))
+    torch.testing.assert_close(loss_matrix(z, "mae").sum(1), torch.full((7,), 6.0, dtype=z.dtype))
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (
+            lambda: loss_matrix(torch.zeros(2, 3), "nonsense"),
+            r"`base` must be one of cross_entropy, gce.*'nonsense'",
+        ),
+        (lambda: loss_matrix(torch.zeros(2, 3), 7), "`base` must be one of"),
+        (lambda: loss_matrix(torch.zeros(2, 3), lambda z: z[:, 0]), r"`base` must return .*\(2, 3\)"),
+        (lambda: loss_matrix(torch.zeros(2, 3), lambda _: 0.0), "`base` must return .*float"),
+        (lambda: loss_matrix(torch.zeros(2, 3), eps=-1.0), "`eps` must lie in"),
+        (lambda: loss_matrix(torch.zeros(2, 3, 4)), r"`logits` must have shape .*flatten"),
+        (lambda: loss_matrix(torch.zeros(2, 3, dtype=torch.int64)), "`logits` must be a floating-point"),
+        (lambda: loss_matrix([[0.0, 1.0]]), "`logits` must be a floating-point tensor; got list"),
+        (lambda: gce_matrix(torch.zeros(2, 3), q=0.0), r"`q` must lie in \(0, 1\]"),
+    ],
+)
+def test_bad_arguments_are_named(call, message):
+    """The message names the argument, what was expected and what came."""
+    with pytest.raises(InvalidInputError, match=message):
+        call()

@@ -1,0 +1,19 @@
+"""The small network."""
+
+import pytest
+import torch
+
+from peerloss.exceptions import InvalidInputError
+from peerloss.models import MLP
+
+
+def test_one_output_gives_binary_logits():
+    """(n,) for one output, (n, K) for more."""
+    assert MLP(5)(torch.zeros(3, 5)).shape == (3,)
+    assert MLP(5, (4,), 3)(torch.zeros(3, 5)).shape == (3, 3)
+
+
+def test_sizes_are_checked():
+    """A layer of width zero is a mistake."""
+    with pytest.raises(InvalidInputError, match="must be an integer of at least 1; got 0"):
+        MLP(5, (0,))

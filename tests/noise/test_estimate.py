@@ -1,0 +1,151 @@
+import warnings
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+from peerloss.noise import NoiseModel, estimate_noise
+
+FEW = settings(deadline=None, max_examples=40)
+NOISES = [
+    NoiseModel.binary(0.1, 0.3),
+    NoiseModel.binary(0.4, 0.2),
+    NoiseModel.uniform(4, 0.4),
+    NoiseModel.pair_flip(3, 0.3),
+]
+
+
+def separable(noise, n=8000, seed=0):
+    """Draw clean labels that the features give away, noisy labels, and the true P(noisy | x)."""
+    rng = np.random.default_rng(seed)
+    clean = rng.integers(noise.n_classes, size=n)
+    return noise.apply(clean, random_state=rng), noise.transition[clean], clean
+
+
+@pytest.mark.parametrize("noise", NOISES, ids=repr)
+@pytest.mark.parametrize("method", ["confident", "anchor"])
+def test_recovers_the_transition_on_separable_data(noise, method):
+    """Given the true η̃, T is found: exactly by anchors, to sampling error by counting."""
+    y_noisy, proba, _ = separable(noise)
+    found = estimate_noise(y_noisy, proba, method=method, quantile=0.9).transition
+    # Counting: five standard errors of a frequency among 8000 / K rows.
+    tolerance = 1e-12 if method == "anchor" else 5 * 0.5 / np.sqrt(8000 / noise.n_classes)
+    np.testing.assert_allclose(found, noise.transition, atol=tolerance)
+
+
+@FEW
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(0, 2)), min_size=1, max_size=60))
+def test_pairs_are_counted(pairs):
+    """With clean labels T is the table of frequencies."""
+    pairs = [*pairs, (0, 2), (1, 2), (2, 2)]
+    clean, noisy = (np.array(column) for column in zip(*pairs, strict=True))
+    found = estimate_noise(noisy, y_clean=clean).transition
+    for i in range(3):
+        for j in range(3):
+            assert found[i, j] == pytest.approx((noisy[clean == i] == j).mean(), abs=1e-15)
+
+
+def test_callers_arrays_are_unchanged():
+    """Labels and probabilities stay what they were, even where rows are rescaled."""
+    y_noisy, proba, _ = separable(NOISES[0], n=200)
+    proba = proba * (1 + 5e-5)
+    labels_before, proba_before = y_noisy.copy(), proba.copy()
+    estimate_noise(y_noisy, proba)
+    np.testing.assert_array_equal(y_noisy, labels_before)
+    np.testing.assert_array_equal(proba, proba_before)
+
+
+def test_unbalanced_but_informative_probabilities_do_not_warn():
+    """Probabilities that inform are not suspected only because one class is the likeliest on every row."""
+    rng = np.random.default_rng(0)
+    p = rng.choice([0.05, 0.45], size=4000)
+    y_noisy = (rng.random(4000) < p).astype(int)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        estimate_noise(y_noisy, np.column_stack([1 - p, p]))
+
+
+@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
+def test_warns_where_probabilities_say_nothing():
+    """Predictions unrelated to the labels identify no T."""
+    rng = np.random.default_rng(0)
+    p = rng.random(500)
+    y_noisy = rng.integers(2, size=500)
+    with pytest.warns(IdentifiabilityWarning, match="by chance"):
+        estimate_noise(y_noisy, np.column_stack([1 - p, p]))
+
+
+@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
+def test_warns_where_probabilities_are_constant():
+    """The prior as a prediction identifies no T."""
+    y_noisy = np.tile([0, 0, 1], 100)
+    with pytest.warns(IdentifiabilityWarning, match="by chance"):
+        estimate_noise(y_noisy, np.full((300, 2), 0.5))
+
+
+@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
+def test_warns_where_no_row_is_confident():
+    """A class that nobody was labelled is warned of, and its row taken as noise-free."""
+    y_noisy, proba, _ = separable(NOISES[0], n=400)
+    three = np.column_stack([proba, np.zeros(400)])
+    with pytest.warns(IdentifiabilityWarning, match=r"no row is confidently of class \[2\]"):
+        found = estimate_noise(y_noisy, three)
+    np.testing.assert_array_equal(found.transition[2], [0, 0, 1])
+
+
+@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
+def test_warns_where_no_anchor_exists():
+    """A class whose surest rows are likelier of another has no anchor."""
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.0, 0.3, size=1000)
+    y_noisy = (rng.random(1000) < p).astype(int)
+    with pytest.warns(IdentifiabilityWarning, match="no row is certainly of class 1.*class 0"):
+        estimate_noise(y_noisy, np.column_stack([1 - p, p]), method="anchor")
+
+
+@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
+def test_warns_where_the_estimate_is_not_informative():
+    """Σe ≥ 1 in the estimate is said."""
+    y_noisy, proba, _ = separable(NOISES[0], n=2000)
+    with pytest.warns(IdentifiabilityWarning, match="not informative"):
+        estimate_noise(y_noisy, proba[:, ::-1])
+
+
+def test_warns_where_pairs_lack_a_class():
+    """Pairs without a row of some clean class cannot tell that row of T."""
+    with pytest.warns(IdentifiabilityWarning, match=r"`y_clean` is of class \[1\]"):
+        found = estimate_noise([0, 1, 0], y_clean=[0, 0, 0])
+    np.testing.assert_allclose(found.transition, [[2 / 3, 1 / 3], [0, 1]])
+
+
+PROBA = [[0.9, 0.1], [0.2, 0.8]]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: estimate_noise([0, 1]), "`pred_proba`.*or `y_clean`; got neither"),
+        (lambda: estimate_noise([0, -1], PROBA), "`y_noisy`.*-1"),
+        (lambda: estimate_noise([0, 2], PROBA), "`y_noisy`.*found 2"),
+        (lambda: estimate_noise([0, 0], PROBA), "`y_noisy` must hold at least two classes; every label is 0"),
+        (lambda: estimate_noise([0, 1, 1], PROBA), "`y_noisy` has 3, `pred_proba` has 2"),
+        (lambda: estimate_noise([0, 1], [0.1, 0.9]), "`pred_proba` must have 2 dimension"),
+        (lambda: estimate_noise([0, 1], [[0.1], [0.9]]), "`pred_proba` must have one column a class"),
+        (lambda: estimate_noise([0, 1], [[0.5, 0.5], [0.5, 0.6]]), "`pred_proba`.*row 1 is"),
+        (lambda: estimate_noise([0, 1], [[0.5, 0.5], [-0.5, 1.5]]), "`pred_proba`.*row 1 is"),
+        (lambda: estimate_noise([0, 1], [[0.5, 0.5], [np.nan, 0.5]]), "`pred_proba` must be finite"),
+        (
+            lambda: estimate_noise([0, 1], PROBA, method="magic"),
+            "`method`.*'confident', 'anchor'; got 'magic'",
+        ),
+        (lambda: estimate_noise([0, 1], PROBA, quantile=0.3), "`quantile`.*0.3"),
+        (lambda: estimate_noise([0, 1], y_clean=[0]), "`y_noisy` has 2, `y_clean` has 1"),
+        (lambda: estimate_noise([0, 1], y_clean=[0, -1]), "`y_clean`.*-1"),
+    ],
+)
+def test_bad_arguments_are_refused(call, message):
+    """Each argument is refused by name."""
+    with pytest.raises(InvalidInputError, match=message):
+        call()

@@ -1,0 +1,114 @@
+import numpy as np
+import pandas as pd
+import pytest
+
+from peerloss.exceptions import InvalidInputError
+from peerloss.peer_prediction import Reports
+
+TRIPLES = [("b", "zoe", "yes"), ("a", "ann", "no"), ("b", "ann", "no"), ("a", "zoe", "no")]
+
+
+def test_codes_give_the_table_back():
+    """Names indexed by codes are the columns of the table; labels are sorted, the rest by appearance."""
+    reports = Reports.from_table(TRIPLES)
+    rows = zip(
+        reports.tasks[reports.task_codes],
+        reports.workers[reports.worker_codes],
+        reports.labels[reports.label_codes],
+        strict=True,
+    )
+    assert list(rows) == TRIPLES
+    assert reports.tasks.tolist() == ["b", "a"]
+    assert reports.workers.tolist() == ["zoe", "ann"]
+    assert reports.labels.tolist() == ["no", "yes"]
+    np.testing.assert_array_equal(reports.counts.toarray(), [[1, 1], [2, 0]])
+    assert len(reports) == 4
+
+
+@pytest.mark.parametrize("first", ["task", "item"])
+def test_frame_and_triples_are_the_same(first):
+    """A frame with a task or an item column codes as triples do, whatever the column order and index."""
+    frame = pd.DataFrame(TRIPLES, columns=[first, "worker", "label"], index=[9, 9, 3, 1])[
+        ["label", first, "worker"]
+    ]
+    one, two = Reports.from_table(frame), Reports.from_table(iter(TRIPLES))
+    for name in ("tasks", "workers", "labels", "task_codes", "worker_codes", "label_codes"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(two, name))
+
+
+def test_task_column_wins_over_item():
+    """With both a task and an item column, task is the task."""
+    frame = pd.DataFrame({"item": [1, 1], "task": [5, 6], "worker": ["a", "b"], "label": [0, 1]})
+    assert Reports.from_table(frame).tasks.tolist() == [5, 6]
+
+
+@pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT])
+def test_missing_labels_are_not_answers(missing):
+    """A missing label is dropped; the worker who gave no answer at all stays listed."""
+    reports = Reports.from_table([*TRIPLES, ("a", "bob", missing), ("b", "bob", missing)])
+    assert len(reports) == 4
+    assert reports.workers.tolist() == ["zoe", "ann", "bob"]
+    assert reports.labels.tolist() == ["no", "yes"]
+
+
+@pytest.mark.parametrize(
+    "labels", [["x", "y"], [True, False], [1.5, -2.0], [3, 7], pd.Categorical(["b", "a"])]
+)
+def test_labels_of_any_type(labels):
+    """Strings, booleans, floats, integers and categories are labels, sorted by value."""
+    reports = Reports.from_table(pd.DataFrame({"task": [0, 0], "worker": [0, 1], "label": labels}))
+    assert reports.labels.tolist() == sorted(labels)
+
+
+def test_listed_labels_fix_the_order_and_number():
+    """Labels that happen not to occur have a column when they are listed."""
+    reports = Reports.from_table(TRIPLES, labels=["yes", "unsure", "no"])
+    assert reports.labels.tolist() == ["no", "unsure", "yes"]
+    np.testing.assert_array_equal(reports.counts.toarray(), [[1, 0, 1], [2, 0, 0]])
+
+
+def test_caller_table_is_unchanged():
+    """Coding leaves the caller's frame as it was."""
+    frame = pd.DataFrame(TRIPLES, columns=["task", "worker", "label"])
+    copy = frame.copy()
+    Reports.from_table(frame)
+    pd.testing.assert_frame_equal(frame, copy)
+
+
+def test_repr_counts():
+    """The representation tells the sizes."""
+    assert repr(Reports.from_table(TRIPLES)) == "Reports(4 reports, 2 tasks, 2 workers, 2 labels)"
+
+
+@pytest.mark.parametrize(
+    ("table", "message"),
+    [
+        ([], "`table`.*empty"),
+        (pd.DataFrame(columns=["task", "worker", "label"]), "`table`.*empty"),
+        (pd.DataFrame({"task": [1], "annotator": [2], "label": [3]}), "`table`.*worker missing.*'annotator'"),
+        (pd.DataFrame({"question": [1]}), "`table`.*task, worker, label missing.*'question'"),
+        ([(1, 2)], "`table`.*triples"),
+        (["abc"], "`table`.*triples"),
+        (None, "`table`.*triples"),
+        ({"task": [1], "worker": [2], "label": [3]}, "`table`.*triples"),
+        ([(1, "a", None), (1, "b", np.nan)], "`table`.*with a label; got none"),
+        ([(1, "a", 0), (1, "b", 0)], "`table`.*two different labels; every label is 0"),
+        ([(1, "a", 0), (1, "b", 1), (1, "a", 1), (1, "b", 1)], "`table`.*task 1, worker a has more"),
+        ([(None, "a", 0), (1, "b", 1)], "`table`.*task of every report; row 0"),
+        ([(1, "a", 0), (1, None, 1)], "`table`.*worker of every report; row 1"),
+        ([(1, "a", {1}), (1, "b", 2)], "`table`.*sorted"),
+    ],
+)
+def test_bad_tables_are_refused(table, message):
+    """Each fault of a table is told by name with what was found."""
+    with pytest.raises(InvalidInputError, match=message):
+        Reports.from_table(table)
+
+
+@pytest.mark.parametrize(
+    ("labels", "message"), [(["no"], "`labels`.*yes is not listed"), (["no", "no", "yes"], "`labels`.*twice")]
+)
+def test_bad_label_lists_are_refused(labels, message):
+    """A list of labels must hold each that occurs, once."""
+    with pytest.raises(InvalidInputError, match=message):
+        Reports.from_table(TRIPLES, labels=labels)

@@ -1,0 +1,33 @@
+"""The package as a user meets it."""
+
+import subprocess
+import sys
+
+import pytest
+
+import peerloss
+
+
+def test_every_public_name_is_there():
+    """What `__all__` and the type checker promise, the lazy import delivers."""
+    for name in peerloss.__all__:
+        assert getattr(peerloss, name) is not None
+    assert set(peerloss._HOMES) | set(peerloss._MODULES) | {"__version__"} == set(peerloss.__all__)
+    assert dir(peerloss) == sorted(peerloss.__all__)
+
+
+def test_an_unknown_name_is_an_attribute_error():
+    """As for any module."""
+    with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
+        peerloss.nonsense  # noqa: B018 (the access is the test)
+
+
+@pytest.mark.parametrize("command", [["-m", "peerloss", "--help"], ["-c", "import peerloss"]])
+def test_nothing_heavy_is_imported_before_it_is_used(command):
+    """`--help` and a bare import load neither torch nor scikit-learn."""
+    run = subprocess.run(
+        [sys.executable, "-X", "importtime", *command], capture_output=True, text=True, check=True
+    )
+    loaded = {line.rsplit("|", 1)[-1].strip() for line in run.stderr.splitlines()}
+    assert "peerloss" in loaded
+    assert not loaded & {"torch", "sklearn", "pandas", "scipy"}

@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from peerloss._random import as_generator
+from peerloss.exceptions import InvalidInputError
+
+
+def draw(state):
+    """Take some numbers from what ``as_generator`` makes of a state."""
+    return as_generator(state).random(4).tolist()
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**40, np.int64(3)])
+def test_a_seed_repeats(seed):
+    """A seed gives NumPy's own generator of that seed, each time."""
+    assert draw(seed) == draw(seed) == np.random.default_rng(int(seed)).random(4).tolist()
+
+
+def test_a_generator_is_used_itself():
+    """A generator is passed through, so that draws move it on."""
+    rng = np.random.default_rng(0)
+    assert as_generator(rng) is rng
+
+
+def test_a_legacy_state_moves_on_and_repeats():
+    """Two calls with one RandomState differ; a re-seeded one repeats."""
+    state = np.random.RandomState(5)
+    first, second = draw(state), draw(state)
+    assert first != second
+    again = np.random.RandomState(5)
+    assert [draw(again), draw(again)] == [first, second]
+
+
+def test_none_is_fresh_and_the_global_state_is_left_alone():
+    """Without a seed draws differ; NumPy's global generator is not touched by any state."""
+    before = np.random.get_state()[1].tolist()  # noqa: NPY002 - to see that it is untouched
+    assert draw(None) != draw(None)
+    draw(0)
+    draw(np.random.RandomState(0))
+    assert np.random.get_state()[1].tolist() == before  # noqa: NPY002 - as above
+
+
+@pytest.mark.parametrize("state", [-1, 1.5, "0", [0]])
+def test_anything_else_is_refused(state):
+    """Negative, fractional and other states are refused by name."""
+    with pytest.raises(InvalidInputError, match="`random_state` must be a non-negative integer"):
+        as_generator(state)

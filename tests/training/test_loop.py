@@ -1,0 +1,62 @@
+"""The plain loop."""
+
+import pytest
+import torch
+
+from peerloss import PeerLoss
+from peerloss.exceptions import InvalidInputError
+from peerloss.models import MLP
+from peerloss.training import train
+
+
+def data(n=200):
+    X = torch.randn(n, 3, generator=torch.Generator().manual_seed(0))
+    return X, (X[:, 0] > 0).long()
+
+
+def test_it_learns():
+    """A separable problem is learnt with peer loss, and the model is handed back ready to predict."""
+    X, y = data()
+    torch.manual_seed(0)
+    model = train(MLP(3), PeerLoss("sigmoid"), X, y, steps=300, learning_rate=0.02)
+    assert not model.training
+    assert ((model(X) > 0) == y).float().mean() > 0.95
+
+
+def test_the_same_seed_gives_the_same_weights():
+    """Batches come from the generator, nothing from global state."""
+    X, y = data()
+    weights = []
+    for _ in range(2):
+        torch.manual_seed(0)
+        model = train(MLP(3), PeerLoss(), X, y, steps=20, generator=torch.Generator().manual_seed(1))
+        weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+        torch.rand(7)
+    assert torch.equal(*weights)
+
+
+def test_a_batch_larger_than_the_data_is_the_data():
+    """Few rows train on all of them."""
+    X, y = data(10)
+    train(MLP(3), PeerLoss(), X, y, steps=3, batch_size=64)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"steps": 0}, "`steps` must be an integer"),
+        ({"batch_size": 0}, "`batch_size` must be an integer"),
+        ({"learning_rate": 0.0}, "`learning_rate` must lie in"),
+    ],
+)
+def test_bad_options_are_named(options, message):
+    """The message names the argument and what came."""
+    with pytest.raises(InvalidInputError, match=message):
+        train(MLP(3), PeerLoss(), *data(), **options)
+
+
+def test_lengths_must_agree():
+    """As many labels as rows."""
+    X, y = data()
+    with pytest.raises(InvalidInputError, match="`X` and `y` must be equally long"):
+        train(MLP(3), PeerLoss(), X, y[:-1])
