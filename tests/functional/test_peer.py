@@ -230,7 +230,7 @@ def test_gradients_agree_with_finite_differences(base, peers):
 
 
 def test_functional_transforms_go_through_the_kernel(monkeypatch):
-    """torch.func.grad of the kernel is the ordinary gradient."""
+    """Under torch.func.grad large batches take the plain formula, with the ordinary gradient."""
     monkeypatch.setattr(_cross_entropy, "SMALL", 0)
     z, y = example(4, 3)
     prior = torch.full((3,), 1 / 3, dtype=z.dtype)

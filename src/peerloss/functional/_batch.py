@@ -163,23 +163,25 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
 
 
 def reduce_rows(rows: Tensor, batch: Batch, *, weight: Tensor | None, reduction: str) -> Tensor:
-    """Blank ignored rows, then reduce; the mean divides by the sum of the targets' weights.
-
-    A batch in which nothing counts (empty, or every target ignored) has mean 0, so that it moves nothing.
-    """
+    """Blank ignored rows, then reduce."""
     check_choice(reduction, "reduction", REDUCTIONS)
     if batch.valid is not None:
         rows = rows.masked_fill(~batch.valid, 0.0)
     if reduction == "none":
         return rows
-    if reduction == "sum":
-        return rows.sum()
+    return rows.sum() if reduction == "sum" else rows.sum() / mean_divisor(batch, weight)
+
+
+def mean_divisor(batch: Batch, weight: Tensor | None) -> Tensor | int:
+    """Return the sum of the targets' weights, by which a mean divides.
+
+    It is 1 for a batch in which nothing counts (empty, or every target ignored): such a batch has mean 0 and
+    moves nothing.
+    """
     if weight is None:
-        if batch.valid is None:
-            return rows.sum() / max(rows.shape[0], 1)
-        return rows.sum() / batch.valid.sum().clamp(min=1)
+        return max(len(batch.target), 1) if batch.valid is None else batch.valid.sum().clamp(min=1)
     weights = weight[batch.target]
     if batch.valid is not None:
         weights = weights * batch.valid
     total = weights.sum()
-    return rows.sum() / torch.where(total > 0, total, 1.0)
+    return torch.where(total > 0, total, 1.0)

@@ -1,9 +1,9 @@
 """Cross entropy against a label and against a prior at once, in the time and memory of cross entropy.
 
 Expected peer loss needs ``own_n · L[n, y_n] + Σ_k shared_k · L[n, k]``. For L = −log(p + eps) this file
-computes it without ever storing L: the forward pass keeps nothing but its inputs, the backward pass writes
-the gradient once, block of rows by block of rows so that each block stays in the cache. For eps = 0 the
-gradient is (Σ shared + own)·p − own·1[y] − shared, DESIGN's closed form with shared = −α·π̃.
+computes it without storing L: one pass over blocks of rows, each small enough for the cache, gives the loss
+and writes the gradient; the backward pass only scales it. With r = p/(p + eps) and the row's coefficients
+c = own·1[y] + shared, the gradient is (Σ_k c_k r_k)·p − c·r; for eps = 0 it is DESIGN's closed form.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-#: Elements in a block on the CPU: 4 MB of float32, measured best between L2 and L3 sizes.
+#: Elements in a block on the CPU: 4 MB of float32, measured best between the sizes of L2 and L3.
 BLOCK = 1 << 20
 #: Up to this many classes, elementwise exp beats ATen's softmax kernel on the CPU (measured: 2× at 10).
 FEW_CLASSES = 64
-#: Below this many elements the bookkeeping of blocks costs more than it saves.
-SMALL = 1 << 16
+#: Below this many elements ordinary operations cost less than a custom one.
+SMALL = 1 << 12
 
 
 def cross_entropy_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
@@ -35,80 +35,91 @@ def cross_entropy_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor,
     eps
         The clip.
     """
-    if torch.compiler.is_compiling() or z.numel() < SMALL:
+    if torch.compiler.is_compiling() or z.numel() < SMALL or not z.requires_grad or _under_transform():
         return _plain_rows(z, y, own, shared, eps)
     rows: Tensor = _CrossEntropyRows.apply(z, y, own, shared, eps)
     return rows
 
 
+def cross_entropy_sum(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
+    """Return the sum of :func:`cross_entropy_rows`, for small batches as one product."""
+    if z.numel() >= SMALL or torch.compiler.is_compiling():
+        return cross_entropy_rows(z, y, own, shared, eps).sum()
+    return -torch.dot(_coefficients(z, y, own, shared).view(-1), _logs(z, eps).view(-1))
+
+
+def _under_transform() -> bool:
+    """Whether torch.func is at work, which wants differentiable operations all the way."""
+    return bool(torch._C._are_functorch_transforms_active())  # noqa: SLF001 (there is no public question)
+
+
 def _plain_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
     """Say the formula in differentiable operations: for compilers, small batches, second derivatives."""
-    own = torch.ones(y.shape, dtype=z.dtype, device=z.device) if own is None else own
-    factors = shared.expand(z.shape).scatter_add(1, y[:, None], own[:, None])
-    logs = torch.log_softmax(z, dim=1) if eps == 0 else torch.log(torch.softmax(z, dim=1) + eps)
-    return -(factors * logs).sum(dim=1)
+    return -(_coefficients(z, y, own, shared) * _logs(z, eps)).sum(dim=1)
+
+
+def _coefficients(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor) -> Tensor:
+    column = torch.ones_like(y, dtype=z.dtype) if own is None else own
+    return shared.expand(z.shape).scatter_add(1, y[:, None], column[:, None])
+
+
+def _logs(z: Tensor, eps: float) -> Tensor:
+    return torch.log_softmax(z, dim=1) if eps == 0 else torch.log(torch.softmax(z, dim=1) + eps)
 
 
 class _CrossEntropyRows(torch.autograd.Function):
     @staticmethod
-    def forward(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
-        return torch.cat(
-            [_block_rows(z[i], y[i], None if own is None else own[i], shared, eps) for i in _blocks(z)]
-        )
-
-    @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:  # noqa: ARG004 (autograd's signature)
-        z, y, own, shared, eps = inputs
-        ctx.save_for_backward(z, y, own, shared)
+    def forward(  # type: ignore[override]
+        ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float
+    ) -> Tensor:
+        n, k = z.shape
+        size = max(1, BLOCK // k) if z.device.type == "cpu" else n  # a GPU takes everything at once
+        gradient = torch.empty_like(z)
+        starts = range(0, n, size)
+        blocks = [slice(start, start + size) for start in starts]
+        rows = [
+            _block(z[i], y[i, None], None if own is None else own[i, None], shared, eps, gradient[i])
+            for i in blocks
+        ]
+        ctx.save_for_backward(gradient, z, y, own, shared)
         ctx.eps = eps
+        return rows[0] if len(rows) == 1 else torch.cat(rows)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
-        z, y, own, shared = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:  # type: ignore[override]
+        gradient, z, y, own, shared = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
             with torch.enable_grad():
                 rows = _plain_rows(z, y, own, shared, ctx.eps)
-                (twice,) = torch.autograd.grad(rows, z, grad, create_graph=True)
-            return twice, None, None, None, None
-        out = torch.empty_like(z)
-        label_grad = grad if own is None else grad * own
-        for i in _blocks(z):
-            _block_gradient(out[i], z[i], y[i], grad[i], label_grad[i], shared, ctx.eps)
-        return out, None, None, None, None
+                (gradient,) = torch.autograd.grad(rows, z, grad, create_graph=True)
+            return gradient, None, None, None, None
+        return gradient * grad[:, None], None, None, None, None
 
 
-def _blocks(z: Tensor) -> list[slice]:
-    """Return the blocks of rows; a GPU takes everything at once."""
-    n, k = z.shape
-    size = max(1, BLOCK // k) if z.device.type == "cpu" else max(1, n)
-    return [slice(start, start + size) for start in range(0, n, size)]
-
-
-def _block_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
+def _block(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, out: Tensor) -> Tensor:
+    """Return the rows of one block and write d(rows)/dz into ``out``; y and own have shape (n, 1)."""
+    largest = z.amax(dim=1, keepdim=True)
     if z.shape[1] <= FEW_CLASSES:
-        logs = z - torch.logsumexp(z, dim=1, keepdim=True)
-    else:
-        logs = torch.log_softmax(z, dim=1)
-    if eps:
-        logs.exp_().add_(eps).log_()
-    label = logs.gather(1, y[:, None]).squeeze(1)
-    return (label if own is None else own * label).add_(logs @ shared).neg_()
-
-
-def _block_gradient(
-    out: Tensor, z: Tensor, y: Tensor, grad: Tensor, label_grad: Tensor, shared: Tensor, eps: float
-) -> None:
-    """Write d(rows)/dz · grad into ``out``: with r = p/(p + eps), dL_k/dz = r_k·p − r_k·1[k]."""
-    if z.shape[1] <= FEW_CLASSES:
-        torch.sub(z, torch.logsumexp(z, dim=1, keepdim=True), out=out).exp_()
+        torch.sub(z, largest, out=out).exp_()
+        out.div_(out.sum(dim=1, keepdim=True))
     else:
         torch.softmax(z, dim=1, out=out)
+    p_label = out.gather(1, y)
     if eps == 0:
-        out.mul_((label_grad + grad * shared.sum())[:, None]).addr_(grad, shared, alpha=-1)
-        out.scatter_add_(1, y[:, None], -label_grad[:, None])
-        return
-    ratio = torch.div(out, out + eps)
-    label_ratio = ratio.gather(1, y[:, None]) * label_grad[:, None]
-    ratio.mul_(shared)
-    out.mul_(ratio.sum(dim=1, keepdim=True) * grad[:, None] + label_ratio)
-    out.addcmul_(ratio, grad[:, None], value=-1).scatter_add_(1, y[:, None], -label_ratio)
+        total = shared.sum() + (1.0 if own is None else own)
+        log_sum = largest - out.amax(dim=1, keepdim=True).log_()  # log Σ exp z, from the likeliest class
+        label = z.gather(1, y)
+        rows = total * log_sum - (label if own is None else own * label) - (z @ shared)[:, None]
+        out.mul_(total).sub_(shared)
+        out.scatter_add_(1, y, torch.full_like(label, -1.0) if own is None else -own)
+        return rows.squeeze(1)
+    clipped = out + eps
+    ratio = torch.div(out, clipped).mul_(shared)
+    label = (p_label + eps).log_()
+    own_ratio = p_label.div_(p_label + eps)
+    if own is not None:
+        label, own_ratio = own * label, own * own_ratio
+    rows = label.squeeze(1).add_(clipped.log_() @ shared).neg_()
+    out.mul_(ratio.sum(dim=1, keepdim=True).add_(own_ratio)).sub_(ratio)
+    out.scatter_add_(1, y, own_ratio.neg_())
+    return rows

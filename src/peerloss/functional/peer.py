@@ -10,16 +10,18 @@ from torch import Tensor
 from peerloss._validation import check_choice, check_finite
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional._batch import (
+    REDUCTIONS,
     Batch,
     check_prior,
     check_vector,
     fit_to_batch,
     make_batch,
+    mean_divisor,
     reduce_rows,
     values_are_checkable,
     without_autocast,
 )
-from peerloss.functional._cross_entropy import cross_entropy_rows
+from peerloss.functional._cross_entropy import cross_entropy_rows, cross_entropy_sum
 from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps, loss_columns
 
 if TYPE_CHECKING:
@@ -158,6 +160,7 @@ def batch_peer_loss(
     generator: torch.Generator | None,
 ) -> Tensor:
     """Compute :func:`peer_loss` from checked arguments (shared with the module, which counts the prior)."""
+    check_choice(reduction, "reduction", REDUCTIONS)
     z, y = batch.logits, batch.target
     if weight is not None:
         weight = fit_to_batch(weight, "weight", batch)
@@ -171,7 +174,11 @@ def batch_peer_loss(
         prior = _counted(batch) if noisy_prior is None else fit_to_batch(noisy_prior, "noisy_prior", batch)
         if score_matrix is None and base in _CROSS_ENTROPIES:
             own, shared = (None, -alpha * prior) if weight is None else (weight[y], -alpha * prior * weight)
-            rows = cross_entropy_rows(z, y, own, shared, eps if base == "cross_entropy" else 0.0)
+            clip = eps if base == "cross_entropy" else 0.0
+            if reduction != "none" and batch.valid is None:
+                total = cross_entropy_sum(z, y, own, shared, clip)
+                return total if reduction == "sum" else total / mean_divisor(batch, weight)
+            rows = cross_entropy_rows(z, y, own, shared, clip)
         else:
             losses = _score(loss_columns(z, base, eps), weight, score_matrix)
             rows = _pick(losses, y) - alpha * (losses @ prior)

@@ -85,6 +85,6 @@ class DivergenceWatch:
                 f"logits have reached {largest:.3g} (limit {LOGIT_LIMIT:g}) while alpha = {alpha:g} ≥ 1: the "
                 f"loss is not bounded below and training runs away. {REMEDY}",
                 DivergenceWarning,
-                stacklevel=5,
+                stacklevel=6,  # the line that called the module
             )
         self._warned = runaway

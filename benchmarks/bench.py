@@ -1,0 +1,143 @@
+"""``make bench``: what peer loss costs beside ``torch.nn.functional.cross_entropy``, in one run.
+
+Run ``python benchmarks/bench.py [--device cuda] [--output FILE]``. Figures are medians over rounds in which
+all candidates take turns; memory is the peak that a forward and backward pass holds beyond its inputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import torch
+from measure import median_times, peak_bytes, provenance
+from torch import Tensor, nn
+
+from peerloss import PeerLoss
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+SHAPES = ((8192, 10, 100), (8192, 1000, 31), (1024, 50_000, 9))
+#: Variant → (α, eps, most times cross entropy's time, most times its memory).
+VARIANTS = {"unclipped": (1.0, 0.0, 1.5, 1.5), "clipped": (1.0, 1e-5, 2.5, None)}
+
+
+def loss_rows(device: str) -> list[str]:
+    """Compare forward and backward passes of the loss alone."""
+    rows = ["| logits | loss | time | × | goal | peak memory | × | goal |", "|" + "---|" * 8]
+    for n, k, rounds in SHAPES:
+        z = torch.randn(n, k, device=device, requires_grad=True)
+        y = torch.randint(k, (n,), device=device)
+        losses: dict[str, nn.Module] = {"F.cross_entropy": nn.CrossEntropyLoss()}
+        losses |= {f"peer, {name}": PeerLoss(alpha=a, eps=eps) for name, (a, eps, *_) in VARIANTS.items()}
+        calls = {name: _pass(loss, z, y) for name, loss in losses.items()}
+        times = median_times(calls, rounds=rounds, device=device)
+        peaks = {name: peak_bytes(call, device=device) for name, call in calls.items()}
+        for name in calls:
+            goals = VARIANTS.get(name.removeprefix("peer, "), (0, 0, None, None))[2:]
+            time_ratio = times[name] / times["F.cross_entropy"]
+            peak_ratio = peaks[name] / peaks["F.cross_entropy"]
+            rows.append(
+                f"| ({n}, {k}) | {name} | {times[name] * 1e3:.2f} ms | {time_ratio:.2f} | {_goal(goals[0])} "
+                f"| {peaks[name] / 2**20:.2f} MiB | {peak_ratio:.2f} | {_goal(goals[1])} |"
+            )
+    return rows
+
+
+def _pass(loss: nn.Module, z: Tensor, y: Tensor) -> Callable[[], None]:
+    def call() -> None:
+        torch.autograd.grad(loss(z, y), z)  # not .backward(): a gradient kept from before would hide memory
+
+    return call
+
+
+def _goal(value: float | None) -> str:
+    return "" if value is None else f"≤ {value:g}"
+
+
+def step_rows(device: str) -> list[str]:
+    """Compare whole training steps of small networks."""
+    rows = ["| network | loss | step | × | goal |", "|---|---|---|---|---|"]
+    networks: dict[str, tuple[list[nn.Module], Tensor]] = {
+        "MLP 784-256-256-10, batch 256": (_mlp(256), torch.randn(256, 784)),
+        "MLP 784-512-512-10, batch 256": (_mlp(512), torch.randn(256, 784)),
+        "CNN 16-32 on 32×32, batch 128": (
+            [
+                nn.Conv2d(3, 16, 3, padding=1), nn.ReLU(), nn.MaxPool2d(2),
+                nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(4),
+                nn.Flatten(), nn.Linear(512, 10),
+            ],
+            torch.randn(128, 3, 32, 32),
+        ),
+    }  # fmt: skip
+    for name, (layers, inputs) in networks.items():
+        calls = _steps(nn.Sequential(*layers).to(device), inputs.to(device))
+        times = median_times(calls, rounds=101, device=device)
+        goals = {"peer, expected": "≤ 1.05", "peer, two forward passes": "(about 1.9)"}
+        for loss, seconds in times.items():
+            ratio = seconds / times["cross entropy"]
+            rows.append(f"| {name} | {loss} | {seconds * 1e3:.2f} ms | {ratio:.3f} | {goals.get(loss, '')} |")
+    return rows
+
+
+def _mlp(width: int) -> list[nn.Module]:
+    return [nn.Linear(784, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)]
+
+
+def _steps(model: nn.Module, X: Tensor) -> dict[str, Callable[[], None]]:
+    y = torch.randint(10, (len(X),), device=X.device)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+    plain, peer = nn.CrossEntropyLoss(), PeerLoss()
+    others = torch.randperm(len(X), device=X.device)
+    elsewhere = torch.randperm(len(X), device=X.device)
+    X_peer, y_peer = X[others], y[elsewhere]
+
+    def step(loss: Callable[[], Tensor]) -> Callable[[], None]:
+        def call() -> None:
+            optimizer.zero_grad()
+            loss().backward()
+            optimizer.step()
+
+        return call
+
+    return {
+        "cross entropy": step(lambda: plain(model(X), y)),
+        "peer, expected": step(lambda: peer(model(X), y)),
+        "peer, two forward passes": step(lambda: plain(model(X), y) - plain(model(X_peer), y_peer)),
+    }
+
+
+def main() -> None:
+    """Measure, print, and write where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
+    parser.add_argument("--output", type=Path, help="also write the tables here")
+    arguments = parser.parse_args()
+    torch.manual_seed(0)
+    rounds = ", ".join(str(count) for *_, count in SHAPES)
+    text = "\n".join(
+        [
+            "# Cost of peer loss beside cross entropy",
+            "",
+            f"Measured with `make bench`: {provenance(arguments.device)}.",
+            f"Medians, all candidates in turns; rounds: {rounds} for the losses, 101 for the steps.",
+            "",
+            "## Loss alone, forward and backward",
+            "",
+            *loss_rows(arguments.device),
+            "",
+            "## A training step",
+            "",
+            *step_rows(arguments.device),
+            "",
+        ]
+    )
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
