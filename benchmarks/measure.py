@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import platform
+import shutil
 import statistics
 import subprocess
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
 from torch.profiler import ProfilerActivity, profile
 
+import peerloss
+
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 
-def median_times(functions: dict[str, Callable[[], object]], *, rounds: int, device: str) -> dict[str, float]:
+def median_times(
+    functions: Mapping[str, Callable[[], object]], *, rounds: int, device: str
+) -> dict[str, float]:
     """Return the median seconds of each function, called in turns so that drift hits all alike."""
     for function in functions.values():
         for _ in range(3):
@@ -62,19 +67,29 @@ def peak_bytes(function: Callable[[], object], *, device: str) -> int:
 
 def provenance(device: str) -> str:
     """Say what was measured where: commit, versions, machine."""
-    root = Path(__file__).resolve().parent.parent
-    git = ["git", "-C", str(root)]
-    commit = subprocess.run(
-        [*git, "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False
-    )
-    changed = subprocess.run([*git, "status", "--porcelain"], capture_output=True, text=True, check=False)
-    name = commit.stdout.strip() or "unknown"
     machine = torch.cuda.get_device_name() if device == "cuda" else _processor()
     threads = "" if device == "cuda" else f", {torch.get_num_threads()} threads"
     return (
-        f"commit {name}{' with changes' if changed.stdout.strip() else ''}, peerloss {version('peerloss')}, "
-        f"torch {torch.__version__}, Python {platform.python_version()}, {machine}{threads}"
+        f"commit {_commit()}, peerloss {peerloss.__version__}, torch {torch.__version__}, "
+        f"Python {platform.python_version()}, {machine}{threads}"
     )
+
+
+def _commit() -> str:
+    """Ask git, or where it cannot tell the variable PEERLOSS_COMMIT."""
+    git = shutil.which("git")
+    root = str(Path(__file__).resolve().parent.parent)
+
+    def ask(*question: str) -> str:
+        if git is None:
+            return ""
+        run = subprocess.run([git, "-C", root, *question], capture_output=True, text=True, check=False)
+        return run.stdout.strip()
+
+    commit = ask("rev-parse", "--short", "HEAD")
+    if not commit:
+        return os.environ.get("PEERLOSS_COMMIT", "unknown")
+    return f"{commit} with changes" if ask("status", "--porcelain") else commit
 
 
 def _processor() -> str:

@@ -69,9 +69,7 @@ def _logs(z: Tensor, eps: float) -> Tensor:
 
 class _CrossEntropyRows(torch.autograd.Function):
     @staticmethod
-    def forward(  # type: ignore[override]
-        ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float
-    ) -> Tensor:
+    def forward(ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
         n, k = z.shape
         size = max(1, BLOCK // k) if z.device.type == "cpu" else n  # a GPU takes everything at once
         gradient = torch.empty_like(z)
@@ -86,7 +84,7 @@ class _CrossEntropyRows(torch.autograd.Function):
         return rows[0] if len(rows) == 1 else torch.cat(rows)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         gradient, z, y, own, shared = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
             with torch.enable_grad():
