@@ -31,11 +31,11 @@ test: venv ## the test suite (a few minutes)
 test-slow: venv ## everything, the long tests included
 	$(BIN)/python -m pytest -n 2
 
-# The oldest torch on PyPI brings its CUDA packages: about 5 GB.
+# The oldest torch on PyPI brings its CUDA packages: about 5 GB. Old packages warn of what has changed since.
 test-oldest: ## the test suite with the oldest allowed dependencies
 	command -v $(PYTHON) >/dev/null && $(PYTHON) -m venv $(OLDEST) || python3 -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet -c constraints-oldest.txt -e . $(TEST_TOOLS)
-	$(OLDEST)/bin/python -m pytest -n 2 -m "not slow"
+	$(OLDEST)/bin/python -m pytest -n 2 -m "not slow" -W ignore::DeprecationWarning -W ignore::FutureWarning
 
 check: venv ## lint, types, doctests, the built wheel
 	$(BIN)/ruff check .

@@ -91,12 +91,10 @@ def test_the_mean_divides_by_the_sum_of_the_targets_weights(name):
     torch.testing.assert_close(loss(z, y, weight=weight), rows.sum() / weight[y].sum())
 
 
-@pytest.mark.parametrize("name", ALL_LOSSES)
+@pytest.mark.parametrize("name", [name for name in ALL_LOSSES if name != "sampled"])
 def test_ignored_rows_change_nothing(name):
     """A batch with ignored rows has the loss and the gradients of the batch without them."""
     loss, (z, y) = ALL_LOSSES[name], example()
-    if name == "sampled":
-        pytest.skip("random; see test_peer")
     padded = torch.cat([torch.full((2, 3), 7.0, dtype=z.dtype), z]).requires_grad_()
     labels = torch.cat([torch.tensor([-100, -100]), y])
     short = z.clone().requires_grad_()

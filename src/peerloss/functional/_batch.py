@@ -31,17 +31,12 @@ class Batch(NamedTuple):
     largest: float | None = None
     """Largest finite |logit|, or ``None`` where values were not looked at."""
 
-    @property
-    def n_classes(self) -> int:
-        """K."""
-        return self.logits.shape[1]
-
     def label_counts(self) -> Tensor:
         """How often each label occurs among the targets that count, (K,) int64; never synchronises."""
         if self.valid is None and values_are_checkable(self.target):
-            return torch.bincount(self.target, minlength=self.n_classes)
+            return torch.bincount(self.target, minlength=self.logits.shape[1])
         ones = torch.ones_like(self.target) if self.valid is None else self.valid.long()
-        return self.target.new_zeros(self.n_classes).scatter_add_(0, self.target, ones)
+        return self.target.new_zeros(self.logits.shape[1]).scatter_add_(0, self.target, ones)
 
 
 def values_are_checkable(tensor: Tensor) -> bool:
@@ -145,8 +140,8 @@ def check_prior(value: Any, name: str) -> Tensor:
 
 def fit_to_batch(tensor: Tensor, name: str, batch: Batch) -> Tensor:
     """Return a checked vector or matrix over classes in the dtype and on the device of the logits."""
-    k = batch.n_classes
-    if tensor.shape != (k,) * tensor.ndim:
+    k = batch.logits.shape[1]
+    if tensor.shape[0] != k or tensor.shape[-1] != k:
         raise InvalidInputError(
             f"`{name}` must have one entry for each of the {k} classes of the logits; got shape "
             f"{tuple(tensor.shape)}. Check the number of output units."

@@ -39,7 +39,7 @@ def dmi_loss(logits: Tensor, target: Tensor, *, eps: float = 1e-4, ignore_index:
         p = torch.softmax(batch.logits, dim=1)
         if batch.valid is not None:
             p = p * batch.valid[:, None]
-        joint = torch.zeros(batch.n_classes, batch.n_classes, dtype=p.dtype, device=p.device)
+        joint = torch.zeros(batch.logits.shape[1], batch.logits.shape[1], dtype=p.dtype, device=p.device)
         joint = joint.index_add(0, batch.target, p)
         rows = p.shape[0] if batch.valid is None else batch.valid.sum().clamp(min=1)
         joint = joint / rows

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: Logits past this magnitude while α ≥ 1 are taken for divergence: p is 0 or 1 to every digit long before.
 LOGIT_LIMIT = 1e4
 
+#: On CUDA every so many calls are looked at: each look costs a few kernel launches.
+CUDA_INTERVAL = 16
+
 REMEDY = (
     "Keep the clip (eps=1e-5) or take a bounded base ('sigmoid', 'ramp', 'squared'); lower the learning rate "
     "(divide it by 1 + alpha); start with alpha = 0 and raise it slowly (AlphaSchedule); or use alpha < 1."
@@ -34,28 +37,28 @@ class _Pending(NamedTuple):
 class DivergenceWatch:
     """Look at every loss: raise when it is not finite, warn once when logits run away while α ≥ 1.
 
-    On the CPU at once. On CUDA the figures are copied without waiting and read at a later call, so nothing
-    synchronises; the message then comes a step or more late. Inside a compiled graph nothing is looked at.
+    On the CPU at once. On CUDA the figures of every sixteenth call are copied without waiting and read at a
+    later one, so nothing synchronises; the message then comes some steps late.
     """
 
     def __init__(self) -> None:
         self._warned = False
         self._pending: _Pending | None = None
+        self._calls = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        return {"_warned": self._warned, "_pending": None}  # what is in flight is bound to this process
+        return {**self.__dict__, "_pending": None}  # what is in flight is bound to this process
 
     def __call__(self, batch: Batch, loss: Tensor, alpha: float) -> None:
         """Look at one step."""
-        if torch.compiler.is_compiling():
-            return
         if loss.device.type == "cpu":
             finite = math.isfinite(loss.item()) if loss.ndim == 0 else bool(torch.isfinite(loss).all())
             self._judge(finite=finite, largest=batch.largest or 0.0, alpha=alpha)
         elif loss.device.type == "cuda":
             self._read_arrived()
-            if self._pending is None and loss.numel():
+            if self._pending is None and self._calls % CUDA_INTERVAL == 0 and loss.numel():
                 self._send(batch.logits.detach(), loss.detach(), alpha)
+            self._calls += 1
 
     def _send(self, logits: Tensor, loss: Tensor, alpha: float) -> None:
         low, high = torch.aminmax(logits)

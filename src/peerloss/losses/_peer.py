@@ -111,7 +111,7 @@ class PeerLoss(LabelLoss):
     InvalidInputError
         For arguments, shapes, dtypes and (on the CPU) values that do not fit.
     DivergenceError
-        When the loss is not finite (on CUDA a step or more later, because nothing waits for the device).
+        When the loss is not finite (on CUDA some steps later, because nothing waits for the device).
 
     Warns
     -----
@@ -147,6 +147,7 @@ class PeerLoss(LabelLoss):
     ) -> None:
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
         self.base = check_base(base)
+        self._alpha_input = torch.zeros((), dtype=torch.float64)  # stays on the CPU
         self.alpha = alpha
         self.peers = check_choice(peers, "peers", PEERS)
         self.eps = check_eps(eps)
@@ -166,12 +167,12 @@ class PeerLoss(LabelLoss):
     @alpha.setter
     def alpha(self, value: float) -> None:
         self._alpha = float(check_alpha(value))
-        # A 0-dimensional CPU tensor enters compiled graphs as an input: changing it recompiles nothing.
-        self._alpha_input = torch.tensor(self._alpha, dtype=torch.float64)
+        self._alpha_input.fill_(self._alpha)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
         batch = self.batch(logits, target)
+        # Compiled graphs take α as a tensor and leave out the watch, so that moving α recompiles nothing.
         with without_autocast(batch.logits):
             loss = batch_peer_loss(
                 batch,
@@ -185,7 +186,8 @@ class PeerLoss(LabelLoss):
                 reduction=self.reduction,
                 generator=self.generator,
             )
-        self._watch(batch, loss, self._alpha)
+        if not torch.compiler.is_compiling():
+            self._watch(batch, loss, self._alpha)
         return loss
 
     def current_prior(self) -> Tensor | None:
