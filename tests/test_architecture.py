@@ -23,6 +23,7 @@ LAYERS = [
     {"metrics"},
     {"theory"},
     {"noise"},
+    {"_classifier"},
     {"_validation", "_random"},
     {"exceptions", "_version"},
 ]
