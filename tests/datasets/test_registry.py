@@ -16,11 +16,14 @@ COUNTS = {
     "splice": (60, 1527, 1648),
     "thyroid": (5, 65, 150),
     "image": (18, 1320, 990),
+    "breast2": (30, 212, 357),
+    "twonorm": (20, 3703, 3697),
+    "waveform": (21, 1647, 3353),
 }
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_embedded_sets_have_the_counts_of_their_sources(name):
+def test_sets_have_the_counts_of_their_sources(name):
     """Features, positives and negatives; each set tells where it comes from."""
     data = load_dataset(name)
     assert (data.X.shape[1], int(data.y.sum()), int((1 - data.y).sum())) == COUNTS[name]
@@ -32,7 +35,7 @@ def test_embedded_sets_have_the_counts_of_their_sources(name):
 def test_the_list_is_complete():
     """Every name listed loads, and an unknown one is answered with the list."""
     assert list_datasets() == sorted(COUNTS)
-    with pytest.raises(InvalidInputError, match=r"`name` must be one of breast, diabetes.*'iris'"):
+    with pytest.raises(InvalidInputError, match=r"`name` must be one of breast, breast2, diabetes.*'iris'"):
         load_dataset("iris")
 
 
@@ -51,3 +54,20 @@ def test_a_split_is_encoded_flipped_and_repeatable(name):
     for label, rate in ((0, 0.2), (1, 0.4)):
         rows = clean.y_train == label
         assert flipped[rows].sum() == int(rows.sum() * rate + 1e-9)
+
+
+@pytest.mark.parametrize("name", ["heart", "diabetes"])
+def test_equalisation_balances_the_clean_classes(name):
+    """As many of each class, counted over training and test together, before anything flips."""
+    split = split_and_flip(load_dataset(name), NoiseModel.binary(0.0, 0.0), equalize=True, seed=1)
+    labels = np.concatenate([split.y_train, split.y_test])
+    rarest = np.bincount(load_dataset(name).y).min()
+    assert np.bincount(labels).tolist() == [rarest, rarest]
+
+
+def test_training_columns_are_standardised():
+    """Mean 0 and variance 1 on the training rows, also for one-hot columns."""
+    split = split_and_flip(load_dataset("german"), NoiseModel.binary(0.1, 0.1))
+    np.testing.assert_allclose(split.X_train.mean(axis=0), 0, atol=1e-9)
+    spread = split.X_train.std(axis=0)
+    np.testing.assert_allclose(spread[spread > 0], 1, atol=1e-9)

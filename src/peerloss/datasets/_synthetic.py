@@ -1,0 +1,51 @@
+"""Benchmark sets that are formulas: Breiman's twonorm and waveform."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from peerloss._random import RandomState, as_generator
+from peerloss._validation import check_count
+
+if TYPE_CHECKING:
+    from peerloss._validation import FloatArray, IntArray
+
+
+def make_twonorm(
+    n_positive: int = 3703, n_negative: int = 3697, *, random_state: RandomState = 0
+) -> tuple[FloatArray, IntArray]:
+    """Draw two normal clouds in 20 dimensions, N(+a·1, I) for class 1 and N(−a·1, I) for 0, a = 2/√20.
+
+    The Bayes error is Φ(−2) = 2.3 %. The default sizes are those of the set that the paper used.
+    """
+    y = _labels(n_positive, n_negative)
+    centre = 2.0 / np.sqrt(20.0)
+    noise = as_generator(random_state).normal(size=(len(y), 20))
+    return noise + np.where(y == 1, centre, -centre)[:, None], y
+
+
+def make_waveform(
+    n_positive: int = 1647, n_negative: int = 3353, *, random_state: RandomState = 0
+) -> tuple[FloatArray, IntArray]:
+    """Draw noisy mixtures of two out of three triangular waves, 21 points each.
+
+    With h1, h2, h3 triangles of height 6 around points 11, 15 and 7, class 1 mixes h1 and h3; class 0 mixes
+    h1 and h2 or h2 and h3, equally often. The default sizes are those of the set that the paper used.
+    """
+    y = _labels(n_positive, n_negative)
+    rng = as_generator(random_state)
+    points = np.arange(1, 22)
+    h1, h2, h3 = (np.maximum(6.0 - np.abs(points - peak), 0.0) for peak in (11, 15, 7))
+    mix = rng.random((len(y), 1))
+    second = (np.arange(len(y)) % 2 == 0)[:, None]
+    negative = np.where(second, mix * h1 + (1 - mix) * h2, mix * h2 + (1 - mix) * h3)
+    waves = np.where((y == 1)[:, None], mix * h1 + (1 - mix) * h3, negative)
+    return waves + rng.normal(size=waves.shape), y
+
+
+def _labels(n_positive: int, n_negative: int) -> IntArray:
+    check_count(n_positive, "n_positive")
+    check_count(n_negative, "n_negative")
+    return np.repeat(np.array([1, 0], dtype=np.int64), [n_positive, n_negative])
