@@ -39,7 +39,7 @@ def test_the_list_is_complete():
         load_dataset("iris")
 
 
-@pytest.mark.parametrize("name", ["heart", "german", "breast"])
+@pytest.mark.parametrize("name", COUNTS)
 def test_a_split_is_encoded_flipped_and_repeatable(name):
     """Numbers only, exact counts of flips in training, clean test labels, the same for the same seed."""
     data, noise = load_dataset(name), NoiseModel.binary(0.2, 0.4)

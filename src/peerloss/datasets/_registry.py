@@ -137,6 +137,6 @@ def _make_other(name: str) -> tuple[pd.DataFrame, IntArray]:
     if name == "breast2":
         bunch = load_breast_cancer()
         malignant = np.asarray(1 - bunch.target, dtype=np.int64)  # scikit-learn counts benign as 1
-        return pd.DataFrame(bunch.data, columns=list(bunch.feature_names)), malignant
+        return pd.DataFrame(bunch.data, columns=[str(column) for column in bunch.feature_names]), malignant
     X, y = make_twonorm() if name == "twonorm" else make_waveform()
     return pd.DataFrame(X, columns=[f"x{i + 1}" for i in range(X.shape[1])]), y
