@@ -43,7 +43,6 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _check_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
         """Check what ``fit`` was given; call it inside :func:`all_or_nothing`."""
         features, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
         try:
             classes, codes = np.unique(y, return_inverse=True)
         except TypeError as error:
@@ -51,6 +50,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
                 f"`y` must hold labels of one type; it mixes types that cannot be sorted: {error}. "
                 "Convert them, for example with `y.astype(str)`."
             ) from error
+        check_classification_targets(y)
         if len(classes) < 2:
             raise InvalidInputError(
                 f"`y` must hold at least two classes; every label is class {classes[0]!r}. "
@@ -73,7 +73,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the likeliest clean class of each row, shape (n,)."""
-        predicted: NDArray[Any] = self.classes_[self.predict_proba(X).argmax(axis=1)]
+        best = self.predict_proba(X).argmax(axis=1)  # first, so that an unfitted classifier says so
+        predicted: NDArray[Any] = self.classes_[best]
         return predicted
 
 

@@ -59,12 +59,14 @@ def split_and_flip(
     """
     rows = np.arange(len(dataset.y))
     if equalize:
-        rows = _equalized(dataset.y, np.random.default_rng(seed))
+        rows = _equalized(dataset.y, np.random.default_rng([seed, 1]))
     train, test = train_test_split(rows, test_size=test_size, random_state=seed)
     encoder = make_encoder()
     return Split(
         X_train=np.asarray(encoder.fit_transform(dataset.X.iloc[train]), dtype=np.float64),
-        y_train=flip_labels(dataset.y[train], noise, exact=True, random_state=seed),
+        y_train=flip_labels(
+            dataset.y[train], noise, exact=True, random_state=np.random.default_rng([seed, 2])
+        ),
         X_test=np.asarray(encoder.transform(dataset.X.iloc[test]), dtype=np.float64),
         y_test=dataset.y[test],
     )

@@ -1,0 +1,176 @@
+"""``make bench-engine``: what many small nets cost beside scikit-learn's MLPClassifier, in one run.
+
+Run ``python benchmarks/bench_engine.py [--quick] [--output FILE]``. One thread each unless said otherwise. A
+net is 23-8-8-1 on 250 rows, 1000 steps of batch 64. Figures are medians over rounds in which all candidates
+take turns; what is compiled or cached on first use is so before the clock starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+import warnings
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from measure import median_times, provenance
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.neural_network import MLPClassifier
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+from peerloss.estimators import RobustMLPClassifier
+from peerloss.noise import NoiseModel, flip_labels
+from peerloss.training import Net, train_nets
+from peerloss.training._backends import has_numba
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+STEPS, BATCH, ROWS, FEATURES = 1000, 64, 250, 23
+
+
+def data(n: int = ROWS, d: int = FEATURES) -> tuple[Any, Any]:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(n, d))
+    return X, flip_labels((X[:, 0] + X[:, 1] > 0).astype(int), NoiseModel.binary(0.1, 0.3), random_state=0)
+
+
+def sklearn_fit(X: Any, y: Any, hidden: tuple[int, ...]) -> Callable[[], object]:
+    """Return a fit of MLPClassifier with the same shape, batch and number of steps."""
+    epochs = STEPS // -(-len(X) // BATCH)
+    model = MLPClassifier(
+        hidden,
+        batch_size=BATCH,
+        max_iter=epochs,
+        tol=0.0,
+        n_iter_no_change=epochs + 1,
+        learning_rate_init=7e-4,
+        random_state=0,
+    )
+
+    def fit() -> None:
+        with warnings.catch_warnings(), threadpool_limits(1):
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            model.fit(X, y)
+
+    return fit
+
+
+def grid_rows(rounds: int) -> list[str]:
+    """Time a net in grids of 1, 16 and 160 against one MLPClassifier."""
+    X, y = data()
+    calls: dict[str, Callable[[], object]] = {"MLPClassifier": sklearn_fit(X, y, (8, 8))}
+    sizes = {"MLPClassifier": 1}
+    for backend in ("numba", "torch") if has_numba() else ("torch",):
+        for count in (1, 16, 160):
+            nets = [Net(y, alpha=(0.0, 0.5, 1.0, 2.0)[i % 4], seed=i) for i in range(count)]
+            name = f"train_nets, {backend}, {count} nets"
+            sizes[name] = count
+            calls[name] = _call(X, nets, backend)
+    times = median_times(calls, rounds=rounds, device="cpu")
+    rows = [
+        "| what | total | a net | times faster than MLPClassifier | floor (goal) |",
+        "|---|---|---|---|---|",
+    ]
+    for name, seconds in times.items():
+        each = seconds / sizes[name]
+        goal = "≥ 12 (40)" if sizes[name] == 160 else ""
+        ratio = times["MLPClassifier"] / each
+        rows.append(f"| {name} | {seconds * 1e3:.1f} ms | {each * 1e3:.2f} ms | {ratio:.1f} | {goal} |")
+    return rows
+
+
+def _call(X: Any, nets: list[Net], backend: str) -> Callable[[], object]:
+    return lambda: train_nets(
+        X, nets, n_classes=2, hidden=(8, 8), batch_size=BATCH, steps=STEPS, backend=backend
+    )
+
+
+def fit_rows(rounds: int) -> list[str]:
+    """Time the estimator: one fit, an ensemble, the search for α."""
+    X, y = data()
+    rows = ["| hidden | what | time | × MLPClassifier | × single fit |", "|---|---|---|---|---|"]
+    for hidden in ((8, 8), (32, 32)):
+        model = partial(RobustMLPClassifier, hidden_layer_sizes=hidden, random_state=0)
+        calls: dict[str, Callable[[], object]] = {
+            "MLPClassifier": sklearn_fit(X, y, hidden),
+            "RobustMLPClassifier()": partial(model().fit, X, y),
+            "n_members=10": partial(model(n_members=10).fit, X, y),
+            'alpha="auto" (12 × 5 + 1 nets)': partial(model(alpha="auto").fit, X, y),
+        }
+        times = median_times(calls, rounds=rounds, device="cpu")
+        for name, seconds in times.items():
+            against = seconds / times["MLPClassifier"], seconds / times["RobustMLPClassifier()"]
+            rows.append(
+                f"| {hidden} | {name} | {seconds * 1e3:.1f} ms | {against[0]:.2f} | {against[1]:.1f} |"
+            )
+    return rows
+
+
+def growth_rows(sizes: tuple[int, ...]) -> list[str]:
+    """Time fits of more and more rows, for a fixed number of steps and for one epoch."""
+    rows = [
+        "| rows × 20 | 1000 steps | a row | one epoch | a row | of it predicted |",
+        "|---|---|---|---|---|---|",
+    ]
+    for n in sizes:
+        X, y = data(n, 20)
+        fixed = RobustMLPClassifier(random_state=0)
+        epoch = RobustMLPClassifier(random_state=0, max_steps=max(1, n // BATCH))
+        calls = partial(fixed.fit, X, y), partial(epoch.fit, X, y), partial(epoch.predict, X)
+        seconds = [_median_seconds(call) for call in calls]
+        rows.append(
+            f"| {n:,} | {seconds[0]:.3f} s | {seconds[0] / n * 1e6:.2f} µs | {seconds[1]:.3f} s "
+            f"| {seconds[1] / n * 1e6:.2f} µs | {seconds[2]:.3f} s |"
+        )
+    return rows
+
+
+def _median_seconds(call: Callable[[], object]) -> float:
+    times = []
+    for _ in range(3):
+        start = time.perf_counter()
+        call()
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
+
+
+def main() -> None:
+    """Measure, print, and write where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="fewer rounds, up to 10⁵ rows")
+    parser.add_argument("--output", type=Path, help="also write the tables here")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    sizes = (1000, 10_000, 100_000) if arguments.quick else (1000, 10_000, 100_000, 1_000_000)
+    text = "\n".join(
+        [
+            "# Cost of many small nets beside MLPClassifier",
+            "",
+            f"Measured with `python benchmarks/bench_engine.py`: {provenance('cpu')}.",
+            "",
+            f"## A grid of trainings ({FEATURES}-8-8-1, {ROWS} rows, {STEPS} steps, batch {BATCH})",
+            "",
+            *grid_rows(1 if arguments.quick else 5),
+            "",
+            "## One fit",
+            "",
+            *fit_rows(1 if arguments.quick else 5),
+            "",
+            "## Growth with the rows",
+            "",
+            *growth_rows(sizes),
+            "",
+        ]
+    )
+    print(text)
+    if arguments.output:
+        arguments.output.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

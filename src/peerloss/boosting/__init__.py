@@ -1,0 +1,17 @@
+"""Gradient boosting with the peer objective: a classifier, and the bare objectives for either library."""
+
+from peerloss.boosting._classifier import PeerBoostingClassifier
+from peerloss.boosting._objectives import (
+    PeerObjective,
+    lightgbm_peer_objective,
+    peer_gradient,
+    xgboost_peer_objective,
+)
+
+__all__ = [
+    "PeerBoostingClassifier",
+    "PeerObjective",
+    "lightgbm_peer_objective",
+    "peer_gradient",
+    "xgboost_peer_objective",
+]

@@ -1,0 +1,244 @@
+"""Gradient boosted trees trained with the α-weighted peer loss."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.model_selection import train_test_split
+from sklearn.utils.validation import _num_samples, check_array, check_is_fitted, validate_data
+
+from peerloss._classifier import NoisyLabelClassifier, all_or_nothing
+from peerloss._random import RandomState, as_generator
+from peerloss._validation import FloatArray, IntArray, check_choice, check_count, check_finite, check_in_range
+from peerloss.boosting._backends import BACKENDS, Plan, Rows, Trained, import_backend, raw_scores, train
+from peerloss.boosting._columns import CategoricalColumns
+from peerloss.boosting._objectives import BASES, PeerObjective, label_prior, raw_to_proba
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import ArrayLike
+
+
+class PeerBoostingClassifier(NoisyLabelClassifier):
+    """Boost trees on the expected α-peer loss, with LightGBM or XGBoost.
+
+    The loss is ``L[n, ỹ_n] − α Σ_k π̃_k L[n, k]`` with π̃ the frequencies of the noisy labels; gradient and
+    Hessian are those of :func:`peer_gradient`. Scores start at 0. At α = 0 this is the library's own
+    classifier. At α ≥ 1 the logistic base is unbounded below: the scores keep growing with the rounds, so
+    that ``predict_proba`` is sure of itself while its argmax stays right; ``base="sigmoid"`` is bounded.
+
+    Parameters
+    ----------
+    backend
+        ``"lightgbm"`` or ``"xgboost"``; either comes with ``pip install "peerloss[boost]"``.
+    alpha
+        Weight of the peer term.
+    base
+        ``"logistic"`` (cross entropy) or ``"sigmoid"``.
+    n_estimators, learning_rate, num_leaves, max_depth, min_child_samples
+        As LightGBM names them; ``max_depth=-1`` is unlimited. With XGBoost ``min_child_samples / 4`` is the
+        least sum of Hessians in a leaf, which is the same number of rows at the start.
+    subsample, colsample_bytree
+        Shares of rows and columns that each tree sees.
+    reg_lambda
+        L2 penalty on leaf values.
+    early_stopping_rounds
+        Stop when the noisy peer score (at ``alpha``) of held-out rows has not risen for so many rounds, and
+        keep the rounds up to the best. ``None`` trains on all rows for ``n_estimators`` rounds.
+    validation_fraction
+        Share of the rows held out for early stopping, stratified by noisy label.
+    categorical_features
+        Names or positions of categorical columns. Columns of a DataFrame with dtype ``category`` are so
+        always. Categories not seen in training count as missing.
+    random_state
+        Seed of the held-out rows and of the sampling.
+    n_jobs
+        Threads of the library.
+
+    Attributes
+    ----------
+    classes_
+        The labels as given, sorted.
+    noisy_prior_
+        π̃, shape (K,).
+    n_iter_
+        Rounds that ``predict`` uses.
+    validation_scores_
+        Peer score of the held-out rows after each round; empty without early stopping.
+    booster_
+        The library's own ``Booster``.
+
+    Notes
+    -----
+    NaN in ``X`` means missing, which both libraries handle.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> model = PeerBoostingClassifier(n_estimators=20).fit(X, X[:, 0] > 0)
+    >>> model.predict([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
+    array([ True, False])
+    """
+
+    noisy_prior_: FloatArray
+    n_iter_: int
+    validation_scores_: list[float]
+
+    def __init__(
+        self,
+        *,
+        backend: str = "lightgbm",
+        alpha: float = 1.0,
+        base: str = "logistic",
+        n_estimators: int = 200,
+        learning_rate: float = 0.05,
+        num_leaves: int = 15,
+        max_depth: int = -1,
+        min_child_samples: int = 20,
+        subsample: float = 1.0,
+        colsample_bytree: float = 1.0,
+        reg_lambda: float = 0.0,
+        early_stopping_rounds: int | None = None,
+        validation_fraction: float = 0.15,
+        categorical_features: Sequence[int | str] | None = None,
+        random_state: RandomState = None,
+        n_jobs: int = 1,
+    ) -> None:
+        self.backend = backend
+        self.alpha = alpha
+        self.base = base
+        self.n_estimators = n_estimators
+        self.learning_rate = learning_rate
+        self.num_leaves = num_leaves
+        self.max_depth = max_depth
+        self.min_child_samples = min_child_samples
+        self.subsample = subsample
+        self.colsample_bytree = colsample_bytree
+        self.reg_lambda = reg_lambda
+        self.early_stopping_rounds = early_stopping_rounds
+        self.validation_fraction = validation_fraction
+        self.categorical_features = categorical_features
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to features (n, d) and noisy labels (n,).
+
+        Parameters
+        ----------
+        X, y
+            Features, NaN where missing, and noisy labels of any dtype.
+        sample_weight
+            Non-negative weights of the rows.
+        """
+        with all_or_nothing(self):
+            # Labels and weights are checked beside a stand-in, since this X may hold NaN and text.
+            labels = self._check_fit(np.zeros((_num_samples(X), 1)), y, sample_weight)
+            validate_data(self, X, skip_check_array=True)
+            self._columns = CategoricalColumns.learn(X, self.categorical_features)
+            weighty = np.flatnonzero(labels.weight)
+            if len(np.unique(labels.codes[weighty])) < 2:
+                raise InvalidInputError(
+                    "`sample_weight` must leave at least two classes; all rows of positive weight are class "
+                    f"{labels.classes[labels.codes[weighty[0]]]!r}. Give rows of another class some weight."
+                )
+            rows = Rows(self._features(X), labels.codes, labels.weight).take(weighty)
+            self.classes_ = labels.classes
+            self.noisy_prior_ = label_prior(rows.codes, len(labels.classes), rows.weight)
+            self._plan = self._make_plan(as_generator(self.random_state))
+            self._backend = check_choice(self.backend, "backend", BACKENDS)
+            import_backend(self._backend)
+            self._trained = self._train(rows)
+            self.n_iter_ = self._trained.n_rounds
+            self.validation_scores_ = self._trained.scores
+        return self
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return the softmax of the scores, shape (n, K): probabilities of the clean classes."""
+        check_is_fitted(self)
+        return raw_to_proba(raw_scores(self._backend, self._trained, self._plan, self._features(X)))
+
+    @property
+    def booster_(self) -> Any:
+        """The library's own ``Booster``, of ``n_iter_`` rounds."""
+        check_is_fitted(self)
+        return self._trained.booster
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = True
+        tags.input_tags.categorical = True
+        tags.non_deterministic = False
+        return tags
+
+    def _features(self, X: ArrayLike) -> FloatArray:
+        """Return checked features with categories as codes; the columns are known by now."""
+        allowed = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
+        if not self._columns.categories:
+            features: FloatArray = validate_data(self, X, reset=False, **allowed)
+            return features
+        validate_data(self, X, reset=False, skip_check_array=True)
+        encoded: FloatArray = check_array(self._columns.encode(X), estimator=self, **allowed)
+        return encoded
+
+    def _make_plan(self, generator: np.random.Generator) -> Plan:
+        stop = self.early_stopping_rounds
+        if self.max_depth != -1:
+            check_count(self.max_depth, "max_depth")
+        prior = tuple(self.noisy_prior_.tolist())
+        return Plan(
+            objective=PeerObjective(
+                check_finite(self.alpha, "alpha"), prior, check_choice(self.base, "base", BASES)
+            ),
+            n_classes=len(self.classes_),
+            categorical=self._columns.positions,
+            n_estimators=check_count(self.n_estimators, "n_estimators"),
+            learning_rate=check_in_range(self.learning_rate, "learning_rate", 0.0, 1.0, low_open=True),
+            num_leaves=check_count(self.num_leaves, "num_leaves", minimum=2),
+            max_depth=int(self.max_depth),
+            min_child_samples=check_count(self.min_child_samples, "min_child_samples"),
+            subsample=check_in_range(self.subsample, "subsample", 0.0, 1.0, low_open=True),
+            colsample_bytree=check_in_range(
+                self.colsample_bytree, "colsample_bytree", 0.0, 1.0, low_open=True
+            ),
+            reg_lambda=check_in_range(self.reg_lambda, "reg_lambda", 0.0, np.inf),
+            early_stopping_rounds=None if stop is None else check_count(stop, "early_stopping_rounds"),
+            seed=int(generator.integers(2**31 - 1)),
+            n_jobs=check_count(self.n_jobs, "n_jobs"),
+        )
+
+    def _train(self, rows: Rows) -> Trained:
+        watched = None
+        if self._plan.early_stopping_rounds is not None:
+            kept, held_out = self._hold_out(rows.codes)
+            watched, rows = rows.take(held_out), rows.take(kept)
+        trained = train(self._backend, self._plan, rows, watched)
+        if trained.n_splits == 0:
+            warnings.warn(
+                f"No tree could split the {len(rows.codes)} rows, so every prediction is {self.classes_[0]!r}"
+                f" with equal probabilities. Lower `min_child_samples` (now {self.min_child_samples}), or "
+                "check that the features vary.",
+                UserWarning,
+                stacklevel=4,
+            )
+        return trained
+
+    def _hold_out(self, codes: IntArray) -> tuple[IntArray, IntArray]:
+        share = check_in_range(
+            self.validation_fraction, "validation_fraction", 0.0, 1.0, low_open=True, high_open=True
+        )
+        try:
+            kept, held_out = train_test_split(
+                np.arange(len(codes)), test_size=share, stratify=codes, random_state=self._plan.seed
+            )
+        except ValueError as error:
+            raise InvalidInputError(
+                f"`validation_fraction`={share:g} of {len(codes)} rows cannot be held out with every class "
+                f"on both sides: {error} Give more rows, or `early_stopping_rounds=None`."
+            ) from error
+        return kept, held_out

@@ -1,0 +1,231 @@
+"""The α-weighted peer objective for boosting: gradient, majorising Hessian, both libraries' forms."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.special import expit, softmax
+
+from peerloss._validation import FloatArray, as_float_array, as_labels, as_prior, check_choice, check_finite
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+BASES = ("logistic", "sigmoid")
+
+#: The largest curvature of the logistic loss, and of the sigmoid loss (max |σ''| = 1/(6√3)).
+_LOGISTIC_CURVATURE = 0.25
+_SIGMOID_CURVATURE = 1.0 / (6.0 * np.sqrt(3.0))
+
+
+def peer_gradient(
+    raw_score: ArrayLike,
+    y: ArrayLike,
+    *,
+    alpha: float = 1.0,
+    noisy_prior: ArrayLike | None = None,
+    sample_weight: ArrayLike | None = None,
+    base: str = "logistic",
+) -> tuple[FloatArray, FloatArray]:
+    """Differentiate the expected α-peer loss ``L[n, ỹ_n] − α Σ_k π̃_k L[n, k]`` with respect to raw scores.
+
+    With p = softmax(z): for ``"logistic"`` (cross entropy) the gradient is (1 − α)p − e_ỹ + απ̃; for
+    ``"sigmoid"`` (L_k = 1 − p_k, bounded) it is p ⊙ (c − c·p) with c = απ̃ − e_ỹ.
+
+    The second array is not the exact Hessian but a positive bound of it. Of cross entropy the exact one is
+    (1 − α)·p(1 − p): zero at α = 1, where no tree would grow, and negative above. Used instead is
+    max(1 − α, 0)·p(1 − p) + max(α, 0)/4. It is exact at α = 0 (plain boosting), never under the exact one,
+    and never under α/4, so that for α > 0 a leaf moves by at most 4·max(1, 1/α) before the learning
+    rate: steps stay bounded although gradients do not vanish. For two classes and α ≥ ½ it bounds the
+    curvature *everywhere*, so that every round lowers the loss (for more classes this is what tests see).
+    Of the sigmoid loss the bound is the constant range(c)/(6√3). For K > 2
+    both are multiplied by K/(K − 1), as LightGBM does, since all columns of a row move together.
+
+    Parameters
+    ----------
+    raw_score
+        (n,) log-odds of class 1 for two classes, or (n, K).
+    y
+        Noisy class codes 0..K-1, shape (n,).
+    alpha
+        Weight of the peer term, any finite number; 0 is plain boosting.
+    noisy_prior
+        π̃: P(ỹ = 1), or a vector over classes. By default the (weighted) frequencies of ``y``.
+    sample_weight
+        Weights of the rows, which multiply both results.
+    base
+        ``"logistic"`` or ``"sigmoid"``.
+
+    Returns
+    -------
+    gradient, hessian
+        Both of the shape of ``raw_score``.
+
+    Examples
+    --------
+    >>> gradient, hessian = peer_gradient([0.0, 0.0, 0.0, 0.0], [0, 0, 0, 1], alpha=1.0)
+    >>> gradient.tolist(), hessian.tolist()
+    ([0.25, 0.25, 0.25, -0.75], [0.25, 0.25, 0.25, 0.25])
+    """
+    check_choice(base, "base", BASES)
+    raw = np.asarray(raw_score, dtype=np.float64)
+    raw = as_float_array(raw, "raw_score", ndim=2 if raw.ndim == 2 else 1)
+    n_classes = raw.shape[1] if raw.ndim == 2 else 2
+    codes = as_labels(y, "y", n_classes=n_classes)
+    if len(codes) != len(raw):
+        raise InvalidInputError(
+            f"`raw_score` and `y` must be equally long; got {len(raw)} and {len(codes)} rows."
+        )
+    weight = None if sample_weight is None else as_float_array(sample_weight, "sample_weight", ndim=1)
+    if weight is not None and weight.shape != codes.shape:
+        raise InvalidInputError(
+            f"`sample_weight` must have one entry a row, {len(codes)}; got shape {weight.shape}."
+        )
+    prior = label_prior(codes, n_classes, weight) if noisy_prior is None else noisy_prior
+    gradient, hessian = _gradient(
+        raw,
+        codes,
+        check_finite(alpha, "alpha"),
+        as_prior(prior, "noisy_prior", n_classes=n_classes),
+        base,
+    )
+    if weight is None:
+        return gradient, hessian
+    columns = weight if raw.ndim == 1 else weight[:, None]
+    return gradient * columns, hessian * columns
+
+
+def label_prior(codes: NDArray[np.int64], n_classes: int, weight: FloatArray | None) -> FloatArray:
+    """Return the weighted frequencies of the labels, shape (K,)."""
+    counts = np.bincount(codes, weight, minlength=n_classes)
+    share: FloatArray = counts / counts.sum()
+    return share
+
+
+def raw_to_proba(raw_score: FloatArray) -> FloatArray:
+    """Turn raw scores, (n,) or (n, K), into probabilities (n, K)."""
+    if raw_score.ndim == 2:
+        probabilities: FloatArray = softmax(raw_score, axis=1)
+        return probabilities
+    return np.column_stack([expit(-raw_score), expit(raw_score)])
+
+
+def _gradient(
+    raw: FloatArray, codes: NDArray[np.int64], alpha: float, prior: FloatArray, base: str
+) -> tuple[FloatArray, FloatArray]:
+    if raw.ndim == 1:
+        p = expit(raw)
+        if base == "logistic":
+            return (1.0 - alpha) * p - codes + alpha * prior[1], _logistic_bound(p, alpha)
+        cost = alpha * (prior[1] - prior[0]) + 1.0 - 2.0 * codes
+        return p * (1.0 - p) * cost, _SIGMOID_CURVATURE * np.abs(cost)
+    p = softmax(raw, axis=1)
+    rows = np.arange(len(codes))
+    joint = raw.shape[1] / (raw.shape[1] - 1.0)
+    if base == "logistic":
+        gradient: FloatArray = (1.0 - alpha) * p + alpha * prior
+        gradient[rows, codes] -= 1.0
+        return gradient, joint * _logistic_bound(p, alpha)
+    cost = np.tile(alpha * prior, (len(codes), 1))
+    cost[rows, codes] -= 1.0
+    gradient = p * (cost - (cost * p).sum(axis=1, keepdims=True))
+    bound = joint * _SIGMOID_CURVATURE * np.ptp(cost, axis=1)
+    return gradient, np.repeat(bound[:, None], raw.shape[1], axis=1)
+
+
+def _logistic_bound(p: FloatArray, alpha: float) -> FloatArray:
+    bound: FloatArray = max(1.0 - alpha, 0.0) * p * (1.0 - p) + max(alpha, 0.0) * _LOGISTIC_CURVATURE
+    return bound
+
+
+@dataclass(frozen=True)
+class PeerObjective:
+    """A boosting objective with its settings; callable in the forms that LightGBM and XGBoost ask for.
+
+    The scikit-learn interfaces call ``objective(y_true, raw_score, sample_weight)``, the native ``train``
+    functions ``objective(raw_score, data)``. Picklable.
+    """
+
+    alpha: float = 1.0
+    noisy_prior: tuple[float, ...] | None = None
+    base: str = "logistic"
+
+    def __call__(
+        self, y_true: Any, raw_score: Any, sample_weight: Any = None
+    ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+        if hasattr(raw_score, "get_label"):  # native interface: (scores, data set)
+            data, raw_score = raw_score, y_true
+            y_true, sample_weight = data.get_label(), data.get_weight()
+        if sample_weight is not None and np.size(sample_weight) == 0:  # how XGBoost says "none"
+            sample_weight = None
+        return peer_gradient(
+            raw_score,
+            y_true,
+            alpha=self.alpha,
+            noisy_prior=self.noisy_prior,
+            sample_weight=sample_weight,
+            base=self.base,
+        )
+
+
+def lightgbm_peer_objective(
+    alpha: float = 1.0, *, noisy_prior: ArrayLike | None = None, base: str = "logistic"
+) -> PeerObjective:
+    """Return the α-peer objective for LightGBM, with :func:`peer_gradient` as its arithmetic.
+
+    Pass it as ``LGBMClassifier(objective=...)`` or as ``params["objective"]`` of ``lightgbm.train`` (with
+    ``num_class`` for more than two classes). LightGBM then returns raw scores even from ``predict_proba``:
+    apply a sigmoid or softmax, or use :class:`PeerBoostingClassifier`, which does.
+
+    Parameters
+    ----------
+    alpha
+        Weight of the peer term, any finite number.
+    noisy_prior
+        π̃; by default counted in the training labels.
+    base
+        ``"logistic"`` or the bounded ``"sigmoid"``.
+
+    Examples
+    --------
+    >>> objective = lightgbm_peer_objective(0.5)
+    >>> gradient, hessian = objective([0, 1], [0.0, 0.0])
+    >>> gradient.tolist()
+    [0.5, -0.5]
+    """
+    return _objective(alpha, noisy_prior, base)
+
+
+def xgboost_peer_objective(
+    alpha: float = 1.0, *, noisy_prior: ArrayLike | None = None, base: str = "logistic"
+) -> PeerObjective:
+    """Return the α-peer objective for XGBoost, with :func:`peer_gradient` as its arithmetic.
+
+    Pass it as ``XGBClassifier(objective=...)`` or as ``obj`` of ``xgboost.train`` (with ``num_class`` for
+    more than two classes). So that scores start at 0, set ``base_score=0.5`` in ``XGBClassifier``, which
+    takes it for a probability, and ``base_score=0`` in ``train``. Read scores with ``output_margin=True``.
+
+    Parameters
+    ----------
+    alpha
+        Weight of the peer term, any finite number.
+    noisy_prior
+        π̃; by default counted in the training labels.
+    base
+        ``"logistic"`` or the bounded ``"sigmoid"``.
+
+    Examples
+    --------
+    >>> gradient, hessian = xgboost_peer_objective(0.5)([0, 1], [0.0, 0.0])
+    >>> hessian.tolist()
+    [0.25, 0.25]
+    """
+    return _objective(alpha, noisy_prior, base)
+
+
+def _objective(alpha: float, noisy_prior: ArrayLike | None, base: str) -> PeerObjective:
+    prior = None if noisy_prior is None else tuple(as_prior(noisy_prior, "noisy_prior").tolist())
+    return PeerObjective(check_finite(alpha, "alpha"), prior, check_choice(base, "base", BASES))

@@ -1,0 +1,16 @@
+"""Classifiers that are right about the true labels, in scikit-learn's form."""
+
+from peerloss.estimators._mlp import RobustMLPClassifier
+from peerloss.estimators._peer import PeerClassifier, PeerReport
+from peerloss.estimators._perceptron import MarginPerceptron
+from peerloss.estimators._plug_in import PeerPlugInClassifier
+from peerloss.estimators._svm import CostSensitiveSVC
+
+__all__ = [
+    "CostSensitiveSVC",
+    "MarginPerceptron",
+    "PeerClassifier",
+    "PeerPlugInClassifier",
+    "PeerReport",
+    "RobustMLPClassifier",
+]

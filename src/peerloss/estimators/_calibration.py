@@ -1,0 +1,141 @@
+"""Scores to probabilities of the noisy label, and those to probabilities of the clean one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import log_softmax, softmax
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from peerloss._validation import FloatArray, IntArray
+
+#: Added to probabilities before the logarithm, over K: what a forest calls impossible is only rare.
+SMOOTHING = 0.02
+#: The least slope of a calibrator. Out of fold, a hopeless model can look worse than chance; a negative
+#: slope would then reverse a model that is right once it has seen all rows.
+_MIN_SLOPE = 0.05
+
+
+def log_scores(proba: FloatArray) -> FloatArray:
+    """Return the logarithms of probabilities, smoothed, as scores for a :class:`Calibrator`."""
+    scores: FloatArray = np.log(proba + SMOOTHING / proba.shape[1])
+    return scores
+
+
+@dataclass(frozen=True)
+class Calibrator:
+    """Scores (n, K) to probabilities: softmax(slope · scores / scale + bias)."""
+
+    scale: float
+    slope: float
+    bias: FloatArray
+
+    @classmethod
+    def fit(
+        cls,
+        scores: FloatArray,
+        codes: IntArray,
+        weight: FloatArray,
+        *,
+        scale: float | None = None,
+        with_bias: bool = True,
+    ) -> Calibrator:
+        """Fit slope and biases to labels by maximum likelihood.
+
+        A penalty ½(slope − 1)² keeps them finite where scores separate the classes; it weighs as much as one
+        row. Slopes under 0.05 are set to that. Without ``scale`` scores are divided by their spread.
+
+        Parameters
+        ----------
+        scores, codes, weight
+            Held-out scores (n, K), labels 0..K-1 and positive weights.
+        scale
+            Unit of the scores.
+        with_bias
+            ``False`` keeps all biases at 0, so that the argmax is that of the scores.
+        """
+        if scale is None:
+            centred = scores - scores.mean(axis=1, keepdims=True)
+            scale = float(np.sqrt(weight @ np.square(centred).mean(axis=1) / weight.sum())) or 1.0
+        unit = scores / scale
+        bias = np.zeros(scores.shape[1])
+        free_bias = np.arange(1, scores.shape[1]) if with_bias else np.arange(0)
+        slope, bias = _maximise(unit, codes, weight, 1.0, bias, free_bias, free_slope=True)
+        if slope < _MIN_SLOPE:
+            slope, bias = _maximise(unit, codes, weight, _MIN_SLOPE, 0 * bias, free_bias, free_slope=False)
+        return cls(scale, slope, bias)
+
+    def proba(self, scores: FloatArray) -> FloatArray:
+        """Return probabilities, shape (n, K)."""
+        probabilities: FloatArray = softmax(self.slope * scores / self.scale + self.bias, axis=1)
+        return probabilities
+
+
+def _maximise(
+    scores: FloatArray,
+    codes: IntArray,
+    weight: FloatArray,
+    slope: float,
+    bias: FloatArray,
+    free_bias: IntArray,
+    *,
+    free_slope: bool,
+) -> tuple[float, FloatArray]:
+    """Newton's method with halved steps; the objective is convex, and K parameters are few."""
+    rows, n_classes = np.arange(len(codes)), scores.shape[1]
+    free = np.r_[np.arange(int(free_slope)), 1 + free_bias].astype(np.intp)
+    theta = np.r_[slope, bias]
+
+    def loss(at: FloatArray) -> float:
+        log_p = log_softmax(at[0] * scores + at[1:], axis=1)
+        return float(-(weight @ log_p[rows, codes]) + 0.5 * (at[0] - 1.0) ** 2)
+
+    current = loss(theta)
+    for _ in range(50):
+        if not free.size:
+            break
+        p = softmax(theta[0] * scores + theta[1:], axis=1)
+        error = p * weight[:, None]
+        error[rows, codes] -= weight
+        gradient = np.r_[(error * scores).sum() + theta[0] - 1.0, error.sum(axis=0)]
+        mean = (p * scores).sum(axis=1, keepdims=True)
+        heavy = p * weight[:, None]
+        hessian = np.empty((1 + n_classes, 1 + n_classes))
+        hessian[0, 0] = (heavy * np.square(scores - mean)).sum() + 1.0
+        hessian[0, 1:] = hessian[1:, 0] = (heavy * (scores - mean)).sum(axis=0)
+        hessian[1:, 1:] = np.diag(heavy.sum(axis=0)) - heavy.T @ p
+        step = np.zeros_like(theta)
+        step[free] = np.linalg.lstsq(hessian[np.ix_(free, free)], gradient[free], rcond=None)[0]
+        share = 1.0
+        while share > 1e-6 and not loss(theta - share * step) <= current:
+            share /= 2.0
+        theta = theta - share * step
+        previous, current = current, loss(theta)
+        if np.abs(share * step).max() < 1e-12 or previous - current <= 1e-15 * abs(current):
+            break
+    return float(theta[0]), theta[1:]
+
+
+def clean_proba(noisy_proba: FloatArray, alpha: float, noisy_prior: FloatArray) -> FloatArray:
+    """Map η̃ to probabilities whose argmax is that of η̃ − απ̃, as :class:`PeerPlugInClassifier` describes."""
+    n_classes = len(noisy_prior)
+    tie = 1.0 / n_classes + alpha * (noisy_prior - 1.0 / n_classes)
+    away = noisy_proba - tie
+    # From u towards x, the border is met where the first coordinate becomes 0: only those that fall, which
+    # have u_k > x_k ≥ 0. `share` is how far along the ray x lies, `reach` what the ray allows from uniform.
+    falling = away < 0
+    share = np.max(np.divide(-away, tie, out=np.zeros_like(away), where=falling), axis=1, keepdims=True)
+    reach = n_classes * np.max(-away, axis=1, keepdims=True)
+    stretched = 1.0 / n_classes + away * np.divide(share, reach, out=np.zeros_like(share), where=reach > 0)
+    clean: FloatArray = np.clip(stretched, 0.0, 1.0)
+    return clean
+
+
+def as_score_columns(decision: ArrayLike) -> FloatArray:
+    """Turn a decision function, (n,) for two classes or (n, K), into one column a class."""
+    scores = np.asarray(decision, dtype=np.float64)
+    return np.column_stack([np.zeros(len(scores)), scores]) if scores.ndim == 1 else scores

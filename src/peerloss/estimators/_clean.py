@@ -1,0 +1,115 @@
+"""From the noisy posterior of the portfolio to clean probabilities, α and an estimate of clean accuracy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from peerloss.estimators._calibration import clean_proba
+from peerloss.noise import CleanPosterior, NoiseModel, estimate_noise, fit_clean_posterior
+from peerloss.theory import optimal_alpha_from_noisy_prior
+
+if TYPE_CHECKING:
+    from peerloss._validation import FloatArray, IntArray
+
+#: Probabilities are kept this far from 0 and 1 before log-odds are taken.
+CLIP = 1e-3
+
+
+@dataclass(frozen=True)
+class CleanMap:
+    """What turns noisy into clean probabilities; its argmax is the decision."""
+
+    metric: str
+    alpha: float | None
+    """A number given by the user, or ``None`` for the library's rule."""
+    noisy_prior: FloatArray
+    noise: NoiseModel
+    """Estimated noise."""
+    posterior: CleanPosterior | None
+    """For two classes; carries the uncertainty of the rates."""
+
+    @classmethod
+    def fit(
+        cls,
+        proba: FloatArray,
+        codes: IntArray,
+        *,
+        metric: str,
+        alpha: float | None,
+        noisy_prior: FloatArray,
+        gold: tuple[IntArray, IntArray] | None,
+    ) -> CleanMap:
+        """Estimate the noise from out-of-fold noisy probabilities and labels."""
+        if proba.shape[1] == 2:
+            posterior = fit_clean_posterior(codes, log_odds(proba), gold=gold)
+            return cls(metric, alpha, noisy_prior, posterior.noise, posterior)
+        return cls(metric, alpha, noisy_prior, estimate_noise(codes, proba), None)
+
+    def transform(self, proba: FloatArray) -> FloatArray:
+        """Return probabilities of the clean classes (of equally frequent ones for balanced accuracy)."""
+        if self.alpha is not None:
+            return clean_proba(proba, self.alpha, self.noisy_prior)
+        if self.metric == "balanced_accuracy":
+            return clean_proba(proba, 1.0, self.noisy_prior)
+        if self.posterior is not None:
+            positive = self.posterior.transform(log_odds(proba))
+            return np.column_stack([1.0 - positive, positive])
+        unmixed = np.clip(proba @ self.noise.inverse(), 1e-6, None)
+        clean: FloatArray = unmixed / unmixed.sum(axis=1, keepdims=True)
+        return clean
+
+    def implied_alpha(self) -> float:
+        """Return the α of the decision: given, 1 for balanced accuracy, else α* at the estimated rates."""
+        if self.alpha is not None:
+            return self.alpha
+        if self.metric == "balanced_accuracy":
+            return 1.0
+        try:
+            return optimal_alpha_from_noisy_prior(self.noise, self.noisy_prior)
+        except ValueError:  # no α* exists: balanced noisy labels with unequal rates, or K > 2
+            return float("nan")
+
+    def accuracy(self, proba: FloatArray, *, seed: int) -> tuple[float, float, float]:
+        """Estimate the metric on *clean* labels of the decisions on these rows, with a 90 % interval.
+
+        For two classes it averages over what the noisy labels leave open about the rates, and adds the
+        sampling error of the rows; for more classes the rates are taken as estimated.
+        """
+        decided = self.transform(proba).argmax(axis=1)
+        if self.posterior is None:
+            unmixed = np.clip(proba @ self.noise.inverse(), 1e-6, None)
+            clean = (unmixed / unmixed.sum(axis=1, keepdims=True))[None]
+            weights = np.ones(1)
+        else:
+            positive = self.posterior.candidates(log_odds(proba))
+            clean = np.stack([1.0 - positive, positive], axis=2)
+            weights = self.posterior.weights
+        right = np.take_along_axis(clean, np.broadcast_to(decided[None, :, None], (*clean.shape[:2], 1)), 2)[
+            ..., 0
+        ]
+        if self.metric == "accuracy":
+            level = right.mean(axis=1)
+            spread = np.sqrt(level * (1.0 - level) / len(decided))
+        else:
+            mass = clean.sum(axis=1)
+            hits = np.stack(
+                [(clean[:, :, c] * (decided == c)).sum(axis=1) for c in range(mass.shape[1])], axis=1
+            )
+            recall = hits / np.maximum(mass, 1e-9)
+            level = recall.mean(axis=1)
+            spread = np.sqrt((recall * (1.0 - recall) / np.maximum(mass, 1.0)).sum(axis=1)) / mass.shape[1]
+        rng = np.random.default_rng(seed)
+        drawn = rng.choice(len(weights), size=4000, p=weights)
+        draws = np.clip(level[drawn] + spread[drawn] * rng.normal(size=4000), 0.0, 1.0)
+        low, high = np.quantile(draws, [0.05, 0.95])
+        return float(weights @ level), float(low), float(high)
+
+
+def log_odds(proba: FloatArray) -> FloatArray:
+    """Return the log-odds of class 1."""
+    p = np.clip(proba[:, 1], CLIP, 1.0 - CLIP)
+    odds: FloatArray = np.log(p / (1.0 - p))
+    return odds

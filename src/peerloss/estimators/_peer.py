@@ -1,0 +1,316 @@
+"""PeerClassifier: what a user with noisy labels should reach for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedGroupKFold
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+from threadpoolctl import threadpool_limits
+
+from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._validation import FloatArray, IntArray, check_choice, check_finite
+from peerloss.estimators._calibration import Calibrator, log_scores
+from peerloss.estimators._clean import CleanMap
+from peerloss.estimators._combine import weigh
+from peerloss.estimators._folds import held_out_folds
+from peerloss.estimators._portfolio import portfolio
+from peerloss.exceptions import InvalidInputError
+from peerloss.metrics import peer_score
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from sklearn.base import BaseEstimator
+
+METRICS = ("accuracy", "balanced_accuracy")
+#: Up to this many rows, folds are drawn twice: the noise of the choice falls, and the cost is small.
+FEW_ROWS = 2000
+#: Candidates with less weight than this are left out of the average.
+LEAST_WEIGHT = 0.01
+
+
+@dataclass(frozen=True)
+class PeerReport:
+    """What PeerClassifier tried, what it chose and why."""
+
+    candidates: pd.DataFrame
+    """One row a candidate: weight, brier (noisy), behind (standard errors), peer_score (noisy)."""
+    metric: str
+    alpha: float
+    noise: Any
+    """The estimated :class:`~peerloss.NoiseModel`."""
+    accuracy: float
+    """Estimate of the metric on *clean* labels, from noisy ones alone."""
+    accuracy_low: float
+    accuracy_high: float
+    """A 90 % interval."""
+
+    def __str__(self) -> str:
+        best = self.candidates["weight"].idxmax()
+        chosen = int((self.candidates["weight"] > 0).sum())
+        return (
+            f"{chosen} of {len(self.candidates)} candidates are averaged, {best!r} counts most "
+            f"({self.candidates['weight'].max():.2f}). Estimated noise: {self.noise!r}; "
+            f"alpha {self.alpha:.3g}. Estimated {self.metric.replace('_', ' ')} on clean labels: "
+            f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f})."
+        )
+
+
+class PeerClassifier(NoisyLabelClassifier):
+    """A classifier for noisy labels that chooses everything from the noisy labels themselves.
+
+    A portfolio of models estimates the probability of the *noisy* label out of fold. They are calibrated,
+    weighed by a proper score on the noisy labels and averaged; the noise rates are estimated from where the
+    average levels off, and averaged over as far as the data leave them open. For accuracy the decision is
+    that of the clean posterior; for balanced accuracy it is peer loss at α = 1, which needs no rates.
+
+    Parameters
+    ----------
+    metric
+        What to be good at, on clean labels: ``"accuracy"`` or ``"balanced_accuracy"``.
+    alpha
+        ``"auto"``, or the α of the decision ``argmax_k (η̃_k − α·π̃_k)``.
+    cv
+        Number of folds, or a splitter.
+    n_jobs
+        Processes for the portfolio; ``None`` is one.
+    device
+        Where networks train: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+    random_state
+        Seed of folds and models.
+
+    Attributes
+    ----------
+    report_
+        What was tried and chosen, the estimated noise, and an estimate of clean accuracy with an interval.
+    alpha_, noise_, noisy_prior_
+        The α of the decision, the estimated noise, the label frequencies.
+    oof_proba_
+        Out-of-fold probabilities of the noisy labels, calibrated, shape (n, K).
+
+    Examples
+    --------
+    >>> from peerloss import NoiseModel, flip_labels
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 3))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> noisy = flip_labels(y, NoiseModel.binary(0.1, 0.4), random_state=0)
+    >>> model = PeerClassifier(random_state=0).fit(X, noisy)
+    >>> bool((model.predict(X) == y).mean() > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        metric: str = "accuracy",
+        alpha: float | str = "auto",
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.metric = metric
+        self.alpha = alpha
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.device = device
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        gold: ArrayLike | None = None,
+    ) -> Self:
+        """Fit to noisy labels.
+
+        Parameters
+        ----------
+        X, y
+            Features (n, d) and noisy labels (n,).
+        sample_weight
+            Weights of the rows.
+        groups
+            Rows of one group are never split between training and held-out parts.
+        gold
+            Clean labels where known, missing (NaN or None) elsewhere; or a boolean mask of rows whose ``y``
+            is known to be right. Gold rows train with their gold label; gold labels sharpen the rates.
+        """
+        with all_or_nothing(self):
+            alpha = self._check_parameters()
+            data = self._check_fit(X, y, sample_weight)
+            data, pairs = _with_gold(data, gold)
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            self.scaler_ = StandardScaler().fit(data.X, sample_weight=data.weight)
+            scaled = data._replace(X=self.scaler_.transform(data.X))
+            folds = self._folds(scaled, groups, seed)
+            self._fit_portfolio(scaled, folds, seed)
+            prior = np.bincount(data.codes, data.weight, minlength=len(data.classes))
+            self.noisy_prior_ = prior / prior.sum()
+            self.clean_map_ = CleanMap.fit(
+                self.oof_proba_,
+                data.codes,
+                metric=self.metric,
+                alpha=alpha,
+                noisy_prior=self.noisy_prior_,
+                gold=pairs,
+            )
+            self.classes_ = data.classes
+            self.noise_ = self.clean_map_.noise
+            self.alpha_ = self.clean_map_.implied_alpha()
+            self.report_ = self._report(data, seed)
+        return self
+
+    def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
+        """Return estimates of P(noisy label | x), shape (n, K)."""
+        scaled = self.scaler_.transform(self._check_predict(X))
+        parts = [w * member.proba(scaled) for w, member in zip(self.weights_, self.members_, strict=True)]
+        total: FloatArray = np.sum(parts, axis=0)
+        return total
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return probabilities of the clean classes, shape (n, K)."""
+        self._check_predict(X)
+        return self.clean_map_.transform(self.predict_noisy_proba(X))
+
+    def _check_parameters(self) -> float | None:
+        check_choice(self.metric, "metric", METRICS)
+        check_choice(self.device, "device", ("auto", "cpu", "cuda"))
+        if isinstance(self.alpha, str):
+            check_choice(self.alpha, "alpha", ("auto",))
+            return None
+        return check_finite(self.alpha, "alpha", advice="Pass 'auto' or a number such as 1.0.")
+
+    def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> list[tuple[IntArray, IntArray]]:
+        if groups is not None:
+            groups = np.asarray(groups)
+            if groups.shape != data.codes.shape:
+                raise InvalidInputError(
+                    f"`groups` must hold one group for each of {len(data.codes)} rows; got {groups.shape}."
+                )
+            n_folds = self.cv if isinstance(self.cv, int) else 5
+            splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed % 2**31)
+            return held_out_folds(list(splitter.split(data.X, data.codes, groups)), data, seed=seed)
+        repeats = 2 if len(data.codes) <= FEW_ROWS and isinstance(self.cv, int) else 1
+        return [
+            fold for i in range(repeats) for fold in held_out_folds(self.cv, data, seed=(seed + i) % 2**31)
+        ]
+
+    def _fit_portfolio(self, data: FitInput, folds: list[tuple[IntArray, IntArray]], seed: int) -> None:
+        candidates = portfolio(len(data.codes), data.X.shape[1], seed=seed)
+        tasks = [(name, fold) for name in candidates for fold in folds]
+        fitted = Parallel(n_jobs=self.n_jobs)(
+            delayed(_fit_fold)(candidates[name], data, *fold) for name, fold in tasks
+        )
+        members, held_out = [], []
+        for i, name in enumerate(candidates):
+            parts = fitted[i * len(folds) : (i + 1) * len(folds)]
+            proba = _join(folds, [p for _, p in parts], data)
+            calibrator = Calibrator.fit(log_scores(proba), data.codes, data.weight)
+            held_out.append(calibrator.proba(log_scores(proba)))
+            members.append(_Member(name, [model for model, _ in parts], calibrator))
+        weights, brier, behind = weigh(held_out, data.codes, data.weight)
+        weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
+        weights /= weights.sum()
+        self.oof_proba_ = np.tensordot(weights, np.array(held_out), axes=1)
+        self.weights_ = weights[weights > 0]
+        self.members_ = [member for member, w in zip(members, weights, strict=True) if w > 0]
+        self._table = pd.DataFrame(
+            {"weight": weights, "brier": brier, "behind": behind},
+            index=pd.Index(list(candidates), name="candidate"),
+        )
+        self._held_out = held_out
+
+    def _report(self, data: FitInput, seed: int) -> PeerReport:
+        """Score every candidate under one α and estimate the clean accuracy of the average."""
+        alpha = self.alpha_ if np.isfinite(self.alpha_) else 1.0
+        table = self._table.assign(
+            peer_score=[
+                peer_score(
+                    data.codes,
+                    (p - alpha * self.noisy_prior_).argmax(axis=1),
+                    alpha=alpha,
+                    sample_weight=data.weight,
+                )
+                for p in self._held_out
+            ]
+        )
+        del self._table, self._held_out
+        level, low, high = self.clean_map_.accuracy(self.oof_proba_, seed=seed)
+        return PeerReport(table, self.metric, self.alpha_, self.noise_, level, low, high)
+
+
+@dataclass(frozen=True)
+class _Member:
+    """A candidate's fold models and its calibration."""
+
+    name: str
+    models: list[Any]
+    calibrator: Calibrator
+
+    def proba(self, X: FloatArray) -> FloatArray:
+        averaged = np.mean([model.predict_proba(X) for model in self.models], axis=0)
+        return self.calibrator.proba(log_scores(averaged))
+
+
+def _fit_fold(
+    estimator: BaseEstimator, data: FitInput, train: IntArray, test: IntArray
+) -> tuple[Any, FloatArray]:
+    model = clone(estimator)
+    with threadpool_limits(1):  # fits this small run slower on several threads
+        _fit_weighted(model, data.X[train], data.codes[train], data.weight[train])
+        return model, model.predict_proba(data.X[test])
+
+
+def _fit_weighted(model: Any, X: FloatArray, codes: IntArray, weight: FloatArray) -> None:
+    if hasattr(model, "steps"):  # a pipeline hands weights to its last step
+        model.fit(X, codes, **{f"{model.steps[-1][0]}__sample_weight": weight})
+    else:
+        model.fit(X, codes, sample_weight=weight)
+
+
+def _join(folds: list[tuple[IntArray, IntArray]], parts: list[FloatArray], data: FitInput) -> FloatArray:
+    """Average the held-out probabilities of each row over repeated folds."""
+    total = np.zeros((len(data.codes), len(data.classes)))
+    times = np.zeros(len(data.codes))
+    for (_, test), part in zip(folds, parts, strict=True):
+        total[test] += part
+        times[test] += 1
+    prior = np.bincount(data.codes, data.weight, minlength=len(data.classes)) / data.weight.sum()
+    joined: FloatArray = np.where(times[:, None] > 0, total / np.maximum(times, 1)[:, None], prior)
+    return joined
+
+
+def _with_gold(data: FitInput, gold: ArrayLike | None) -> tuple[FitInput, tuple[IntArray, IntArray] | None]:
+    """Put gold labels in the place of noisy ones; return the pairs (clean, noisy) where both are known."""
+    if gold is None:
+        return data, None
+    given = np.asarray(gold)
+    if given.shape != data.codes.shape:
+        raise InvalidInputError(
+            f"`gold` must have one entry a row, {len(data.codes)} of them; got shape {given.shape}. "
+            "Use NaN or None where the clean label is not known."
+        )
+    if given.dtype == bool:
+        return data, None  # the labels are right as they are, and say nothing about the others
+    known = ~pd.isna(given)
+    place = pd.Index(data.classes).get_indexer(pd.Index(given[known]))
+    if (place < 0).any():
+        odd = given[known][place < 0][0]
+        raise InvalidInputError(
+            f"`gold` must hold labels that occur in `y`, {data.classes.tolist()[:10]}; found {odd!r}."
+        )
+    codes = data.codes.copy()
+    codes[known] = place
+    pairs = np.asarray(place, dtype=np.int64), data.codes[known]
+    return data._replace(codes=codes), pairs if known.any() and len(data.classes) == 2 else None

@@ -1,0 +1,186 @@
+"""The peer classifier as a plug-in: any probabilistic classifier, calibrated, then decided with α."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+from sklearn.base import clone
+from sklearn.utils import _safe_indexing, get_tags, indexable
+from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter, validate_data
+
+from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._validation import FloatArray, IntArray, check_finite
+from peerloss.estimators._calibration import Calibrator, as_score_columns, clean_proba, log_scores
+from peerloss.estimators._folds import held_out_folds
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+class PeerPlugInClassifier(NoisyLabelClassifier):
+    """Turn a probabilistic classifier into the minimiser of the α-peer risk.
+
+    The population minimiser of the α-weighted peer 0-1 risk is ``argmax_k (η̃_k(x) − α·π̃_k)``, where η̃ is the
+    probability of the *noisy* label: any classifier with calibrated probabilities becomes a peer classifier
+    after its fit. For two classes that is the threshold (1 + α(π̃_1 − π̃_0))/2 on η̃_1, the noisy prior at
+    α = 1. Probabilities of the estimator are calibrated on out-of-fold predictions by one slope and K − 1
+    biases on their logarithms (Platt's method for two classes), then the estimator is fitted to all rows.
+
+    ``predict_proba`` stretches η̃ so that the point where all classes tie, u = 1/K + α(π̃ − 1/K), becomes the
+    uniform vector: each ray from u to the border of the simplex is mapped linearly to the parallel ray from
+    the uniform vector. For two classes it is piecewise linear through (0, 0), (threshold, ½) and (1, 1);
+    at α = 0 it is the identity; its argmax is that of η̃ − απ̃ for every K. It is cautious: how much noise
+    there is cannot be read off α, so it does not stretch the probabilities as knowing T would allow.
+
+    Parameters
+    ----------
+    estimator
+        A classifier with ``predict_proba`` or, failing that, ``decision_function``; it is cloned. ``X`` is
+        passed to it as it came, so it may be a pipeline that takes a DataFrame.
+    alpha
+        Weight of the peer term; see :func:`peerloss.theory.optimal_alpha`.
+    cv
+        Number of stratified folds (shuffled with a fixed seed), a splitter, or an iterable of index pairs,
+        such as grouped folds made beforehand. With fewer rows of a class than folds, fewer folds are made.
+
+    Attributes
+    ----------
+    classes_
+        The labels as given, sorted.
+    estimator_
+        The estimator, fitted to all rows.
+    calibrator_
+        Turns its scores into probabilities of the noisy label.
+    noisy_prior_
+        π̃, the weighted frequencies of the labels, shape (K,).
+    alpha_
+        The α in use.
+    oof_proba_
+        Calibrated out-of-fold probabilities of the noisy label, (n, K), one row a training row.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> X = np.random.default_rng(0).normal(size=(200, 2))
+    >>> model = PeerPlugInClassifier(LogisticRegression()).fit(X, np.where(X[:, 0] > 1, "rare", "common"))
+    >>> model.predict([[0.0, 0.0], [2.0, 0.0]])
+    array(['common', 'rare'], dtype='<U6')
+    """
+
+    estimator_: Any
+    calibrator_: Calibrator
+    noisy_prior_: FloatArray
+    alpha_: float
+    oof_proba_: FloatArray
+
+    def __init__(self, estimator: Any, *, alpha: float = 1.0, cv: Any = 5) -> None:
+        self.estimator = estimator
+        self.alpha = alpha
+        self.cv = cv
+
+    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+        """Fit to features and noisy labels.
+
+        Parameters
+        ----------
+        X
+            Whatever the estimator takes, one row an example.
+        y
+            Noisy labels of any dtype, shape (n,).
+        sample_weight
+            Non-negative weights of the rows, passed on to the estimator.
+        """
+        with all_or_nothing(self):
+            # Labels and weights are checked beside a stand-in: what X may be is the estimator's business.
+            data = self._check_fit(np.zeros((_num_samples(X), 1)), y, sample_weight)
+            validate_data(self, X, skip_check_array=True)
+            (X,) = indexable(X)
+            self._check_estimator(weighted=sample_weight is not None)
+            self.classes_ = data.classes
+            folds = held_out_folds(self.cv, data, seed=0)
+            self.noisy_prior_ = np.bincount(data.codes, data.weight) / data.weight.sum()
+            weighted = sample_weight is not None
+            scores = np.zeros((len(data.codes), len(data.classes)))
+            for train, test in folds:
+                model = self._fit_clone(X, data, train, weighted=weighted)
+                scores[test] = self._scores(model, _safe_indexing(X, test))
+            held_out = np.flatnonzero(data.weight > 0)
+            self.calibrator_ = Calibrator.fit(
+                scores[held_out],
+                data.codes[held_out],
+                data.weight[held_out],
+                scale=1.0 if self._probabilistic else None,
+            )
+            self.estimator_ = self._fit_clone(X, data, held_out, weighted=weighted)
+            unseen = np.flatnonzero(data.weight == 0)
+            if unseen.size:  # rows without weight taught nothing, so the final fit is out of fold for them
+                scores[unseen] = self._scores(self.estimator_, _safe_indexing(X, unseen))
+            self.oof_proba_ = self.calibrator_.proba(scores)
+            self.alpha_ = self._resolve_alpha()
+        return self
+
+    def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
+        """Return calibrated probabilities of the *noisy* label, η̃, shape (n, K)."""
+        check_is_fitted(self)
+        return self.calibrator_.proba(self._scores(self.estimator_, X))
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return probabilities of the clean classes, shape (n, K); their argmax is the peer decision."""
+        return clean_proba(self.predict_noisy_proba(X), self.alpha_, self.noisy_prior_)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        if isinstance(self.estimator, type) or not hasattr(self.estimator, "__sklearn_tags__"):
+            return tags  # `fit` says what is wrong, or the estimator is not scikit-learn's
+        inner = get_tags(self.estimator)
+        tags.input_tags = inner.input_tags
+        tags.non_deterministic = inner.non_deterministic
+        if inner.classifier_tags is not None:
+            tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
+        return tags
+
+    def _resolve_alpha(self) -> float:
+        return check_finite(self.alpha, "alpha")
+
+    def _check_estimator(self, *, weighted: bool) -> None:
+        estimator = self.estimator
+        if isinstance(estimator, type) or not hasattr(estimator, "fit"):
+            raise InvalidInputError(
+                f"`estimator` must be a classifier object with `fit`; got {estimator!r}. "
+                "Pass, for example, LogisticRegression()."
+            )
+        if not (hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")):
+            raise InvalidInputError(
+                "`estimator` must have `predict_proba` or `decision_function`; "
+                f"{type(estimator).__name__} has neither. Switch its probabilities on, or take another."
+            )
+        if weighted and not has_fit_parameter(estimator, "sample_weight"):
+            raise InvalidInputError(
+                f"`sample_weight` was given, but {type(estimator).__name__}.fit does not accept it. "
+                "Leave the weights out, or take an estimator that does (of a pipeline, wrap its last step)."
+            )
+
+    @property
+    def _probabilistic(self) -> bool:
+        return hasattr(self.estimator, "predict_proba")
+
+    def _fit_clone(self, X: Any, data: FitInput, rows: IntArray, *, weighted: bool) -> Any:
+        weights = {"sample_weight": data.weight[rows]} if weighted else {}
+        labels = data.classes[data.codes[rows]]
+        subset = X if len(rows) == len(data.codes) else _safe_indexing(X, rows)
+        return clone(self.estimator).fit(subset, labels, **weights)
+
+    def _scores(self, model: Any, X: Any) -> FloatArray:
+        n_classes = len(self.classes_)
+        if self._probabilistic:
+            scores = log_scores(np.asarray(model.predict_proba(X), dtype=np.float64))
+        else:
+            scores = as_score_columns(model.decision_function(X))
+        if scores.shape[1] != n_classes:
+            raise InvalidInputError(
+                f"`estimator` must give one score a class, {n_classes} columns; got shape {scores.shape}. "
+                "Check that each fold holds every class, or use fewer folds."
+            )
+        return scores

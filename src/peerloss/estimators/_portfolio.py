@@ -1,0 +1,53 @@
+"""The candidates that PeerClassifier compares: one line each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from sklearn.ensemble import ExtraTreesClassifier, HistGradientBoostingClassifier, RandomForestClassifier
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+#: Trees a forest.
+N_TREES = 100
+#: Rows above which forests draw samples of this size for each tree.
+MAX_TREE_ROWS = 50_000
+
+
+def portfolio(n_rows: int, n_features: int, *, seed: int) -> dict[str, BaseEstimator]:
+    """Return the candidates by name, strongest regularisation first, for standardised features.
+
+    Leaves, components and bandwidth scale with the data: a leaf of a fortieth of the rows averages over
+    enough noisy labels that their majority is right.
+    """
+    leaf = max(1, n_rows // 40)
+    sample = MAX_TREE_ROWS if n_rows > MAX_TREE_ROWS else None
+    trees: dict[str, Any] = {
+        "n_estimators": N_TREES,
+        "random_state": seed,
+        "bootstrap": True,
+        "max_samples": sample,
+    }
+    return {
+        "logistic C=.001": LogisticRegression(C=0.001, max_iter=500),
+        "logistic C=.01": LogisticRegression(C=0.01, max_iter=500),
+        "logistic C=.1": LogisticRegression(C=0.1, max_iter=500),
+        "kernel logistic": make_pipeline(
+            Nystroem(gamma=0.5 / n_features, n_components=min(150, max(2, n_rows // 2)), random_state=seed),
+            LogisticRegression(C=0.1, max_iter=500),
+        ),
+        "forest": RandomForestClassifier(min_samples_leaf=leaf, **trees),
+        "extra trees": ExtraTreesClassifier(min_samples_leaf=max(1, n_rows // 80), **trees),
+        "boosting": HistGradientBoostingClassifier(
+            max_iter=60,
+            learning_rate=0.07,
+            max_leaf_nodes=7,
+            min_samples_leaf=max(5, leaf),
+            early_stopping=False,
+            random_state=seed,
+        ),
+    }

@@ -1,0 +1,189 @@
+"""Two ways to do the steps of a stack of nets: batched torch, or one compiled loop a net (numba)."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from functools import cache
+from importlib import import_module
+from itertools import groupby, pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from peerloss.training._objective import as_class_logits, batch_losses
+from peerloss.training._results import layer_views
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from peerloss.training._batches import Block, Float32Array
+    from peerloss.training._nets import Objective, PreparedNet
+
+BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
+
+
+@cache
+def has_numba() -> bool:
+    """Whether the compiled path can be taken: numba is there and goes with this NumPy."""
+    try:
+        import_module("peerloss.training._kernel")
+    except ImportError:
+        return False
+    return True
+
+
+def decay_factors(nets: Sequence[PreparedNet], sizes: tuple[int, ...]) -> Float32Array:
+    """Return rate times decay of every parameter, (nets, P); zero for biases."""
+    is_weight = np.concatenate(
+        [np.repeat([1.0, 0.0], (n_in * n_out, n_out)) for n_in, n_out in pairwise(sizes)]
+    )
+    factors = np.array([net.net.learning_rate * net.net.weight_decay for net in nets])
+    products: Float32Array = (factors[:, None] * is_weight).astype(np.float32)
+    return products
+
+
+class TorchBackend:
+    """AdamW on stacked parameters; the gradient is written by hand down from that of the logits.
+
+    On a CPU it keeps to one thread: its many small operations gain little from a second one and lose much
+    (measured: thirtyfold) where another process competes for it.
+    """
+
+    name = "torch"
+
+    def __init__(
+        self, X: Float32Array, nets: Sequence[PreparedNet], sizes: tuple[int, ...], device: str
+    ) -> None:
+        self._X = torch.from_numpy(X).to(device)
+        self._nets, self._sizes, self._device = nets, sizes, device
+        decay = decay_factors(nets, sizes)
+        self._decay = torch.from_numpy(decay).to(device) if decay.any() else None
+        self._rate = torch.tensor([[net.net.learning_rate] for net in nets], dtype=torch.float32).to(device)
+
+    def start(self, parameters: Float32Array) -> None:
+        """Begin with these parameters (nets, P) and empty moments."""
+        self._flat = torch.from_numpy(parameters.copy()).to(self._device)
+        self._gradient, self._m, self._v, self._work = (torch.zeros_like(self._flat) for _ in range(4))
+        self._layers = layer_views(self._flat, self._sizes)
+        self._layer_gradients = layer_views(self._gradient, self._sizes)
+
+    def parameters(self) -> Float32Array:
+        """Return the parameters now."""
+        current: Float32Array = self._flat.cpu().numpy().copy()
+        return current
+
+    def run(self, blocks: Sequence[Block], first_step: int) -> None:
+        """Do the steps of the blocks, one block a net, equally many steps each."""
+        width = max(block.rows.shape[1] for block in blocks)
+        rows, coefficients, scale = (
+            torch.from_numpy(np.stack([_pad(block[part], width) for block in blocks], axis=1)).to(
+                self._device
+            )
+            for part in range(3)
+        )
+        groups = _groups(self._nets, first_step)
+        with _one_thread():
+            for s in range(len(rows)):
+                self._backpropagate(self._X[rows[s]], coefficients[s], scale[s], groups)
+                self._adam(first_step + s + 1)
+
+    def _backpropagate(self, x: Tensor, coefficients: Tensor, scale: Tensor, groups: list[Any]) -> None:
+        inputs, last = [x], len(self._layers) - 1
+        for layer, (w, b) in enumerate(self._layers):
+            h = torch.baddbmm(b, inputs[-1], w.transpose(1, 2))
+            inputs.append(h if layer == last else h.relu_())
+        delta = _output_gradient(inputs.pop(), coefficients, scale, groups)
+        for layer in range(last, -1, -1):
+            gw, gb = self._layer_gradients[layer]
+            gw.copy_(torch.bmm(delta.transpose(1, 2), inputs[layer]))
+            torch.sum(delta, dim=1, keepdim=True, out=gb)
+            if layer:
+                delta = torch.bmm(delta, self._layers[layer][0])
+                delta = torch.ops.aten.threshold_backward(delta, inputs[layer], 0)
+
+    def _adam(self, step: int) -> None:
+        g, m, v, work = self._gradient, self._m, self._v, self._work
+        m.lerp_(g, 1 - BETAS[0])
+        v.mul_(BETAS[1]).addcmul_(g, g, value=1 - BETAS[1])
+        torch.sqrt(v, out=work).mul_((1 - BETAS[1] ** step) ** -0.5).add_(ADAM_EPS)
+        if self._decay is not None:
+            self._flat.addcmul_(self._flat, self._decay, value=-1.0)
+        self._flat.sub_(torch.div(m, work, out=work).mul_(self._rate / (1 - BETAS[0] ** step)))
+
+
+class NumbaBackend:
+    """The compiled loop of `_kernel`, one net after the other; other threads may run meanwhile."""
+
+    name = "numba"
+
+    def __init__(self, X: Float32Array, nets: Sequence[PreparedNet], sizes: tuple[int, ...]) -> None:
+        from peerloss.training import _kernel  # noqa: PLC0415 (numba is optional and slow to import)
+
+        self._kernel, self._X, self._nets = _kernel, X, nets
+        self._sizes = np.array(sizes, dtype=np.int64)
+        self._decay = decay_factors(nets, sizes)
+
+    def start(self, parameters: Float32Array) -> None:
+        """Begin with these parameters (nets, P) and empty moments."""
+        self._state = np.zeros((len(parameters), 3, parameters.shape[1]), dtype=np.float32)
+        self._state[:, 0] = parameters
+
+    def parameters(self) -> Float32Array:
+        """Return the parameters now."""
+        return self._state[:, 0].copy()
+
+    def run(self, blocks: Sequence[Block], first_step: int) -> None:
+        """Do the steps of the blocks, one block a net."""
+        for net, block, state, decay in zip(self._nets, blocks, self._state, self._decay, strict=True):
+            objective = _objective_at(net, first_step)
+            name = objective.base if objective.family == "linear" else objective.family
+            self._kernel.train_block(
+                self._X, block.rows, block.coefficients, block.scale, self._sizes, state, decay,
+                net.net.learning_rate, self._kernel.CODES[name], objective.eps, first_step,
+            )  # fmt: skip
+
+
+Backend = TorchBackend | NumbaBackend
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def _objective_at(net: PreparedNet, step: int) -> Objective:
+    return net.warm_objective if step < net.net.warm_start else net.objective
+
+
+def _groups(nets: Sequence[PreparedNet], step: int) -> list[tuple[slice, Objective]]:
+    """Return runs of neighbouring nets with one objective."""
+    groups, at = [], 0
+    for objective, run in groupby(_objective_at(net, step) for net in nets):
+        length = len(list(run))
+        groups.append((slice(at, at + length), objective))
+        at += length
+    return groups
+
+
+def _output_gradient(outputs: Tensor, coefficients: Tensor, scale: Tensor, groups: list[Any]) -> Tensor:
+    leaf = outputs.detach().requires_grad_()
+    with torch.enable_grad():
+        z = as_class_logits(leaf)
+        losses = [batch_losses(o, z[i], coefficients[i], scale[i]).sum() for i, o in groups]
+        (gradient,) = torch.autograd.grad(sum(losses[1:], losses[0]), leaf)
+    return gradient
+
+
+def _pad(array: Any, width: int) -> Any:
+    """Fill the batch dimension up with rows that count nothing."""
+    missing = width - array.shape[1]
+    if not missing:
+        return array
+    return np.pad(array, [(0, 0), (0, missing)] + [(0, 0)] * (array.ndim - 2))

@@ -1,0 +1,204 @@
+"""PeerClassifier: everything chosen from noisy labels."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.datasets import make_blobs
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from peerloss import NoiseModel, flip_labels
+from peerloss.estimators import PeerClassifier, _peer, _portfolio
+from peerloss.exceptions import InvalidInputError
+
+
+@pytest.fixture
+def small_portfolio(monkeypatch):
+    """Two quick candidates instead of the whole portfolio, where the portfolio is not the point."""
+
+    def two(n_rows, n_features, *, seed):  # noqa: ARG001 (the portfolio's signature)
+        return {"weak": LogisticRegression(C=0.01), "strong": LogisticRegression(C=1.0)}
+
+    monkeypatch.setattr(_peer, "portfolio", two)
+
+
+def task(n=400, e_neg=0.1, e_pos=0.4, seed=0, positive=0.5):
+    rng = np.random.default_rng(seed)
+    y = (rng.random(n) < positive).astype(int)
+    X = rng.normal(size=(n, 4)) + 1.2 * (2 * y - 1)[:, None] * np.array([1.0, 1.0, 0.0, 0.0])
+    return X, y, flip_labels(y, NoiseModel.binary(e_neg, e_pos), random_state=seed + 1000)
+
+
+FOLDS = "folds and the noise of the score see rows, not weights: a row of weight 2 is not two rows"
+
+
+@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")  # checks fit random labels
+@parametrize_with_checks(
+    [PeerClassifier(random_state=0)],
+    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": FOLDS},
+)
+def test_scikit_learn_accepts_it(estimator, check, small_portfolio):  # noqa: ARG001 (a fixture)
+    """Every check of scikit-learn, with a small portfolio for speed."""
+    check(estimator)
+
+
+def test_it_is_right_about_the_true_labels():
+    """Trained on labels with rates .1 and .4 it beats the same models without noise handling."""
+    X, _, noisy = task()
+    X_test, y_test, _ = task(2000, seed=1)
+    model = PeerClassifier(random_state=0).fit(X, noisy)
+    plain = LogisticRegression().fit(X, noisy)
+    assert model.score(X_test, y_test) > 0.93
+    assert model.score(X_test, y_test) > plain.score(X_test, y_test) + 0.02
+
+
+def test_the_report_says_what_was_tried_and_how_good_it_is():
+    """Weights sum to one, noise and α are near the truth, and the interval covers the clean accuracy."""
+    X, _, noisy = task(1500, positive=0.4)
+    X_test, y_test, _ = task(4000, seed=1, positive=0.4)
+    model = PeerClassifier(random_state=0).fit(X, noisy)
+    report = model.report_
+    assert set(report.candidates.index) == set(_portfolio.portfolio(1500, 4, seed=0))
+    assert report.candidates["weight"].sum() == pytest.approx(1.0)
+    assert report.noise.e_neg == pytest.approx(0.1, abs=0.06)
+    assert report.noise.e_pos == pytest.approx(0.4, abs=0.08)
+    accuracy = model.score(X_test, y_test)
+    assert report.accuracy_low - 0.01 <= accuracy <= report.accuracy_high + 0.01
+    for part in ("candidates are averaged", "Estimated noise", "on clean labels"):
+        assert part in str(report)
+
+
+def test_the_same_seed_gives_the_same_classifier(small_portfolio):  # noqa: ARG001 (a fixture)
+    """Also with several processes."""
+    X, _, noisy = task()
+    first = PeerClassifier(random_state=3).fit(X, noisy)
+    second = PeerClassifier(random_state=3, n_jobs=2).fit(X, noisy)
+    np.testing.assert_array_equal(first.predict_proba(X), second.predict_proba(X))
+
+
+@pytest.mark.parametrize("metric", ["accuracy", "balanced_accuracy"])
+def test_probabilities_decide(small_portfolio, metric):  # noqa: ARG001 (a fixture)
+    """The argmax of predict_proba is predict; rows sum to one."""
+    X, _, noisy = task(positive=0.25)
+    model = PeerClassifier(metric=metric, random_state=0).fit(X, noisy)
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.predict(X), model.classes_[proba.argmax(axis=1)])
+
+
+def test_balanced_accuracy_decides_at_the_noisy_prior(small_portfolio):  # noqa: ARG001 (a fixture)
+    """Peer loss at α = 1: predict 1 where P(noisy 1 | x) exceeds its frequency."""
+    X, _, noisy = task(positive=0.25)
+    model = PeerClassifier(metric="balanced_accuracy", random_state=0).fit(X, noisy)
+    above = model.predict_noisy_proba(X)[:, 1] > model.noisy_prior_[1]
+    np.testing.assert_array_equal(model.predict(X), above.astype(int))
+    assert model.alpha_ == 1.0
+
+
+def test_a_given_alpha_is_obeyed(small_portfolio):  # noqa: ARG001 (a fixture)
+    """The decision is argmax (η̃ − α·π̃) for the α of the user."""
+    X, _, noisy = task(positive=0.25)
+    model = PeerClassifier(alpha=0.3, random_state=0).fit(X, noisy)
+    decided = (model.predict_noisy_proba(X) - 0.3 * model.noisy_prior_).argmax(axis=1)
+    np.testing.assert_array_equal(model.predict(X), decided)
+
+
+def test_more_than_two_classes_and_text_labels(small_portfolio):  # noqa: ARG001 (a fixture)
+    """Three classes with uniform noise and names for labels."""
+    X, y = make_blobs(600, centers=3, cluster_std=0.6, random_state=0)
+    noisy = flip_labels(y, NoiseModel.uniform(3, 0.3), random_state=0)
+    names = np.array(["ant", "bee", "cat"])
+    for metric in ("accuracy", "balanced_accuracy"):
+        model = PeerClassifier(metric=metric, random_state=0).fit(X, names[noisy])
+        assert model.score(X, names[y]) > 0.95
+        assert model.report_.accuracy > 0.8
+
+
+def test_gold_labels_help(small_portfolio):  # noqa: ARG001 (a fixture)
+    """Known clean labels bring the estimated noise nearer to the truth; a mask is accepted too."""
+    X, y, noisy = task(120, 0.05, 0.45, seed=5)
+    gold = pd.Series([*y[:60].astype(object), *[None] * 60])
+    with_gold = PeerClassifier(random_state=0).fit(X, noisy, gold=gold)
+    without = PeerClassifier(random_state=0).fit(X, noisy)
+    truth = np.array([0.05, 0.45])
+    error = [np.abs([m.noise_.e_neg, m.noise_.e_pos] - truth).sum() for m in (with_gold, without)]
+    assert error[0] < error[1]
+    PeerClassifier(random_state=0).fit(X, noisy, gold=noisy == y)
+
+
+def test_groups_are_kept_together(monkeypatch):
+    """No group is on both sides of a fold."""
+    X, _, noisy = task(200)
+    groups = np.arange(200) // 4
+    seen = []
+    fit_fold = _peer._fit_fold
+
+    def spy(estimator, data, train, test):
+        seen.append(set(groups[train]) & set(groups[test]))
+        return fit_fold(estimator, data, train, test)
+
+    monkeypatch.setattr(_peer, "_fit_fold", spy)
+    PeerClassifier(random_state=0).fit(X, noisy, groups=groups)
+    assert seen
+    assert not any(seen)
+
+
+def test_it_works_in_pipelines_searches_and_clones(small_portfolio):  # noqa: ARG001 (a fixture)
+    """The usual tools of scikit-learn apply."""
+    X, _, noisy = task(150)
+    assert len(cross_val_score(make_pipeline(StandardScaler(), PeerClassifier()), X, noisy, cv=3)) == 3
+    search = GridSearchCV(PeerClassifier(), {"metric": ["accuracy", "balanced_accuracy"]}, cv=2)
+    search.fit(pd.DataFrame(X, columns=list("abcd")), noisy)
+    assert clone(search.best_estimator_).get_params() == search.best_estimator_.get_params()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"metric": "f1"}, "`metric` must be one of 'accuracy', 'balanced_accuracy'; got 'f1'"),
+        ({"alpha": "best"}, "`alpha` must be one of 'auto'"),
+        ({"alpha": np.nan}, "`alpha` must be a finite number"),
+        ({"alpha": [0.1, np.nan]}, "`alpha` must be a finite number"),
+        ({"cv": 1}, "`cv` must be an integer of at least 2"),
+        ({"device": "tpu"}, "`device` must be one of"),
+    ],
+)
+def test_bad_parameters_are_named(options, message):
+    """And nothing half-fitted is left behind."""
+    X, _, noisy = task(60)
+    model = PeerClassifier(**options)
+    with pytest.raises(InvalidInputError, match=message):
+        model.fit(X, noisy)
+    assert not [name for name in vars(model) if name.endswith("_")]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"gold": [1.0]}, "`gold` must have one entry a row"),
+        ({"gold": np.full(60, 7.0)}, "`gold` must hold labels that occur in `y`"),
+        ({"groups": [1, 2]}, "`groups` must hold one group for each of 60 rows"),
+    ],
+)
+def test_bad_arguments_of_fit_are_named(arguments, message):
+    """The message names the argument and what came."""
+    X, _, noisy = task(60)
+    with pytest.raises(InvalidInputError, match=message):
+        PeerClassifier().fit(X, noisy, **arguments)
+
+
+def test_only_noisy_training_labels_are_looked_at(monkeypatch):
+    """Selection never sees a held-out label while training on its rows: each fold trains without them."""
+    X, _, noisy = task(100)
+    fit_fold = _peer._fit_fold
+
+    def check(estimator, data, train, test):
+        assert not set(train) & set(test)
+        return fit_fold(estimator, data, train, test)
+
+    monkeypatch.setattr(_peer, "_fit_fold", check)
+    PeerClassifier(random_state=0).fit(X, noisy)

@@ -1,0 +1,150 @@
+"""The shared base of the classifiers: checks, encoding, and fits that leave nothing behind when they fail."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError
+
+from peerloss._classifier import NoisyLabelClassifier, all_or_nothing
+from peerloss.exceptions import InvalidInputError
+
+X = np.array([[0.0], [1.0], [2.0], [3.0]])
+
+
+class Threshold(NoisyLabelClassifier):
+    """Says class 1 above the weighted mean of the first column."""
+
+    def __init__(self, *, fail=False):
+        self.fail = fail
+
+    def fit(self, X, y, sample_weight=None):
+        """Fit, or fail half-way."""
+        with all_or_nothing(self):
+            data = self._check_fit(X, y, sample_weight)
+            self.classes_ = data.classes
+            self.mean_ = np.average(data.X[:, 0], weights=data.weight)
+            if self.fail:
+                raise RuntimeError("half-way")
+        return self
+
+    def predict_proba(self, X):
+        """Return certainty on one side of the mean."""
+        above = self._check_predict(X)[:, 0] > self.mean_
+        return np.column_stack([~above, above]).astype(float)
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        [0, 0, 1, 1],
+        [-1, -1, 1, 1],
+        ["no", "no", "yes", "yes"],
+        [False, False, True, True],
+        [2.0, 2.0, 7.0, 7.0],
+    ],
+    ids=str,
+)
+def test_labels_of_any_dtype_come_back_as_they_went_in(labels):
+    """``predict`` returns the caller's labels, in the caller's dtype."""
+    predicted = Threshold().fit(X, labels).predict(X)
+    assert predicted.tolist() == labels
+    assert predicted.dtype == np.asarray(labels).dtype
+
+
+def test_object_labels_of_a_series_work():
+    """A pandas Series of strings is a column of labels like any other."""
+    labels = pd.Series(["b", "b", "a", "a"], index=[7, 5, 3, 1])
+    assert Threshold().fit(X, labels).classes_.tolist() == ["a", "b"]
+
+
+@pytest.mark.parametrize("labels", [[0, "a", 1, "b"], ["a", 0, "b", 1], ["a", None, "b", "b"]], ids=str)
+def test_labels_of_mixed_types_are_refused(labels):
+    """Labels that cannot be sorted raise an error that says how to convert them."""
+    with pytest.raises(InvalidInputError, match=r"labels of one type.*astype\(str\)"):
+        Threshold().fit(X, np.array(labels, dtype=object))
+
+
+def test_one_class_is_refused_and_named():
+    """A single class cannot be learned; the message names it."""
+    with pytest.raises(InvalidInputError, match=r"at least two classes.*'cat'"):
+        Threshold().fit(X, ["cat"] * 4)
+
+
+def test_continuous_targets_are_refused():
+    """Real numbers are not class labels."""
+    with pytest.raises(ValueError, match="continuous"):
+        Threshold().fit(X, [0.1, 0.2, 0.3, 0.4])
+
+
+@pytest.mark.parametrize("weight", [[0, 0, 0, 0], [-1, 1, 1, 1], [1, 1, 1], [np.nan, 1, 1, 1]], ids=str)
+def test_impossible_weights_are_refused(weight):
+    """Weights that are all zero, negative, missing or of another length raise a ValueError."""
+    with pytest.raises(ValueError, match=r"(?i)sample.?weight"):
+        Threshold().fit(X, [0, 0, 1, 1], sample_weight=weight)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf], ids=str)
+def test_features_must_be_finite(bad):
+    """NaN and infinity in the features are refused unless an estimator says otherwise."""
+    with pytest.raises(ValueError, match=r"NaN|infinity"):
+        Threshold().fit([[bad], [1.0], [2.0], [3.0]], [0, 0, 1, 1])
+
+
+def test_weights_reach_the_estimator():
+    """A row without weight does not count."""
+    assert Threshold().fit(X, [0, 0, 1, 1], sample_weight=[1, 1, 0, 0]).mean_ == 0.5
+
+
+def test_a_failed_first_fit_leaves_the_estimator_unfitted():
+    """Nothing half-fitted is left: no attribute of any kind, and ``predict`` says that it is not fitted."""
+    model = Threshold(fail=True)
+    with pytest.raises(RuntimeError, match="half-way"):
+        model.fit(X, [0, 0, 1, 1])
+    assert vars(model) == {"fail": True}
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_a_failed_second_fit_keeps_the_first():
+    """After a failing refit the estimator predicts as before, feature count and classes included."""
+    model = Threshold().fit(X, ["a", "a", "b", "b"])
+    before = dict(vars(model))
+    model.fail = True
+    with pytest.raises(RuntimeError, match="half-way"):
+        model.fit(np.ones((4, 2)), [0, 1, 0, 1])
+    assert vars(model) == before | {"fail": True}
+    assert model.predict(X).tolist() == ["a", "a", "b", "b"]
+
+
+def test_interruption_is_undone_too():
+    """Ctrl-C in the middle of a fit also restores every attribute."""
+    model = Threshold().fit(X, [0, 0, 1, 1])
+    before = dict(vars(model))
+
+    def interrupted():
+        with all_or_nothing(model):
+            model.mean_ = 99.0
+            del model.classes_
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert vars(model) == before
+
+
+def test_a_successful_block_changes_what_it_set():
+    """Without an error all_or_nothing does nothing."""
+    model = Threshold()
+    with all_or_nothing(model):
+        model.mean_ = 2.0
+    assert model.mean_ == 2.0
+
+
+def test_the_number_and_names_of_features_are_checked():
+    """Predicting with other columns than those of the fit is an error."""
+    frame = pd.DataFrame({"a": X[:, 0]})
+    model = Threshold().fit(frame, [0, 0, 1, 1])
+    with pytest.raises(ValueError, match="feature names should match"):
+        model.predict(frame.rename(columns={"a": "b"}))
+    with pytest.raises(ValueError, match="expecting 1 features"):
+        Threshold().fit(X, [0, 0, 1, 1]).predict(np.ones((2, 3)))
