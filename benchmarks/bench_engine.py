@@ -1,4 +1,4 @@
-"""``make bench-engine``: what many small nets cost beside scikit-learn's MLPClassifier, in one run.
+"""What many small nets cost beside scikit-learn's MLPClassifier, in one run.
 
 Run ``python benchmarks/bench_engine.py [--quick] [--output FILE]``. One thread each unless said otherwise. A
 net is 23-8-8-1 on 250 rows, 1000 steps of batch 64. Figures are medians over rounds in which all candidates
@@ -20,7 +20,7 @@ import torch
 from measure import median_times, provenance
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
-from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+from threadpoolctl import threadpool_limits
 
 from peerloss.estimators import RobustMLPClassifier
 from peerloss.noise import NoiseModel, flip_labels
@@ -114,7 +114,7 @@ def fit_rows(rounds: int) -> list[str]:
 def growth_rows(sizes: tuple[int, ...]) -> list[str]:
     """Time fits of more and more rows, for a fixed number of steps and for one epoch."""
     rows = [
-        "| rows × 20 | 1000 steps | a row | one epoch | a row | of it predicted |",
+        "| rows × 20 | 1000 steps | a row | one epoch | a row | predict |",
         "|---|---|---|---|---|---|",
     ]
     for n in sizes:

@@ -13,7 +13,15 @@ from peerloss._version import __version__
 
 if TYPE_CHECKING:
     from peerloss import functional, metrics, noise, peer_prediction, theory
+    from peerloss.boosting import PeerBoostingClassifier
     from peerloss.datasets import list_datasets, load_dataset
+    from peerloss.estimators import (
+        CostSensitiveSVC,
+        MarginPerceptron,
+        PeerClassifier,
+        PeerPlugInClassifier,
+        RobustMLPClassifier,
+    )
     from peerloss.losses import AlphaSchedule, BackwardLoss, BaseLoss, DMILoss, ForwardLoss, PeerLoss
     from peerloss.metrics import make_peer_scorer, peer_score, peer_scorer
     from peerloss.noise import NoiseModel, estimate_noise, flip_labels
@@ -26,6 +34,12 @@ _HOMES = {
     "DMILoss": "losses",
     "ForwardLoss": "losses",
     "PeerLoss": "losses",
+    "CostSensitiveSVC": "estimators",
+    "MarginPerceptron": "estimators",
+    "PeerClassifier": "estimators",
+    "PeerPlugInClassifier": "estimators",
+    "RobustMLPClassifier": "estimators",
+    "PeerBoostingClassifier": "boosting",
     "NoiseModel": "noise",
     "estimate_noise": "noise",
     "flip_labels": "noise",
@@ -41,10 +55,16 @@ __all__ = [
     "AlphaSchedule",
     "BackwardLoss",
     "BaseLoss",
+    "CostSensitiveSVC",
     "DMILoss",
     "ForwardLoss",
+    "MarginPerceptron",
     "NoiseModel",
+    "PeerBoostingClassifier",
+    "PeerClassifier",
     "PeerLoss",
+    "PeerPlugInClassifier",
+    "RobustMLPClassifier",
     "__version__",
     "estimate_noise",
     "flip_labels",

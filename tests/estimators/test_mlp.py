@@ -20,10 +20,7 @@ from peerloss.estimators._mlp_search import ALPHA_GRID, assign_folds, hold_out, 
 from peerloss.exceptions import DivergenceError, DivergenceWarning, IdentifiabilityWarning, InvalidInputError
 
 STOCHASTIC = "batches are random: a row of weight 2 is drawn once an epoch, two equal rows twice"
-EXEMPT = {
-    "check_sample_weight_equivalence_on_dense_data": STOCHASTIC,
-    "check_sample_weight_equivalence_on_sparse_data": STOCHASTIC,
-}
+EXEMPT = {"check_sample_weight_equivalence_on_dense_data": STOCHASTIC}
 NEEDS_NOISE = ("surrogate", "backward", "forward")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -27,7 +27,7 @@ from peerloss.training import Net, TrainedNets, train_nets
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from peerloss._validation import FloatArray, IntArray
 
@@ -71,7 +71,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
     cv
         Folds of ``alpha="auto"`` and ``noise="estimate"``.
     device
-        ``"cpu"``, ``"cuda"``, or ``"auto"``: the GPU where there is one and a layer is wide (256).
+        ``"cpu"``, ``"cuda"``, or ``"auto"``: the GPU where there is one and a layer is wide (512).
     random_state
         Seed, generator or ``None``.
 
@@ -160,12 +160,6 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         ]
         return np.concatenate(parts)
 
-    def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the likeliest clean class of each row, shape (n,)."""
-        likeliest = self.predict_proba(X).argmax(axis=1)
-        predicted: NDArray[Any] = self.classes_[likeliest]
-        return predicted
-
     def _fit(self, given: FitInput, hidden: tuple[int, ...]) -> None:
         rng = as_generator(self.random_state)
         features, codes, weight = given.X, given.codes, given.weight
@@ -235,12 +229,12 @@ class RobustMLPClassifier(NoisyLabelClassifier):
 
         def train_candidates(alphas: Sequence[float]) -> IntArray:
             """Return out-of-fold predictions (alphas, n); −1 where a net diverged."""
-            nets = [
-                task.net(**self._loss_of_net(a), rows=np.flatnonzero(folds != f), seed=(task.seed, 2, f))
-                for a in alphas
+            settings = self._loss_of_net(1.0)
+            parts = [
+                task.net(**settings, rows=np.flatnonzero(folds != f), seed=(task.seed, 2, f))
                 for f in range(self.cv)
             ]
-            trained = task.train(task.X, nets)
+            trained = task.train(task.X, [replace(part, alpha=a) for a in alphas for part in parts])
             predictions = np.empty((len(alphas), len(task.codes)), dtype=np.int64)
             for i in range(len(alphas)):
                 for f in range(self.cv):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
 from itertools import groupby, pairwise
@@ -13,10 +12,10 @@ import torch
 from torch import Tensor
 
 from peerloss.training._objective import as_class_logits, batch_losses
-from peerloss.training._results import layer_views
+from peerloss.training._results import layer_views, one_thread
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from peerloss.training._batches import Block, Float32Array
     from peerloss.training._nets import Objective, PreparedNet
@@ -84,7 +83,7 @@ class TorchBackend:
             for part in range(3)
         )
         groups = _groups(self._nets, first_step)
-        with _one_thread():
+        with one_thread():
             for s in range(len(rows)):
                 self._backpropagate(self._X[rows[s]], coefficients[s], scale[s], groups)
                 self._adam(first_step + s + 1)
@@ -146,16 +145,6 @@ class NumbaBackend:
 
 
 Backend = TorchBackend | NumbaBackend
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def _objective_at(net: PreparedNet, step: int) -> Objective:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from peerloss._validation import FloatArray, IntArray, as_float_array, check_choice, check_count
+from peerloss._validation import FloatArray, IntArray, as_float_array, as_labels, check_choice, check_count
 from peerloss.exceptions import InvalidInputError
 from peerloss.training._backends import Backend, NumbaBackend, TorchBackend, has_numba
 from peerloss.training._batches import BatchStream, Block, Float32Array, first_weights
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 BACKENDS = ("auto", "numba", "torch")
 #: Most steps whose batches are drawn at a time.
 STEPS_AT_ONCE = 128
-#: (number of the net, step) → score, higher is better; called with a function from features to logits.
+#: (number of the net, function from features to its logits) → score, higher is better.
 Monitor = Callable[[int, Callable[[Any], Float32Array]], float]
 
 
@@ -195,6 +195,9 @@ def _prepare(X: ArrayLike | None, nets: Sequence[Net], k: int) -> tuple[Float32A
     if len(nets) == 0:
         raise InvalidInputError("`nets` is empty; pass at least one Net.")
     tables: dict[int, tuple[int, Float32Array]] = {}
+    # Nets of one search have the same rows and labels; each array is looked at, and held, once.
+    seen: dict[tuple[int, int], IntArray] = {}
+    labels: dict[int, IntArray] = {}
     prepared, length = [], 0
     for i, net in enumerate(nets):
         source = X if net.X is None else net.X
@@ -204,8 +207,12 @@ def _prepare(X: ArrayLike | None, nets: Sequence[Net], k: int) -> tuple[Float32A
             tables[id(source)] = (length, _as_features(source, f"nets[{i}].X" if net.X is not None else "X"))
             length += len(tables[id(source)][1])
         offset, features = tables[id(source)]
-        rows = np.arange(len(features)) if net.rows is None else _check_rows(net.rows, len(features), i)
-        prepared.append(prepare_net(net, rows + offset, k, f"nets[{i}]"))
+        key = (id(source), id(net.rows))
+        if key not in seen:
+            seen[key] = _check_rows(net.rows, len(features), i) + offset
+        if id(net.y) not in labels:
+            labels[id(net.y)] = as_labels(net.y, f"nets[{i}].y", n_classes=k)
+        prepared.append(prepare_net(net, seen[key], labels[id(net.y)], k, f"nets[{i}]"))
     parts = [features for _, features in tables.values()]
     if len({part.shape[1] for part in parts}) > 1:
         raise InvalidInputError(
@@ -221,7 +228,9 @@ def _as_features(value: ArrayLike, name: str) -> Float32Array:
     return as_float_array(value, name, ndim=2).astype(np.float32, order="C")
 
 
-def _check_rows(value: ArrayLike, n: int, i: int) -> IntArray:
+def _check_rows(value: ArrayLike | None, n: int, i: int) -> IntArray:
+    if value is None:
+        return np.arange(n)
     rows = np.asarray(value)
     if rows.ndim != 1 or rows.dtype.kind not in "iu" or rows.size == 0:
         raise InvalidInputError(f"`nets[{i}].rows` must be integer indices, shape (m,); got {rows.dtype}.")

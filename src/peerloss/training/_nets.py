@@ -11,7 +11,6 @@ from peerloss._validation import (
     FloatArray,
     IntArray,
     as_float_array,
-    as_labels,
     as_prior,
     check_choice,
     check_count,
@@ -117,9 +116,8 @@ class PreparedNet:
         return (self.objective.family, self.objective.base, self.objective.eps, self.net.warm_start)
 
 
-def prepare_net(net: Net, rows: IntArray, n_classes: int, name: str) -> PreparedNet:
-    """Check one net whose rows are known and turn its loss into coefficients of the loss matrix."""
-    codes = as_labels(net.y, f"{name}.y", n_classes=n_classes)
+def prepare_net(net: Net, rows: IntArray, codes: IntArray, n_classes: int, name: str) -> PreparedNet:
+    """Check one net whose rows and labels are known; turn its loss into coefficients of the loss matrix."""
     check_same_length(**{f"{name}.y": codes, f"{name}.rows": rows})
     check_choice(net.loss, f"{name}.loss", LOSSES)
     check_choice(net.base, f"{name}.base", TRAINABLE_BASES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 #: Rows predicted at a time, so that memory does not grow with the data.
 ROWS_AT_ONCE = 1 << 14
+#: Layers under this width gain nothing from threads.
+WIDE = 256
 
 
 @dataclass(frozen=True, eq=False)
@@ -61,7 +64,8 @@ class TrainedNets:
     def logits(self, X: ArrayLike, *, nets: ArrayLike | None = None, device: str = "cpu") -> Float32Array:
         """Return the logits (nets, n, K) of rows ``X`` (n, d)."""
         chosen = self.parameters if nets is None else self.parameters[np.asarray(nets)]
-        parts = [z.cpu().numpy() for z in self._in_blocks(chosen, X, device)]
+        with self._threads():
+            parts = [z.cpu().numpy() for z in self._in_blocks(chosen, X, device)]
         return np.concatenate(parts, axis=1)
 
     def mean_probabilities(
@@ -73,8 +77,12 @@ class TrainedNets:
         """
         members = np.flatnonzero(~self.diverged) if nets is None else np.asarray(nets)
         blocks = self._in_blocks(self.parameters[members].astype(np.float64), X, device)
-        parts = [torch.softmax(z, dim=2).mean(dim=0).cpu().numpy() for z in blocks]
+        with self._threads():
+            parts = [torch.softmax(z, dim=2).mean(dim=0).cpu().numpy() for z in blocks]
         return np.concatenate(parts)
+
+    def _threads(self) -> AbstractContextManager[None]:
+        return one_thread() if max(self.sizes) < WIDE else nullcontext()
 
     def _in_blocks(self, parameters: NDArray[Any], X: ArrayLike, device: str) -> Iterator[Tensor]:
         features = np.asarray(X)
@@ -103,3 +111,14 @@ def outputs(flat: Tensor, sizes: tuple[int, ...], x: Tensor) -> Tensor:
     for w, b in hidden:
         x = torch.baddbmm(b, x, w.transpose(1, 2)).relu_()
     return torch.baddbmm(b_last, x, w_last.transpose(1, 2))
+
+
+@contextmanager
+def one_thread() -> Iterator[None]:
+    """Keep torch to one thread: its small operations lose tenfold where another process wants the second."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
