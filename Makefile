@@ -50,6 +50,7 @@ format: venv ## let ruff rewrite the code
 
 bench: venv ## speed and memory as ratios against named peers, in one run
 	$(BIN)/python benchmarks/bench.py
+	$(BIN)/python benchmarks/bench_engine.py
 
 clean: ## remove what the other targets built
 	rm -rf $(VENV) $(OLDEST) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -112,7 +112,7 @@ def table_of(runs: list[dict[str, Any]]) -> list[str]:
     )
     methods = list(runs[0]["accuracy"])
     lines = []
-    for prior, part in frame.groupby("prior"):
+    for prior, part in ((str(prior), part) for prior, part in frame.groupby("prior")):
         by_set = part.groupby("set")[methods].mean()
         by_seed = part.groupby(["set", "seed"])["ours"].mean().groupby("set")
         error: pd.Series[float] = by_seed.std() / np.sqrt(by_seed.count())
@@ -122,7 +122,7 @@ def table_of(runs: list[dict[str, Any]]) -> list[str]:
         error.loc["**mean**"] = np.sqrt((error**2).sum()) / len(error)
         seconds = part.groupby("set")["s"].median()
         seconds.loc["**mean**"] = part["s"].median()
-        for name, row in by_set.iterrows():
+        for name, row in ((str(name), row) for name, row in by_set.iterrows()):
             share = (row["ours"] - row["plain"]) / (row["clean"] - row["plain"])
             cells = [f"{row['ours']:.3f} ± {error[name]:.3f}", *(f"{row[m]:.3f}" for m in methods[1:])]
             lines.append(f"| {name} | {' | '.join(cells)} | {share:.0%} | {seconds[name]:.1f} |")

@@ -62,7 +62,8 @@ def test_the_report_says_what_was_tried_and_how_good_it_is():
     X_test, y_test, _ = task(4000, seed=1, positive=0.4)
     model = PeerClassifier(random_state=0).fit(X, noisy)
     report = model.report_
-    assert set(report.candidates.index) == set(_portfolio.portfolio(1500, 4, seed=0))
+    tried = {*_portfolio.portfolio(1500, 4, seed=0), *_portfolio.networks()}
+    assert set(report.candidates.index) == tried
     assert report.candidates["weight"].sum() == pytest.approx(1.0)
     assert report.noise.e_neg == pytest.approx(0.1, abs=0.06)
     assert report.noise.e_pos == pytest.approx(0.4, abs=0.08)

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 #: Probabilities are kept this far from 0 and 1 before log-odds are taken.
 CLIP = 1e-3
+#: The most that undoing the noise may multiply errors by.
+MAX_GAIN = 20.0
 
 
 @dataclass(frozen=True)
@@ -57,9 +59,7 @@ class CleanMap:
         if self.posterior is not None:
             positive = self.posterior.transform(log_odds(proba))
             return np.column_stack([1.0 - positive, positive])
-        unmixed = np.clip(proba @ self.noise.inverse(), 1e-6, None)
-        clean: FloatArray = unmixed / unmixed.sum(axis=1, keepdims=True)
-        return clean
+        return unmix(proba, self.noise)
 
     def implied_alpha(self) -> float:
         """Return the α of the decision: given, 1 for balanced accuracy, else α* at the estimated rates."""
@@ -80,8 +80,7 @@ class CleanMap:
         """
         decided = self.transform(proba).argmax(axis=1)
         if self.posterior is None:
-            unmixed = np.clip(proba @ self.noise.inverse(), 1e-6, None)
-            clean = (unmixed / unmixed.sum(axis=1, keepdims=True))[None]
+            clean = unmix(proba, self.noise)[None]
             weights = np.ones(1)
         else:
             positive = self.posterior.candidates(log_odds(proba))
@@ -106,6 +105,21 @@ class CleanMap:
         draws = np.clip(level[drawn] + spread[drawn] * rng.normal(size=4000), 0.0, 1.0)
         low, high = np.quantile(draws, [0.05, 0.95])
         return float(weights @ level), float(low), float(high)
+
+
+def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
+    """Return η = η̃ T⁻¹ as probabilities, with T drawn towards the identity as far as its inverse needs it.
+
+    An estimated T that is nearly singular would multiply the error of η̃ instead of undoing the noise.
+    """
+    identity = np.eye(noise.n_classes)
+    for share in np.linspace(0.0, 1.0, 21):
+        matrix = (1.0 - share) * noise.transition + share * identity
+        if np.linalg.cond(matrix) <= MAX_GAIN:
+            break
+    clipped = np.clip(proba @ np.linalg.inv(matrix), 1e-6, None)
+    clean: FloatArray = clipped / clipped.sum(axis=1, keepdims=True)
+    return clean
 
 
 def log_odds(proba: FloatArray) -> FloatArray:

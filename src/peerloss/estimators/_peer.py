@@ -20,6 +20,7 @@ from peerloss.estimators._calibration import Calibrator, log_scores
 from peerloss.estimators._clean import CleanMap
 from peerloss.estimators._combine import weigh
 from peerloss.estimators._folds import held_out_folds
+from peerloss.estimators._networks import fit_networks
 from peerloss.estimators._portfolio import portfolio
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
@@ -50,6 +51,8 @@ class PeerReport:
     accuracy_low: float
     accuracy_high: float
     """A 90 % interval."""
+    diverged: tuple[str, ...] = ()
+    """Networks that left the finite numbers and were dropped."""
 
     def __str__(self) -> str:
         best = self.candidates["weight"].idxmax()
@@ -59,6 +62,7 @@ class PeerReport:
             f"({self.candidates['weight'].max():.2f}). Estimated noise: {self.noise!r}; "
             f"alpha {self.alpha:.3g}. Estimated {self.metric.replace('_', ' ')} on clean labels: "
             f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f})."
+            + (f" Diverged and dropped: {', '.join(self.diverged)}." if self.diverged else "")
         )
 
 
@@ -212,12 +216,16 @@ class PeerClassifier(NoisyLabelClassifier):
         fitted = Parallel(n_jobs=self.n_jobs)(
             delayed(_fit_fold)(candidates[name], data, *fold) for name, fold in tasks
         )
+        by_name = {name: fitted[i * len(folds) : (i + 1) * len(folds)] for i, name in enumerate(candidates)}
+        by_name |= fit_networks(data, folds, seed=seed, device=self._device())
+        self._diverged = tuple(name for name, parts in by_name.items() if not parts)
         members, held_out = [], []
-        for i, name in enumerate(candidates):
-            parts = fitted[i * len(folds) : (i + 1) * len(folds)]
-            proba = _join(folds, [p for _, p in parts], data)
-            calibrator = Calibrator.fit(log_scores(proba), data.codes, data.weight)
-            held_out.append(calibrator.proba(log_scores(proba)))
+        for name, parts in by_name.items():
+            if not parts:
+                continue
+            scores = log_scores(_join(folds, [proba for _, proba in parts], data))
+            calibrator = Calibrator.fit(scores, data.codes, data.weight)
+            held_out.append(calibrator.proba(scores))
             members.append(_Member(name, [model for model, _ in parts], calibrator))
         weights, brier, behind = weigh(held_out, data.codes, data.weight)
         weights = np.where(weights < LEAST_WEIGHT, 0.0, weights)
@@ -227,9 +235,12 @@ class PeerClassifier(NoisyLabelClassifier):
         self.members_ = [member for member, w in zip(members, weights, strict=True) if w > 0]
         self._table = pd.DataFrame(
             {"weight": weights, "brier": brier, "behind": behind},
-            index=pd.Index(list(candidates), name="candidate"),
+            index=pd.Index([member.name for member in members], name="candidate"),
         )
         self._held_out = held_out
+
+    def _device(self) -> str:
+        return "cuda" if self.device == "cuda" else "cpu"  # networks this small are faster on a CPU
 
     def _report(self, data: FitInput, seed: int) -> PeerReport:
         """Score every candidate under one α and estimate the clean accuracy of the average."""
@@ -245,9 +256,10 @@ class PeerClassifier(NoisyLabelClassifier):
                 for p in self._held_out
             ]
         )
-        del self._table, self._held_out
+        diverged = self._diverged
+        del self._table, self._held_out, self._diverged
         level, low, high = self.clean_map_.accuracy(self.oof_proba_, seed=seed)
-        return PeerReport(table, self.metric, self.alpha_, self.noise_, level, low, high)
+        return PeerReport(table, self.metric, self.alpha_, self.noise_, level, low, high, diverged)
 
 
 @dataclass(frozen=True)
@@ -273,7 +285,9 @@ def _fit_fold(
 
 
 def _fit_weighted(model: Any, X: FloatArray, codes: IntArray, weight: FloatArray) -> None:
-    if hasattr(model, "steps"):  # a pipeline hands weights to its last step
+    if np.ptp(weight) == 0:  # weighted binning alone would make boosting ten times slower
+        model.fit(X, codes)
+    elif hasattr(model, "steps"):  # a pipeline hands weights to its last step
         model.fit(X, codes, **{f"{model.steps[-1][0]}__sample_weight": weight})
     else:
         model.fit(X, codes, sample_weight=weight)

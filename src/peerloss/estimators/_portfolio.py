@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 #: Trees a forest.
 N_TREES = 100
+#: Hidden layers and steps of the networks.
+HIDDEN, STEPS = (32, 32), 1000
 #: Rows above which forests draw samples of this size for each tree.
 MAX_TREE_ROWS = 50_000
 
@@ -43,11 +45,33 @@ def portfolio(n_rows: int, n_features: int, *, seed: int) -> dict[str, BaseEstim
         "forest": RandomForestClassifier(min_samples_leaf=leaf, **trees),
         "extra trees": ExtraTreesClassifier(min_samples_leaf=max(1, n_rows // 80), **trees),
         "boosting": HistGradientBoostingClassifier(
-            max_iter=60,
-            learning_rate=0.07,
+            max_iter=40,
+            learning_rate=0.1,
             max_leaf_nodes=7,
             min_samples_leaf=max(5, leaf),
             early_stopping=False,
             random_state=seed,
         ),
+    }
+
+
+def networks() -> dict[str, dict[str, Any]]:
+    """Return the networks by name, as options of :class:`peerloss.training.Net`.
+
+    One with a bounded base under peer loss, which ignores rows it cannot explain; one with plain cross
+    entropy and strong decay, for smooth problems.
+    """
+    return {
+        "network, sigmoid peer": {
+            "base": "sigmoid",
+            "alpha": 1.0,
+            "learning_rate": 2e-3,
+            "weight_decay": 0.1,
+        },
+        "network, cross entropy": {
+            "base": "logistic",
+            "alpha": 0.0,
+            "learning_rate": 7e-4,
+            "weight_decay": 1.0,
+        },
     }
