@@ -37,6 +37,7 @@ FOLDS = "folds and the noise of the score see rows, not weights: a row of weight
 
 
 @pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")  # checks fit random labels
+@pytest.mark.filterwarnings("ignore:.*folds are used")  # and few rows
 @parametrize_with_checks(
     [PeerClassifier(random_state=0)],
     expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": FOLDS},

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerloss.noise import NoiseModel, fit_clean_posterior, flip_labels
+from peerloss.noise import NoiseModel, _posterior, fit_clean_posterior, flip_labels
 
 
 def noisy_problem(n, e_neg, e_pos, *, slope=3.0, seed=0):
@@ -76,4 +76,14 @@ def test_probabilities_are_probabilities_and_follow_the_score(seed, n):
 def test_a_constant_score_is_no_accident():
     """A score that tells nothing gives the same probability to every row."""
     p = fit_clean_posterior(np.array([0, 1, 1, 0, 1]), np.zeros(5)).transform(np.zeros(5))
-    assert np.ptp(p) == 0
+    np.testing.assert_allclose(p, p[0], rtol=1e-12)
+
+
+def test_grouping_rows_changes_nothing_that_matters(monkeypatch):
+    """Rates and posterior from groups of neighbouring scores agree with those from single rows."""
+    score, _, noisy = noisy_problem(3000, 0.1, 0.3)
+    grouped = fit_clean_posterior(noisy, score)
+    monkeypatch.setattr(_posterior, "MAX_GROUPS", 3000)
+    single = fit_clean_posterior(noisy, score)
+    np.testing.assert_allclose(grouped.transform(score), single.transform(score), atol=2e-3)
+    np.testing.assert_allclose(grouped.noise.transition, single.noise.transition, atol=2e-3)

@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 RATE_STEP, MAX_RATE, MAX_SUM_OF_RATES = 0.05, 0.5, 0.9
 #: Standard deviations of the prior on slope and intercept of the standardised score.
 SLOPE_SCALE, INTERCEPT_SCALE = 3.0, 2.0
-#: More rows than this add nothing to a handful of parameters; they are thinned evenly.
-MAX_ROWS = 20_000
+#: Rows are gathered into at most so many groups of neighbouring scores: a smooth curve sees no difference.
+MAX_GROUPS = 1000
 
 
 @dataclass(frozen=True)
@@ -84,13 +84,11 @@ def fit_clean_posterior(
     gold
         Clean and noisy labels of rows for which both are known; they sharpen the rates.
     """
-    if len(y_noisy) > MAX_ROWS:
-        rows = np.linspace(0, len(y_noisy) - 1, MAX_ROWS).astype(int)
-        y_noisy, score = y_noisy[rows], score[rows]
     centre, scale = float(score.mean()), float(score.std()) or 1.0
+    z, positive, negative = _grouped((score - centre) / scale, y_noisy)
     one_side = np.arange(0.0, MAX_RATE - 1e-9, RATE_STEP)
     grid = np.array([(n, p) for n in one_side for p in one_side if n + p < MAX_SUM_OF_RATES - 1e-9])
-    slopes, intercepts, evidence = _fit_curves(y_noisy, (score - centre) / scale, grid)
+    slopes, intercepts, evidence = _fit_curves(z, positive, negative, grid)
     if gold is not None:
         evidence = evidence + _gold_evidence(*gold, grid)
     weights = np.exp(evidence - evidence.max())
@@ -99,7 +97,18 @@ def fit_clean_posterior(
     return CleanPosterior(grid[kept], weights, slopes[kept], intercepts[kept], centre, scale)
 
 
-def _fit_curves(y: IntArray, z: FloatArray, grid: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _grouped(z: FloatArray, y: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Gather rows by score; return mean scores and how many labels are 1 and 0 in each group."""
+    order = np.argsort(z, kind="stable")
+    edges = np.linspace(0, len(z), min(MAX_GROUPS, len(z)) + 1).astype(int)[:-1]
+    sizes = np.diff(np.append(edges, len(z)))
+    positive = np.add.reduceat(y[order].astype(np.float64), edges)
+    return np.add.reduceat(z[order], edges) / sizes, positive, sizes - positive
+
+
+def _fit_curves(
+    z: FloatArray, positive: FloatArray, negative: FloatArray, grid: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Fit η̃ = e_neg + (1 − Σe)·σ(a·z + b) for every pair of rates at once, by damped Fisher scoring.
 
     Returns slopes, intercepts, and the log evidence of each pair (Laplace's approximation).
@@ -110,12 +119,14 @@ def _fit_curves(y: IntArray, z: FloatArray, grid: FloatArray) -> tuple[FloatArra
 
     def objective(a: FloatArray, b: FloatArray) -> FloatArray:
         p = np.clip(e_neg + gain * expit(a * z + b), 1e-9, 1.0 - 1e-9)
-        fit = np.where(y == 1, np.log(p), np.log1p(-p)).sum(axis=1, keepdims=True)
+        fit = (positive * np.log(p) + negative * np.log1p(-p)).sum(axis=1, keepdims=True)
         return np.asarray(fit - (prior_a * a**2 + prior_b * b**2) / 2.0)
 
     current, damping = objective(a, b), np.full_like(gain, 1e-3)
     for _ in range(60):
-        gradient_a, gradient_b, h_aa, h_ab, h_bb = _curvature(y, z, e_neg, gain, a, b, prior_a, prior_b)
+        gradient_a, gradient_b, h_aa, h_ab, h_bb = _curvature(
+            z, positive, negative, e_neg, gain, a, b, prior_a, prior_b
+        )
         damped_a, damped_b = h_aa * (1.0 + damping), h_bb * (1.0 + damping)
         determinant = damped_a * damped_b - h_ab**2
         step_a = (damped_b * gradient_a - h_ab * gradient_b) / determinant
@@ -128,15 +139,16 @@ def _fit_curves(y: IntArray, z: FloatArray, grid: FloatArray) -> tuple[FloatArra
         damping = np.where(better, damping / 5.0, damping * 10.0)
         if (better & (gained < 1e-8)).all():
             break
-    *_, h_aa, h_ab, h_bb = _curvature(y, z, e_neg, gain, a, b, prior_a, prior_b)
+    *_, h_aa, h_ab, h_bb = _curvature(z, positive, negative, e_neg, gain, a, b, prior_a, prior_b)
     determinant = h_aa * h_bb - h_ab**2
     evidence = current - np.log(np.maximum(determinant, 1e-12)) / 2.0
     return a[:, 0], b[:, 0], evidence[:, 0]
 
 
 def _curvature(
-    y: IntArray,
     z: FloatArray,
+    positive: FloatArray,
+    negative: FloatArray,
     e_neg: FloatArray,
     gain: FloatArray,
     a: FloatArray,
@@ -148,7 +160,8 @@ def _curvature(
     u = expit(a * z + b)
     p = np.clip(e_neg + gain * u, 1e-9, 1.0 - 1e-9)
     slope = gain * u * (1.0 - u) / (p * (1.0 - p))
-    score, information = slope * (y - p), slope**2 * p * (1.0 - p)
+    rows = positive + negative
+    score, information = slope * (positive - rows * p), slope**2 * rows * p * (1.0 - p)
     return (
         (score * z).sum(axis=1, keepdims=True) - prior_a * a,
         score.sum(axis=1, keepdims=True) - prior_b * b,
