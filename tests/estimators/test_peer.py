@@ -12,7 +12,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from peerloss import NoiseModel, flip_labels
-from peerloss.estimators import PeerClassifier, _peer, _portfolio
+from peerloss.estimators import PeerClassifier, _networks, _peer, _portfolio
 from peerloss.exceptions import InvalidInputError
 
 
@@ -204,3 +204,25 @@ def test_only_noisy_training_labels_are_looked_at(monkeypatch):
 
     monkeypatch.setattr(_peer, "_fit_fold", check)
     PeerClassifier(random_state=0).fit(X, noisy)
+
+
+def test_a_network_that_diverges_is_dropped_and_named(monkeypatch):
+    """It has no say, the others go on, and the report says so."""
+    wild = {"wild": {"base": "unhinged", "alpha": 5.0, "learning_rate": 1e30, "weight_decay": 0.0}}
+    monkeypatch.setattr(_networks, "networks", lambda: wild)
+    X, y, noisy = task(120)
+    model = PeerClassifier(random_state=0).fit(X, noisy)
+    assert model.report_.diverged == ("wild",)
+    assert "Diverged and dropped: wild" in str(model.report_)
+    assert "wild" not in model.report_.candidates.index
+    assert model.score(X, y) > 0.85
+
+
+def test_weights_count(small_portfolio):  # noqa: ARG001 (a fixture)
+    """Rows of weight zero are as good as absent: turning their labels round changes nothing."""
+    X, _, noisy = task(200)
+    weight = np.where(np.arange(200) < 150, 1.0, 0.0)
+    turned = np.where(weight > 0, noisy, 1 - noisy)
+    first = PeerClassifier(random_state=0).fit(X, noisy, sample_weight=weight)
+    second = PeerClassifier(random_state=0).fit(X, turned, sample_weight=weight)
+    np.testing.assert_allclose(first.predict_proba(X), second.predict_proba(X), atol=1e-9)

@@ -87,3 +87,16 @@ def test_grouping_rows_changes_nothing_that_matters(monkeypatch):
     single = fit_clean_posterior(noisy, score)
     np.testing.assert_allclose(grouped.transform(score), single.transform(score), atol=2e-3)
     np.testing.assert_allclose(grouped.noise.transition, single.noise.transition, atol=2e-3)
+
+
+def test_weights_count_rows():
+    """Weight 0 leaves a row out, and a common factor changes nothing."""
+    score, _, noisy = noisy_problem(400, 0.1, 0.3)
+    weight = np.where(np.arange(400) < 300, 1.0, 0.0)
+    fits = [
+        fit_clean_posterior(noisy[:300], score[:300]),
+        fit_clean_posterior(noisy, score, weight=weight),
+        fit_clean_posterior(noisy, score, weight=7 * weight),
+    ]
+    for fit in fits[1:]:
+        np.testing.assert_allclose(fit.transform(score), fits[0].transform(score), rtol=1e-9)

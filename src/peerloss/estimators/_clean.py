@@ -38,6 +38,7 @@ class CleanMap:
         cls,
         proba: FloatArray,
         codes: IntArray,
+        weight: FloatArray,
         *,
         metric: str,
         alpha: float | None,
@@ -46,9 +47,10 @@ class CleanMap:
     ) -> CleanMap:
         """Estimate the noise from out-of-fold noisy probabilities and labels."""
         if proba.shape[1] == 2:
-            posterior = fit_clean_posterior(codes, log_odds(proba), gold=gold)
+            posterior = fit_clean_posterior(codes, log_odds(proba), weight=weight, gold=gold)
             return cls(metric, alpha, noisy_prior, posterior.noise, posterior)
-        return cls(metric, alpha, noisy_prior, estimate_noise(codes, proba), None)
+        used = weight > 0
+        return cls(metric, alpha, noisy_prior, estimate_noise(codes[used], proba[used]), None)
 
     def transform(self, proba: FloatArray) -> FloatArray:
         """Return probabilities of the clean classes (of equally frequent ones for balanced accuracy)."""

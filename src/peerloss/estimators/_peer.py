@@ -164,6 +164,7 @@ class PeerClassifier(NoisyLabelClassifier):
             self.clean_map_ = CleanMap.fit(
                 self.oof_proba_,
                 data.codes,
+                data.weight,
                 metric=self.metric,
                 alpha=alpha,
                 noisy_prior=self.noisy_prior_,
@@ -258,7 +259,7 @@ class PeerClassifier(NoisyLabelClassifier):
         )
         diverged = self._diverged
         del self._table, self._held_out, self._diverged
-        level, low, high = self.clean_map_.accuracy(self.oof_proba_, seed=seed)
+        level, low, high = self.clean_map_.accuracy(self.oof_proba_[data.weight > 0], seed=seed)
         return PeerReport(table, self.metric, self.alpha_, self.noise_, level, low, high, diverged)
 
 

@@ -71,7 +71,11 @@ class CleanPosterior:
 
 
 def fit_clean_posterior(
-    y_noisy: IntArray, score: FloatArray, *, gold: tuple[IntArray, IntArray] | None = None
+    y_noisy: IntArray,
+    score: FloatArray,
+    *,
+    weight: FloatArray | None = None,
+    gold: tuple[IntArray, IntArray] | None = None,
 ) -> CleanPosterior:
     """Fit the curve and the distribution of the rates.
 
@@ -81,11 +85,19 @@ def fit_clean_posterior(
         Noisy labels 0 or 1, shape (n,).
     score
         *Out-of-fold* scores, larger for class 1, shape (n,).
+    weight
+        Non-negative weights of the rows. They count as the number of rows that would be as informative,
+        (Σw)²/Σw²; rows of weight 0 do not count.
     gold
         Clean and noisy labels of rows for which both are known; they sharpen the rates.
     """
-    centre, scale = float(score.mean()), float(score.std()) or 1.0
-    z, positive, negative = _grouped((score - centre) / scale, y_noisy)
+    if weight is None:
+        weight = np.ones(len(score))
+    used = weight > 0
+    y_noisy, score, weight = y_noisy[used], score[used], weight[used] * weight.sum() / (weight**2).sum()
+    centre = float(np.average(score, weights=weight))
+    scale = float(np.sqrt(np.average((score - centre) ** 2, weights=weight))) or 1.0
+    z, positive, negative = _grouped((score - centre) / scale, y_noisy, weight)
     one_side = np.arange(0.0, MAX_RATE - 1e-9, RATE_STEP)
     grid = np.array([(n, p) for n in one_side for p in one_side if n + p < MAX_SUM_OF_RATES - 1e-9])
     slopes, intercepts, evidence = _fit_curves(z, positive, negative, grid)
@@ -97,13 +109,13 @@ def fit_clean_posterior(
     return CleanPosterior(grid[kept], weights, slopes[kept], intercepts[kept], centre, scale)
 
 
-def _grouped(z: FloatArray, y: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Gather rows by score; return mean scores and how many labels are 1 and 0 in each group."""
+def _grouped(z: FloatArray, y: IntArray, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Gather rows by score; return mean scores and the weight of labels 1 and 0 in each group."""
     order = np.argsort(z, kind="stable")
     edges = np.linspace(0, len(z), min(MAX_GROUPS, len(z)) + 1).astype(int)[:-1]
-    sizes = np.diff(np.append(edges, len(z)))
-    positive = np.add.reduceat(y[order].astype(np.float64), edges)
-    return np.add.reduceat(z[order], edges) / sizes, positive, sizes - positive
+    total = np.add.reduceat(weight[order], edges)
+    positive = np.add.reduceat((weight * y)[order], edges)
+    return np.add.reduceat((weight * z)[order], edges) / total, positive, total - positive
 
 
 def _fit_curves(
