@@ -162,7 +162,7 @@ def test_it_works_in_pipelines_searches_and_clones(small_portfolio):  # noqa: AR
     ("options", "message"),
     [
         ({"metric": "f1"}, "`metric` must be one of 'accuracy', 'balanced_accuracy'; got 'f1'"),
-        ({"alpha": "best"}, "`alpha` must be one of 'auto'"),
+        ({"alpha": "best"}, r"`alpha` must be a finite number; got 'best'\. Pass 'auto'"),
         ({"alpha": np.nan}, "`alpha` must be a finite number"),
         ({"alpha": [0.1, np.nan]}, "`alpha` must be a finite number"),
         ({"cv": 1}, "`cv` must be an integer of at least 2"),

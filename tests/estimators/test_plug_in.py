@@ -28,7 +28,7 @@ from peerloss.estimators._calibration import Calibrator, clean_proba
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import make_peer_scorer
 from peerloss.noise import NoiseModel, flip_labels
-from peerloss.theory import optimal_alpha_from_noisy_prior, peer_decision
+from peerloss.theory import optimal_alpha, optimal_alpha_from_noisy_prior, peer_decision
 
 
 def blobs(n=600, n_classes=2, seed=0, prior=None, spread=1.5):
@@ -336,3 +336,23 @@ def test_unfitted_and_wrong_width():
         model.predict_proba(X)
     with pytest.raises(ValueError, match="features"):
         model.fit(X, y).predict(X[:, :2])
+
+
+def test_alpha_auto_estimates_the_optimal_one():
+    """On many rows it comes near the true α*, and its accuracy near that of the true one."""
+    rng = np.random.default_rng(0)
+    y = (rng.random(4000) < 0.35).astype(int)
+    X = rng.normal(size=(4000, 2)) + 1.3 * (2 * y - 1)[:, None]
+    noise = NoiseModel.binary(0.1, 0.35)
+    noisy = flip_labels(y, noise, random_state=99)
+    auto = PeerPlugInClassifier(LogisticRegression(), alpha="auto").fit(X, noisy)
+    star = optimal_alpha(noise, 0.35)
+    assert auto.alpha_ == pytest.approx(star, abs=0.25)
+    best = PeerPlugInClassifier(LogisticRegression(), alpha=star).fit(X, noisy)
+    assert auto.score(X, y) > best.score(X, y) - 0.01
+
+
+def test_an_unknown_rule_for_alpha_is_refused():
+    """A word other than "auto" is a mistake."""
+    with pytest.raises(InvalidInputError, match=r"`alpha` must be a finite number; got 'best'\. Pass 'auto'"):
+        PeerPlugInClassifier(LogisticRegression(), alpha="best").fit(np.eye(4), [0, 1, 0, 1])

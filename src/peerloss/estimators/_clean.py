@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from peerloss._validation import check_finite
 from peerloss.estimators._calibration import clean_proba
 from peerloss.noise import CleanPosterior, NoiseModel, estimate_noise, fit_clean_posterior
 from peerloss.theory import optimal_alpha_from_noisy_prior
@@ -107,6 +108,28 @@ class CleanMap:
         draws = np.clip(level[drawn] + spread[drawn] * rng.normal(size=4000), 0.0, 1.0)
         low, high = np.quantile(draws, [0.05, 0.95])
         return float(weights @ level), float(low), float(high)
+
+
+def check_alpha_or_auto(alpha: Any) -> float | None:
+    """Return a number given as α, or ``None`` for ``"auto"``."""
+    if isinstance(alpha, str) and alpha == "auto":
+        return None
+    return check_finite(alpha, "alpha", advice="Pass 'auto' or a number such as 1.0.")
+
+
+def automatic_alpha(
+    proba: FloatArray, codes: IntArray, weight: FloatArray, noisy_prior: FloatArray
+) -> tuple[float, NoiseModel]:
+    """Return what ``alpha="auto"`` means, and the estimated noise behind it.
+
+    It is α* = (e_neg − e_pos)/δ_p̃ at the rates that out-of-fold probabilities and noisy labels suggest; 1,
+    the choice that needs no rates, where no α* exists.
+    """
+    fitted = CleanMap.fit(
+        proba, codes, weight, metric="accuracy", alpha=None, noisy_prior=noisy_prior, gold=None
+    )
+    alpha = fitted.implied_alpha()
+    return (alpha if np.isfinite(alpha) else 1.0), fitted.noise
 
 
 def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:

@@ -15,9 +15,9 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
-from peerloss._validation import FloatArray, IntArray, check_choice, check_finite
+from peerloss._validation import FloatArray, IntArray, check_choice
 from peerloss.estimators._calibration import Calibrator, log_scores
-from peerloss.estimators._clean import CleanMap
+from peerloss.estimators._clean import CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
 from peerloss.estimators._folds import held_out_folds
 from peerloss.estimators._networks import fit_networks
@@ -191,10 +191,7 @@ class PeerClassifier(NoisyLabelClassifier):
     def _check_parameters(self) -> float | None:
         check_choice(self.metric, "metric", METRICS)
         check_choice(self.device, "device", ("auto", "cpu", "cuda"))
-        if isinstance(self.alpha, str):
-            check_choice(self.alpha, "alpha", ("auto",))
-            return None
-        return check_finite(self.alpha, "alpha", advice="Pass 'auto' or a number such as 1.0.")
+        return check_alpha_or_auto(self.alpha)
 
     def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> list[tuple[IntArray, IntArray]]:
         if groups is not None:

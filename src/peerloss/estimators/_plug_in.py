@@ -10,13 +10,15 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter, validate_data
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
-from peerloss._validation import FloatArray, IntArray, check_finite
 from peerloss.estimators._calibration import Calibrator, as_score_columns, clean_proba, log_scores
+from peerloss.estimators._clean import automatic_alpha, check_alpha_or_auto
 from peerloss.estimators._folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+    from peerloss._validation import FloatArray, IntArray
 
 
 class PeerPlugInClassifier(NoisyLabelClassifier):
@@ -40,7 +42,9 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         A classifier with ``predict_proba`` or, failing that, ``decision_function``; it is cloned. ``X`` is
         passed to it as it came, so it may be a pipeline that takes a DataFrame.
     alpha
-        Weight of the peer term; see :func:`peerloss.theory.optimal_alpha`.
+        Weight of the peer term: 1 (the default) aims at balanced accuracy, ``"auto"`` at accuracy, with the
+        α* of the noise rates estimated from the out-of-fold probabilities; or any number, see
+        :func:`peerloss.theory.optimal_alpha`.
     cv
         Number of stratified folds (shuffled with a fixed seed), a splitter, or an iterable of index pairs,
         such as grouped folds made beforehand. With fewer rows of a class than folds, fewer folds are made.
@@ -75,7 +79,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     alpha_: float
     oof_proba_: FloatArray
 
-    def __init__(self, estimator: Any, *, alpha: float = 1.0, cv: Any = 5) -> None:
+    def __init__(self, estimator: Any, *, alpha: float | str = 1.0, cv: Any = 5) -> None:
         self.estimator = estimator
         self.alpha = alpha
         self.cv = cv
@@ -93,6 +97,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             Non-negative weights of the rows, passed on to the estimator.
         """
         with all_or_nothing(self):
+            alpha = check_alpha_or_auto(self.alpha)
             # Labels and weights are checked beside a stand-in: what X may be is the estimator's business.
             data = self._check_fit(np.zeros((_num_samples(X), 1)), y, sample_weight)
             validate_data(self, X, skip_check_array=True)
@@ -118,7 +123,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             if unseen.size:  # rows without weight taught nothing, so the final fit is out of fold for them
                 scores[unseen] = self._scores(self.estimator_, _safe_indexing(X, unseen))
             self.oof_proba_ = self.calibrator_.proba(scores)
-            self.alpha_ = self._resolve_alpha()
+            self.alpha_ = self._resolve_alpha(data) if alpha is None else alpha
         return self
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
@@ -141,8 +146,9 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
         return tags
 
-    def _resolve_alpha(self) -> float:
-        return check_finite(self.alpha, "alpha")
+    def _resolve_alpha(self, data: FitInput) -> float:
+        alpha, _ = automatic_alpha(self.oof_proba_, data.codes, data.weight, self.noisy_prior_)
+        return alpha
 
     def _check_estimator(self, *, weighted: bool) -> None:
         estimator = self.estimator
