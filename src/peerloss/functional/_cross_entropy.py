@@ -3,7 +3,8 @@
 Expected peer loss needs ``own_n · L[n, y_n] + Σ_k shared_k · L[n, k]``. For L = −log(p + eps) this file
 computes it without storing L: one pass over blocks of rows, each small enough for the cache, gives the loss
 and writes the gradient; the backward pass only scales it. With r = p/(p + eps) and the row's coefficients
-c = own·1[y] + shared, the gradient is (Σ_k c_k r_k)·p − c·r; for eps = 0 it is DESIGN's closed form.
+c = own·1[y] + shared, the gradient is (Σ_k c_k r_k)·p − c·r; for eps = 0, where r = 1, peer loss has the
+gradient (1 − α)·p − 1[y] + α·π̃.
 """
 
 from __future__ import annotations
