@@ -20,8 +20,17 @@ if TYPE_CHECKING:
 
     from peerloss.datasets import Split
 
-#: Data set, e_neg, e_pos: rows of the paper's Table A1 with classes near balance, so that α = 1 is right.
-CASES = (("heart", 0.1, 0.3), ("heart", 0.2, 0.4), ("splice", 0.2, 0.4), ("image", 0.2, 0.4))
+#: Data set, e_neg, e_pos: rows of the paper's Table A1 with classes near balance, so that α = 1 is right. In
+#: the last the noise is symmetric; plain training resists that by itself, and peer loss need not win.
+CASES = (
+    ("heart", 0.1, 0.3),
+    ("heart", 0.2, 0.4),
+    ("splice", 0.2, 0.4),
+    ("image", 0.2, 0.4),
+    ("image", 0.2, 0.2),
+)
+#: The base of peer loss was chosen on seeds 0 to 7; these have not been used for any choice.
+FIRST_SEED = 200
 
 METHODS: dict[str, Callable[[], torch.nn.Module]] = {
     "plain": lambda: BaseLoss("logistic"),
@@ -48,7 +57,9 @@ class DemoRow:
         return asdict(self)
 
 
-def run_demo(*, seeds: int = 8, first_seed: int = 0, steps: int = 1000, jobs: int = 1) -> Iterator[DemoRow]:
+def run_demo(
+    *, seeds: int = 8, first_seed: int = FIRST_SEED, steps: int = 1000, jobs: int = 1
+) -> Iterator[DemoRow]:
     """Yield one row a case; training sees noisy labels only, the test is clean.
 
     Parameters
