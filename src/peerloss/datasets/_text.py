@@ -1,0 +1,43 @@
+"""Open text from outside, plain or gzipped, and say where it is not text."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from contextlib import contextmanager
+from typing import IO, TYPE_CHECKING, cast
+
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[IO[str]]:
+    """Open text, plain or gzipped; whatever fails while it is open is told with the line where it did."""
+    unpack = gzip.open if path.suffix == ".gz" else open
+    try:
+        with unpack(path, "rt", encoding="utf-8-sig", newline="") as stream:
+            yield cast("IO[str]", stream)
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            f"{path}, line {_line_that_is_not_text(path)}: not text in UTF-8 ({error.reason}). "
+            "Save the file in UTF-8; spreadsheets offer this when they export."
+        ) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InvalidInputError(
+            f"{path} is not a whole gzip file: {error}. Fetch or pack it again."
+        ) from error
+
+
+def _line_that_is_not_text(path: Path) -> int:
+    unpack = gzip.open if path.suffix == ".gz" else open
+    with unpack(path, "rb") as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return number
