@@ -1,9 +1,11 @@
-"""Data sets: the paper's benchmarks, ready to be made noisy."""
+"""Data sets: the paper's benchmarks, ready to be made noisy, and tables from anywhere."""
 
+from peerloss.datasets._dataset import Dataset
+from peerloss.datasets._files import split_target
 from peerloss.datasets._kinds import column_kinds, require_columns
-from peerloss.datasets._registry import Dataset, list_datasets, load_dataset
+from peerloss.datasets._registry import list_datasets, load_dataset
 from peerloss.datasets._splits import Split, make_encoder, split_and_flip
-from peerloss.datasets._synthetic import make_twonorm, make_waveform
+from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
 from peerloss.datasets._tables import iter_table, read_table
 
 __all__ = [
@@ -14,9 +16,11 @@ __all__ = [
     "list_datasets",
     "load_dataset",
     "make_encoder",
+    "make_two_circles",
     "make_twonorm",
     "make_waveform",
     "read_table",
     "require_columns",
     "split_and_flip",
+    "split_target",
 ]

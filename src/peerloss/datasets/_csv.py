@@ -56,7 +56,8 @@ class CsvFile:
     def _guess(self, *, rows: int | None) -> pd.DataFrame:
         table: pd.DataFrame = pd.read_csv(self.path, nrows=rows, **self._options())
         # As text, "true" stays "true" whatever the other rows of its chunk hold.
-        flags = [name for name in table if pd.api.types.infer_dtype(table[name], skipna=True) == "boolean"]
+        types = {str(name): pd.api.types.infer_dtype(table[name], skipna=True) for name in table}
+        flags = [name for name, kind in types.items() if kind == "boolean"]
         if flags:
             options = self._options() | {"usecols": flags}
             table[flags] = pd.read_csv(self.path, nrows=rows, dtype=str, **options)

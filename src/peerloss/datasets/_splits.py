@@ -16,7 +16,7 @@ from peerloss.noise import NoiseModel, flip_labels
 
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.datasets._registry import Dataset
+    from peerloss.datasets._dataset import Dataset
 
 
 @dataclass(frozen=True)

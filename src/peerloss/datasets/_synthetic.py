@@ -1,13 +1,14 @@
-"""Benchmark sets that are formulas: Breiman's twonorm and waveform."""
+"""Sets that are formulas: Breiman's twonorm and waveform, and two circles in the plane."""
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from peerloss._random import RandomState, as_generator
-from peerloss._validation import check_count
+from peerloss._validation import check_count, check_in_range
 
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray, IntArray
@@ -43,6 +44,36 @@ def make_waveform(
     negative = np.where(second, mix * h1 + (1 - mix) * h2, mix * h2 + (1 - mix) * h3)
     waves = np.where((y == 1)[:, None], mix * h1 + (1 - mix) * h3, negative)
     return waves + rng.normal(size=waves.shape), y
+
+
+def make_two_circles(
+    n_positive: int = 1000,
+    n_negative: int = 1000,
+    *,
+    inner_radius: float = 0.5,
+    spread: float = 0.1,
+    random_state: RandomState = 0,
+) -> tuple[FloatArray, IntArray]:
+    """Place points at random on two circles around the origin: class 1 on the inner, class 0 on radius 1.
+
+    Parameters
+    ----------
+    n_positive, n_negative
+        Points on the inner and on the outer circle.
+    inner_radius
+        Between 0 and 1.
+    spread
+        Standard deviation of the normal noise added to both coordinates.
+    random_state
+        Decides the points.
+    """
+    y = _labels(n_positive, n_negative)
+    check_in_range(inner_radius, "inner_radius", 0.0, 1.0, low_open=True, high_open=True)
+    check_in_range(spread, "spread", 0.0, math.inf, high_open=True)
+    rng = as_generator(random_state)
+    angle = rng.uniform(0.0, 2.0 * np.pi, len(y))
+    circle = np.where(y == 1, inner_radius, 1.0)[:, None] * np.column_stack([np.cos(angle), np.sin(angle)])
+    return circle + spread * rng.normal(size=circle.shape), y
 
 
 def _labels(n_positive: int, n_negative: int) -> IntArray:

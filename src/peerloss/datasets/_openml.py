@@ -1,0 +1,120 @@
+"""Data sets of openml.org by number, downloaded once and kept with a checksum."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import tempfile
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pandas as pd
+from sklearn.datasets import fetch_openml, get_data_home
+
+from peerloss.datasets._files import as_dataset
+from peerloss.datasets._kinds import as_kinds, column_kinds
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from peerloss.datasets._dataset import Dataset
+    from peerloss.datasets._kinds import Kind
+
+
+@dataclass(frozen=True)
+class _Record:
+    """What is kept beside a cached table."""
+
+    sha256: str
+    """Of the table's file."""
+    name: str
+    target: str | None
+    kinds: dict[str, Kind]
+    citation: str
+
+
+def load_openml(number: str, *, data_dir: str | Path | None, target: str | None) -> Dataset:
+    """Load a data set by its number at openml.org, from the cache if it is there."""
+    if not (number.isascii() and number.isdigit()):
+        raise InvalidInputError(
+            f"`name` must be 'openml:' and a number, such as 'openml:31'; got {number!r}."
+        )
+    folder = Path(data_dir or Path(get_data_home(), "peerloss"), "openml")
+    table_file, record_file = folder / f"{number}.csv.gz", folder / f"{number}.json"
+    if not (table_file.exists() and record_file.exists()):
+        _download(int(number), table_file, record_file)
+    table, record = _read(table_file, record_file)
+    return as_dataset(
+        table,
+        target or record.target,
+        name=f"openml:{number}",
+        where=f"OpenML data set {number} ({record.name})",
+        citation=record.citation,
+        notes=(f"{record.name} from https://www.openml.org/d/{number}.",),
+    )
+
+
+def _download(number: int, table_file: Path, record_file: Path) -> None:
+    try:
+        bunch = fetch_openml(data_id=number, as_frame=True, cache=False)
+    except OSError as error:
+        raise InvalidInputError(
+            f"OpenML data set {number} is not in the cache {table_file.parent} and cannot be downloaded "
+            f"({error}). With a connection, call load_dataset('openml:{number}') once, then copy "
+            f"{table_file.name} and {record_file.name} into that folder; or download the table from "
+            f"https://www.openml.org/d/{number} and pass the path of the file with target=."
+        ) from error
+    except ValueError as error:
+        raise InvalidInputError(f"OpenML data set {number} cannot be loaded: {error}") from error
+    table = as_kinds(bunch.frame, {}, locate=lambda row: f"row {row + 1}")
+    packed = gzip.compress(table.to_csv(index=False).encode(), mtime=0)
+    targets = list(bunch.target_names)
+    record = _Record(
+        sha256=hashlib.sha256(packed).hexdigest(),
+        name=str(bunch.details.get("name", number)),
+        target=targets[0] if len(targets) == 1 else None,
+        kinds=column_kinds(table),
+        citation=str(bunch.details.get("citation") or f"OpenML, https://www.openml.org/d/{number}."),
+    )
+    try:
+        table_file.parent.mkdir(parents=True, exist_ok=True)
+        _write(table_file, packed)
+        # The record comes last: a table without one counts as not downloaded.
+        _write(record_file, json.dumps(asdict(record), indent=2, ensure_ascii=False).encode())
+    except OSError as error:
+        raise InvalidInputError(
+            f"The cache {table_file.parent} cannot be written: {error}. Pass another folder as data_dir."
+        ) from error
+
+
+def _write(path: Path, content: bytes) -> None:
+    """Write all or nothing."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
+        stream.write(content)
+    Path(stream.name).replace(path)
+
+
+def _read(table_file: Path, record_file: Path) -> tuple[pd.DataFrame, _Record]:
+    """Read from the cache what was downloaded, and nothing else."""
+    again = f"Delete {table_file} and {record_file} to download the data set again."
+    try:
+        record = _Record(**json.loads(record_file.read_text(encoding="utf-8")))
+    except (TypeError, ValueError) as error:
+        raise InvalidInputError(f"{record_file} is not a record of this cache: {error}. {again}") from error
+    packed = table_file.read_bytes()
+    found = hashlib.sha256(packed).hexdigest()
+    if found != record.sha256:
+        raise InvalidInputError(
+            f"{table_file} has changed since it was downloaded: its SHA-256 is {found}, expected "
+            f"{record.sha256}. {again}"
+        )
+    table = pd.read_csv(
+        io.BytesIO(packed),
+        compression="gzip",
+        dtype={name: "float64" if kind == "number" else "str" for name, kind in record.kinds.items()},
+        keep_default_na=False,  # a category may well be called NA
+        na_values=[""],
+    )
+    return table, record
