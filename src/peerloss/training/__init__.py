@@ -1,8 +1,25 @@
-"""Training: one plain loop for any model, one engine for many small nets. The loss is a parameter."""
+"""Training: a plain loop, an engine for many small nets, a loop for deep ones. The loss is a parameter."""
 
+from peerloss.training._augment import STRONG, Augment
+from peerloss.training._deep import DeepResult, predict_logits, train_deep
 from peerloss.training._engine import train_nets
 from peerloss.training._loop import train
 from peerloss.training._nets import Net
+from peerloss.training._recipe import DeepRecipe
 from peerloss.training._results import TrainedNets
+from peerloss.training._sieve import Sieve, keep_rows
 
-__all__ = ["Net", "TrainedNets", "train", "train_nets"]
+__all__ = [
+    "STRONG",
+    "Augment",
+    "DeepRecipe",
+    "DeepResult",
+    "Net",
+    "Sieve",
+    "TrainedNets",
+    "keep_rows",
+    "predict_logits",
+    "train",
+    "train_deep",
+    "train_nets",
+]

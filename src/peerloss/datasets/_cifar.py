@@ -1,0 +1,262 @@
+"""CIFAR-10 and the human labels of CIFAR-10N, read from a folder of the user.
+
+The standard files are pickles, and a pickle from outside can run anything. The reader here can build nothing
+but what those files hold: containers, bytes, numbers, and arrays of integers, which it assembles itself.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import pickle
+import zipfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peerloss._validation import check_choice
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from peerloss._validation import IntArray
+
+CIFAR10_CLASSES = (
+    "airplane",
+    "automobile",
+    "bird",
+    "cat",
+    "deer",
+    "dog",
+    "frog",
+    "horse",
+    "ship",
+    "truck",
+)
+#: Our name of a set of human labels → the name in the published files.
+_HUMAN_LABELS = {
+    "aggregate": "aggre_label",
+    "random1": "random_label1",
+    "random2": "random_label2",
+    "random3": "random_label3",
+    "worst": "worse_label",
+}
+_HUMAN_FILES = ("cifar10n_labels.npz", "CIFAR-10_human.pt")
+_TRAIN_FILES = tuple(f"data_batch_{i}" for i in range(1, 6))
+_ADVICE = (
+    "Download the Python version of CIFAR-10 from https://www.cs.toronto.edu/~kriz/cifar.html, unpack it, "
+    "and pass the folder as data_dir or set PEERLOSS_DATA to it."
+)
+_LABEL_ADVICE = (
+    "Download CIFAR-10_human.pt from https://github.com/UCSC-REAL/cifar-10-100n and put it into that folder."
+)
+#: No file of CIFAR-10 is larger; what is larger is something else.
+_LARGEST_FILE = 200_000_000
+
+
+@dataclass(frozen=True)
+class CifarImages:
+    """CIFAR-10 with the labels to train on."""
+
+    train_images: NDArray[np.uint8]
+    """(n, 32, 32, 3)."""
+    train_labels: IntArray
+    """(n,), clean or human."""
+    test_images: NDArray[np.uint8]
+    test_labels: IntArray
+    """Always the clean ones."""
+    target_names: tuple[str, ...] = CIFAR10_CLASSES
+
+
+def load_cifar10(data_dir: str | Path | None = None) -> CifarImages:
+    """Read CIFAR-10 from its standard folder ``cifar-10-batches-py``.
+
+    Parameters
+    ----------
+    data_dir
+        That folder or one that holds it; ``None`` takes the environment variable ``PEERLOSS_DATA``.
+    """
+    folder = _find(data_dir, ("", "cifar-10-batches-py", "cifar10/cifar-10-batches-py"), "test_batch")
+    parts = [_read_batch(folder / name) for name in _TRAIN_FILES]
+    test_images, test_labels = _read_batch(folder / "test_batch")
+    return CifarImages(
+        train_images=np.concatenate([images for images, _ in parts]),
+        train_labels=np.concatenate([labels for _, labels in parts]),
+        test_images=test_images,
+        test_labels=test_labels,
+    )
+
+
+def load_cifar10n(kind: str = "worst", data_dir: str | Path | None = None) -> CifarImages:
+    """Read CIFAR-10 with labels that people gave (CIFAR-10N): training labels noisy, test labels clean.
+
+    Parameters
+    ----------
+    kind
+        ``"worst"`` (a wrong one of three where there is any), ``"aggregate"`` (majority), ``"random1"``,
+        ``"random2"`` or ``"random3"`` (one annotator).
+    data_dir
+        As in :func:`load_cifar10`; it also holds ``CIFAR-10_human.pt`` or ``cifar10n_labels.npz``.
+
+    References
+    ----------
+    Wei, Zhu, Cheng, Liu, Niu and Liu, *Learning with Noisy Labels Revisited*, ICLR 2022.
+    """
+    column = _HUMAN_LABELS[check_choice(kind, "kind", tuple(_HUMAN_LABELS))]
+    tables = _read_human(data_dir)
+    missing = [name for name in ("clean_label", column) if name not in tables]
+    if missing:
+        raise InvalidInputError(
+            f"the labels of CIFAR-10N must hold {missing[0]!r}; found {sorted(tables)}. {_LABEL_ADVICE}"
+        )
+    images = load_cifar10(data_dir)
+    if not np.array_equal(tables["clean_label"], images.train_labels):
+        raise InvalidInputError(
+            "the labels of CIFAR-10N do not go with these images: their clean labels differ. Use the files "
+            "data_batch_1 to data_batch_5 in their original order."
+        )
+    labels = np.asarray(tables[column], dtype=np.int64)
+    if labels.shape != images.train_labels.shape or labels.min() < 0 or labels.max() > 9:
+        raise InvalidInputError(
+            f"{column!r} must hold {len(images.train_labels)} labels in 0..9; got shape {labels.shape}."
+        )
+    return CifarImages(images.train_images, labels, images.test_images, images.test_labels)
+
+
+def _find(data_dir: str | Path | None, places: tuple[str, ...], *names: str) -> Path:
+    """Return the folder, among likely ones, that holds one of the files."""
+    given = os.environ.get("PEERLOSS_DATA") if data_dir is None else data_dir
+    if not given:
+        raise InvalidInputError(f"`data_dir` is not given and PEERLOSS_DATA is not set. {_ADVICE}")
+    for place in places:
+        folder = Path(given) / place
+        if any((folder / name).is_file() for name in names):
+            return folder
+    advice = _ADVICE if "test_batch" in names else _LABEL_ADVICE
+    raise InvalidInputError(f"`data_dir` must hold {' or '.join(names)}; {given} does not. {advice}")
+
+
+def _read_batch(path: Path) -> tuple[NDArray[np.uint8], IntArray]:
+    content = _read_pickle(path)
+    batch = {_text(key): value for key, value in content.items()} if isinstance(content, dict) else {}
+    data, labels = batch.get("data"), batch.get("labels")
+    pixels = data.array if isinstance(data, _ArrayRecord) else None
+    if (
+        pixels is None
+        or pixels.dtype != np.uint8
+        or pixels.ndim != 2
+        or pixels.shape[1] != 3072
+        or not isinstance(labels, list)
+        or len(labels) != len(pixels)
+        or not all(isinstance(label, int) and 0 <= label <= 9 for label in labels)
+    ):
+        raise InvalidInputError(
+            f"{path} must hold 'data', bytes of shape (n, 3072), and 'labels', n integers in 0..9. {_ADVICE}"
+        )
+    images = pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(images), np.asarray(labels, dtype=np.int64)
+
+
+def _read_human(data_dir: str | Path | None) -> dict[str, NDArray[Any]]:
+    folder = _find(data_dir, ("", "cifar10", "cifar-10n", "cifar-10-batches-py"), *_HUMAN_FILES)
+    path = next(folder / name for name in _HUMAN_FILES if (folder / name).is_file())
+    try:
+        if path.suffix == ".npz":
+            with np.load(path, allow_pickle=False) as archive:
+                return dict(archive)
+        with zipfile.ZipFile(path) as archive_of_torch:
+            name = next(n for n in archive_of_torch.namelist() if n.endswith("/data.pkl"))
+            if archive_of_torch.getinfo(name).file_size > _LARGEST_FILE:
+                raise InvalidInputError(f"{path} is far larger than the labels of CIFAR-10N. {_LABEL_ADVICE}")
+            content = _unpickle(io.BytesIO(archive_of_torch.read(name)), path)
+    except (OSError, ValueError, zipfile.BadZipFile, StopIteration) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(f"{path} cannot be read as labels: {error}. {_LABEL_ADVICE}") from error
+    pairs = content.items() if isinstance(content, dict) else ()
+    return {_text(key): value.array for key, value in pairs if isinstance(value, _ArrayRecord)}
+
+
+def _text(key: object) -> str:
+    return key.decode("latin-1") if isinstance(key, bytes) else str(key)
+
+
+# --- a reader of pickles that can build arrays of integers and nothing else -------------------------------
+
+
+class _DtypeRecord:
+    """Stands for ``numpy.dtype`` in the file: remembers the name, ignores what else is said."""
+
+    def __init__(self, name: object = "", *_: object) -> None:
+        self.name = _text(name)
+        self.order = "<"
+
+    def __setstate__(self, state: object) -> None:
+        if isinstance(state, tuple) and len(state) > 1 and state[1] in (">", b">"):
+            self.order = ">"
+
+
+class _ArrayRecord:
+    """Stands for ``numpy.ndarray``: assembles the array from its bytes, if they are integers."""
+
+    array: NDArray[Any]
+
+    def __setstate__(self, state: object) -> None:
+        if not (isinstance(state, tuple) and len(state) == 5):
+            raise pickle.UnpicklingError("an array with an unknown layout")
+        _, shape, dtype, by_column, raw = state
+        if not isinstance(dtype, _DtypeRecord) or dtype.name not in ("u1", "i1", "i2", "i4", "i8"):
+            raise pickle.UnpicklingError("an array of something else than integers")
+        data = raw.encode("latin-1") if isinstance(raw, str) else raw
+        flat = np.frombuffer(data, dtype=np.dtype(dtype.order + dtype.name))
+        self.array = flat.reshape(shape, order="F" if by_column else "C")
+
+
+def _new_array(*_: object) -> _ArrayRecord:
+    return _ArrayRecord()
+
+
+def _encode(text: str, encoding: str) -> bytes:
+    """Turn text into bytes: how Python 3 writes bytes in the old protocol; other codecs are not for us."""
+    if encoding not in ("latin1", "latin-1"):
+        raise pickle.UnpicklingError(f"the codec {encoding!r}")
+    return text.encode("latin-1")
+
+
+_ALLOWED = {
+    ("_codecs", "encode"): _encode,
+    ("numpy", "ndarray"): _ArrayRecord,
+    ("numpy", "dtype"): _DtypeRecord,
+    ("numpy.core.multiarray", "_reconstruct"): _new_array,
+    ("numpy._core.multiarray", "_reconstruct"): _new_array,
+}
+
+
+class _IntegersOnly(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) not in _ALLOWED:
+            raise pickle.UnpicklingError(f"it wants to build {module}.{name}")
+        return _ALLOWED[module, name]
+
+
+def _read_pickle(path: Path) -> Any:
+    try:
+        if path.stat().st_size > _LARGEST_FILE:
+            raise InvalidInputError(f"{path} is far larger than a batch of CIFAR-10. {_ADVICE}")
+        with path.open("rb") as stream:
+            return _unpickle(stream, path)
+    except OSError as error:
+        raise InvalidInputError(f"{path} cannot be read: {error}. {_ADVICE}") from error
+
+
+def _unpickle(stream: Any, path: Path) -> Any:
+    try:
+        return _IntegersOnly(stream, encoding="bytes").load()
+    except Exception as error:  # a damaged pickle can fail in any way
+        raise InvalidInputError(
+            f"{path} is refused: {error}. It must hold arrays of integers, lists and names only; get it "
+            "again from its source."
+        ) from error

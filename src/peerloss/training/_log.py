@@ -1,0 +1,69 @@
+"""What a training tells while it runs: a CSV file, TensorBoard where installed, a bar with the time left."""
+
+from __future__ import annotations
+
+import csv
+from contextlib import contextmanager, nullcontext
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from peerloss.training._checkpoint import write_whole
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
+    from pathlib import Path
+
+Record = dict[str, float]
+
+
+class EpochLog:
+    """Writes one line an epoch into ``folder``."""
+
+    def __init__(self, folder: Path) -> None:
+        self._table = folder / "metrics.csv"
+        self._board: Any = None
+        if find_spec("tensorboard") is not None:
+            from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (optional)
+
+            self._board = SummaryWriter(str(folder))
+
+    def write(self, history: list[Record]) -> None:
+        """Write the table anew (a resumed training repeats no line) and the last epoch to the board."""
+
+        def fill(stream: Any) -> None:
+            writer = csv.DictWriter(stream, list(history[-1]))
+            writer.writeheader()
+            writer.writerows(history)
+
+        write_whole(self._table, fill, mode="w")
+        if self._board is not None:
+            for name, value in history[-1].items():
+                self._board.add_scalar(name, value, int(history[-1]["epoch"]))
+            self._board.flush()
+
+
+def progress_bar(epochs: int, *, done: int, show: bool) -> AbstractContextManager[Callable[[Record], None]]:
+    """Return a context that yields a function to call after each epoch."""
+    return _bar(epochs, done) if show else nullcontext(lambda _: None)
+
+
+@contextmanager
+def _bar(epochs: int, done: int) -> Iterator[Callable[[Record], None]]:
+    from rich.progress import (  # noqa: PLC0415 (only where a bar is wanted)
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("epochs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Progress(*columns, TextColumn("{task.description}")) as progress:
+        task = progress.add_task("", total=epochs, completed=done)
+
+        def advance(record: Record) -> None:
+            told = " ".join(f"{name} {value:.4g}" for name, value in record.items() if name != "epoch")
+            progress.update(task, advance=1, description=told)
+
+        yield advance

@@ -1,0 +1,78 @@
+"""The settings of the deep loop, and the learning rate as a function of how far training is."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from peerloss._validation import check_choice, check_count, check_in_range
+from peerloss.training._augment import Augment
+
+if TYPE_CHECKING:
+    from peerloss.training._sieve import Sieve
+
+
+@dataclass(frozen=True)
+class DeepRecipe:
+    """How :func:`train_deep` trains; the defaults suit a ResNet on 32 × 32 images."""
+
+    epochs: int = 30
+    batch_size: int = 512
+    learning_rate: float = 0.2
+    """The highest rate, of SGD with Nesterov momentum."""
+    schedule: str = "one_cycle"
+    """After the warm-up the rate falls to 0 linearly (``"one_cycle"``) or along a ``"cosine"``."""
+    warm_up: float = 0.2
+    """Share of the steps in which the rate rises."""
+    momentum: float = 0.9
+    weight_decay: float = 5e-4
+    clip_norm: float | None = 5.0
+    """Largest norm of the gradient; ``None`` does not clip."""
+    alpha: tuple[tuple[float, float], ...] = ()
+    """Knots (share of the steps, α) of the loss's α, for example ((0.35, 0.0), (1.0, 2.0)): cross entropy
+    for 35 % of the time, then a rise to 2. Empty leaves α alone."""
+    divide_rate: bool = True
+    """Whether the rate is divided by 1 + α, as the size of the gradient grows with it."""
+    average: float | None = 0.998
+    """Decay of the running mean of the weights; ``None`` keeps none."""
+    augment: Augment = field(default_factory=Augment)
+    """Changes of images (uint8 inputs); other inputs are taken as they are."""
+    sieve: Sieve | None = None
+    """The second stage: labels kept or replaced by the averaged model. Needs ``average``."""
+    patience: int | None = None
+    """Stop after so many epochs without a better noisy validation score."""
+    score_alpha: float = 1.0
+    """α of that score: 1 stands for balanced accuracy, α* for accuracy."""
+    half_precision: bool = True
+    """bfloat16 on a GPU; weights, sums and losses stay in float32."""
+    compile: bool = False
+    """Whether the model goes through ``torch.compile``: a minute at first, then faster steps."""
+    seed: int = 0
+    """Decides order and augmentation. The model's initial weights are the caller's."""
+
+    def __post_init__(self) -> None:
+        check_count(self.epochs, "epochs")
+        check_count(self.batch_size, "batch_size")
+        check_count(self.seed, "seed", minimum=0)
+        check_in_range(self.learning_rate, "learning_rate", 0.0, math.inf, low_open=True)
+        check_choice(self.schedule, "schedule", ("one_cycle", "cosine"))
+        check_in_range(self.warm_up, "warm_up", 0.0, 1.0, high_open=True)
+        check_in_range(self.momentum, "momentum", 0.0, 1.0, low_open=True, high_open=True)
+        check_in_range(self.weight_decay, "weight_decay", 0.0, math.inf)
+        if self.clip_norm is not None:
+            check_in_range(self.clip_norm, "clip_norm", 0.0, math.inf, low_open=True)
+        if self.average is not None or self.sieve is not None:
+            check_in_range(self.average, "average", 0.0, 1.0, high_open=True)
+        if self.patience is not None:
+            check_count(self.patience, "patience")
+
+    def rate(self, done: float, alpha: float) -> float:
+        """Return the learning rate when the share ``done`` of all steps is behind."""
+        if done < self.warm_up:
+            share = done / self.warm_up
+        else:
+            left = (1.0 - done) / (1.0 - self.warm_up)
+            share = left if self.schedule == "one_cycle" else 0.5 * (1.0 - math.cos(math.pi * left))
+        divisor = 1.0 + max(alpha, 0.0) if self.divide_rate else 1.0
+        return self.learning_rate * share / divisor
