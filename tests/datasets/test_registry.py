@@ -47,7 +47,7 @@ def test_repeats_and_gaps_are_as_told(name):
     repeats, missing = QUIRKS.get(name, (0, 0))
     assert data.X.assign(target=data.y).duplicated().sum() == repeats
     assert data.X.isna().sum().sum() == missing
-    assert ("repeat an earlier" in " ".join(data.notes)) == (repeats > 0)
+    assert ("repeat" in " ".join(data.notes)) == (repeats > 0)
 
 
 @pytest.mark.parametrize("name", sorted(set(COUNTS) - {"breast2", "twonorm", "waveform"}))

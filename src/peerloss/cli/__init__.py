@@ -8,6 +8,7 @@ import typer
 
 from peerloss._version import __version__
 from peerloss.cli._bound import bound
+from peerloss.cli._datasets import datasets
 from peerloss.cli._demo import demo
 
 app = typer.Typer(
@@ -34,4 +35,5 @@ def main(
 
 
 app.command()(bound)
+app.command()(datasets)
 app.command()(demo)

@@ -35,7 +35,6 @@ EMBEDDED = {
                 "used lacks one diseased row and repeats a healthy one: 165 and 138, as here. An artefact, "
                 "not a correction."
             ),
-            _repeats(1, 303),
             "Missing: 5 counts of vessels and 2 values of thal. The paper's copy writes them as 4 and 0.",
         ),
     ),

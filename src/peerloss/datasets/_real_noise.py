@@ -1,0 +1,168 @@
+"""Labels that people and rules really gave, beside the true ones, read from a folder of the user.
+
+LabelMe (59 annotators, image features), YouTube comments (ten labelling rules, texts) and four crowds (dog,
+product, weather_sentiment, web). Nothing of it is in the package.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+
+from peerloss._validation import check_choice
+from peerloss.datasets._tables import read_table
+from peerloss.exceptions import InvalidInputError
+
+_CROWDS = ("dog", "product", "weather_sentiment", "web")
+_SPLITS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True)
+class RealNoise:
+    """Reports of several workers on tasks, and what the true labels are."""
+
+    name: str
+    reports: pd.DataFrame
+    """Columns ``task``, ``worker``, ``label``, one row a report, as published: weather_sentiment has five
+    pairs of task and worker twice."""
+    gold: pd.Series
+    """True labels 0..K-1; the index is the task. Twelve tasks of web have none."""
+    n_classes: int
+    features: pd.DataFrame | None
+    """Of each task, in the order of ``gold``: numbers (LabelMe), a column ``text`` (YouTube), or none."""
+    split: pd.Series | None
+    """``"train"``, ``"valid"`` or ``"test"`` of each task where the source has a split."""
+    citation: str
+
+
+def list_real_noise() -> list[str]:
+    """Return the names that :func:`load_real_noise` knows."""
+    return sorted([*_CROWDS, "labelme", "youtube"])
+
+
+def load_real_noise(name: str, *, data_dir: str | Path | None = None) -> RealNoise:
+    """Read a data set with real label noise from a folder.
+
+    Parameters
+    ----------
+    name
+        One of :func:`list_real_noise`.
+    data_dir
+        The folder ``real_noise`` or one that holds it; ``None`` takes the environment variable
+        ``PEERLOSS_DATA``.
+
+    Raises
+    ------
+    InvalidInputError
+        If the name is unknown, the folder is not there, or its files do not fit together.
+    """
+    check_choice(name, "name", tuple(list_real_noise()))
+    folder = _folder(f"crowd/{name}" if name in _CROWDS else name, data_dir)
+    try:
+        if name == "labelme":
+            return _labelme(folder)
+        return _youtube(folder) if name == "youtube" else _crowd(folder)
+    except (OSError, KeyError, TypeError, ValueError) as error:
+        if isinstance(error, InvalidInputError):
+            raise
+        raise InvalidInputError(
+            f"{folder} does not hold the files of {name!r} as published: {type(error).__name__} {error}."
+        ) from error
+
+
+def _folder(relative: str, data_dir: str | Path | None) -> Path:
+    root = data_dir or os.environ.get("PEERLOSS_DATA")
+    if not root:
+        raise InvalidInputError(
+            "`data_dir` must name the folder that holds 'real_noise', which is not part of the package. Pass "
+            "it, or set the environment variable PEERLOSS_DATA."
+        )
+    for folder in (Path(root, "real_noise", relative), Path(root, relative)):
+        if folder.is_dir():
+            return folder
+    raise InvalidInputError(f"`data_dir` must hold the folder real_noise/{relative}; found none in {root}.")
+
+
+def _crowd(folder: Path) -> RealNoise:
+    labels, truth = (_integers(folder / f"{part}.csv") for part in ("label", "truth"))
+    reports = labels.rename(columns={"item": "task"})[["task", "worker", "label"]]
+    return _checked(
+        name=folder.name,
+        reports=reports,
+        gold=truth.set_index("item")["truth"],
+        citation=f"Crowdsourced labels of {folder.name!r} with gold labels.",
+    )
+
+
+def _labelme(folder: Path) -> RealNoise:
+    answers = np.loadtxt(
+        folder / "answers.txt", dtype=np.int64, ndmin=2
+    )  # -1: no answer; training images only
+    gold = [np.loadtxt(folder / f"LabelMe_Z_{part}.txt", dtype=np.int64) for part in _SPLITS]
+    features = [np.load(folder / f"LabelMe_VGG_avg_{part}.npy", allow_pickle=False) for part in _SPLITS]
+    return _checked(
+        name="labelme",
+        reports=_reports(answers),
+        gold=pd.Series(np.concatenate(gold)),
+        features=pd.DataFrame(np.concatenate(features)).add_prefix("vgg"),
+        split=pd.Series(np.repeat(_SPLITS, [len(part) for part in gold])),
+        citation="F. Rodrigues and F. Pereira, Deep learning from crowds, 2017; LabelMe.",
+    )
+
+
+def _youtube(folder: Path) -> RealNoise:
+    parts = [json.loads((folder / f"{part}.json").read_text(encoding="utf-8")) for part in _SPLITS]
+    rows = [row for part in parts for row in part.values()]
+    return _checked(
+        name="youtube",
+        reports=_reports(np.array([row["weak_labels"] for row in rows], dtype=np.int64)),
+        gold=pd.Series([row["label"] for row in rows]),
+        features=pd.DataFrame({"text": [str(row["data"]["text"]) for row in rows]}),
+        split=pd.Series(np.repeat(_SPLITS, [len(part) for part in parts])),
+        citation="YouTube Spam Collection with ten labelling rules; class 1 is spam.",
+    )
+
+
+def _integers(path: Path) -> pd.DataFrame:
+    return read_table(path).astype(np.int64)
+
+
+def _reports(answers: np.ndarray[Any, Any]) -> pd.DataFrame:
+    """List the answers of a table tasks × workers in which −1 is none."""
+    task, worker = np.nonzero(answers >= 0)
+    return pd.DataFrame({"task": task, "worker": worker, "label": answers[task, worker]})
+
+
+def _checked(
+    *,
+    name: str,
+    reports: pd.DataFrame,
+    gold: pd.Series,
+    citation: str,
+    features: pd.DataFrame | None = None,
+    split: pd.Series | None = None,
+) -> RealNoise:
+    """Refuse parts that do not fit together."""
+    gold = gold.astype(np.int64).rename("label").rename_axis("task")
+    if features is not None and len(features) != len(gold):
+        raise InvalidInputError(f"{name}: {len(features)} rows of features for {len(gold)} true labels.")
+    twice = gold.index[gold.index.duplicated()]
+    if len(twice):
+        raise InvalidInputError(f"{name}: task {twice[0]} has more than one true label.")
+    if min(gold.min(), reports["label"].min()) < 0:
+        raise InvalidInputError(f"{name}: labels must be 0, 1, ...; found a negative one.")
+    return RealNoise(
+        name=name,
+        reports=reports.reset_index(drop=True),
+        gold=gold,
+        n_classes=int(max(gold.max(), reports["label"].max())) + 1,
+        features=features,
+        split=split,
+        citation=citation,
+    )

@@ -1,0 +1,69 @@
+"""The list of data sets and the description of one."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from peerloss import list_datasets
+from peerloss.cli import app
+
+
+def run(*arguments):
+    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["datasets", *arguments])
+
+
+def test_the_list_names_every_set_with_its_figures():
+    """Rows, features, share of class 1 and citation; the last line says how to go on."""
+    answer = run()
+    assert answer.exit_code == 0, answer.output
+    for name in [*list_datasets(), "circles"]:
+        assert name in answer.stdout
+    assert "54.5%" in answer.stdout
+    assert "10.24432/C52P4X" in answer.stdout
+    assert answer.stdout.splitlines()[-1].startswith("11 data sets.")
+
+
+def test_the_list_as_json():
+    """Machines get every figure."""
+    told = {each["name"]: each for each in json.loads(run("--json").stdout)}
+    assert told.keys() == {*list_datasets(), "circles"}
+    assert told["heart"]["classes"] == {"disease": 138, "no disease": 165}
+    assert (told["breast"]["text_features"], told["breast"]["missing_values"]) == (8, 9)
+
+
+def test_one_set_is_described_with_its_quirks():
+    """German's reversed class is told, on the screen and to machines."""
+    answer = run("german")
+    assert answer.exit_code == 0, answer.output
+    assert "bad: 300 (30.0%)" in answer.stdout
+    assert "reversed" in answer.stdout
+    assert answer.stdout.splitlines()[-1] == "german: 1000 rows, 20 features, 2 classes."
+    assert any("reversed" in note for note in json.loads(run("german", "--json").stdout)["notes"])
+
+
+def test_a_file_is_described(tmp_path):
+    """Before anybody trains on it; square brackets in names are not markup."""
+    (tmp_path / "mine.csv").write_text("x,kind,label\n1,u,[red]\n,v,b\n3,,b\n")
+    answer = run("mine.csv", "--target", "label", "--data-dir", str(tmp_path))
+    assert answer.exit_code == 0, answer.output
+    assert "[red]: 1 (33.3%)" in answer.stdout
+    assert answer.stdout.splitlines()[-1] == "mine.csv: 3 rows, 2 features, 2 classes."
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["iris"], "`name` must be one of breast"),
+        (["no.csv", "--target", "y"], "no.csv does not exist"),
+        (["heart", "--target", "y"], "`target` names a column of a file"),
+        (["openml:x"], "'openml:' and a number"),
+    ],
+)
+def test_errors_end_with_code_2(arguments, message):
+    """On the error stream, nothing else printed."""
+    answer = run(*arguments)
+    assert answer.exit_code == 2
+    assert answer.stderr.startswith("Error: ")
+    assert message in answer.stderr
+    assert not answer.stdout
