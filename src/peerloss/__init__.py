@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         PeerClassifier,
         PeerPlugInClassifier,
         RobustMLPClassifier,
+        load_model,
+        save_model,
     )
     from peerloss.losses import AlphaSchedule, BackwardLoss, BaseLoss, DMILoss, ForwardLoss, PeerLoss
     from peerloss.metrics import make_peer_scorer, peer_score, peer_scorer
@@ -39,6 +41,8 @@ _HOMES = {
     "PeerClassifier": "estimators",
     "PeerPlugInClassifier": "estimators",
     "RobustMLPClassifier": "estimators",
+    "load_model": "estimators",
+    "save_model": "estimators",
     "PeerBoostingClassifier": "boosting",
     "NoiseModel": "noise",
     "estimate_noise": "noise",
@@ -71,12 +75,14 @@ __all__ = [
     "functional",
     "list_datasets",
     "load_dataset",
+    "load_model",
     "make_peer_scorer",
     "metrics",
     "noise",
     "peer_prediction",
     "peer_score",
     "peer_scorer",
+    "save_model",
     "theory",
 ]
 

@@ -17,6 +17,10 @@ class NotIdentifiableError(PeerLossError, ValueError):
     """The quantity asked for does not exist for this noise: a singular T, an α* that no number satisfies."""
 
 
+class ModelFolderError(PeerLossError, ValueError):
+    """A model folder is absent, foreign, damaged, too new, or holds a type that is not trusted."""
+
+
 class DivergenceError(PeerLossError, FloatingPointError):
     """Training left the finite numbers."""
 

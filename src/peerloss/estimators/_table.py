@@ -1,0 +1,148 @@
+"""A table as it comes, numbers and text, into features."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
+
+from peerloss.datasets import column_kinds, make_encoder, require_columns
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from peerloss._validation import FloatArray
+
+#: A text column is one-hot encoded by its commonest values, at most so many; the rest share one column.
+MAX_CATEGORIES = 30
+#: Under so many rows "all values differ" says nothing.
+FEW_ROWS = 20
+#: Text columns in which a larger share of the values is distinct hold names or prose.
+DISTINCT_SHARE = 0.9
+OTHER = "(other)"
+_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
+
+
+class TableEncoder(TransformerMixin, BaseEstimator):
+    """Turn the columns of a DataFrame into standardised numbers; leave out what cannot help.
+
+    Numbers are imputed by their commonest value, text is one-hot encoded with missing values as a category,
+    everything is standardised (:func:`peerloss.datasets.make_encoder`). Left out, with a reason in
+    ``dropped_``: columns that are empty or constant, row numbers, dates, and text that differs in nearly
+    every row. Of other text columns the 30 commonest values count one by one and the rest together.
+
+    Attributes
+    ----------
+    kinds_
+        Column → ``"number"`` or ``"text"``, of the columns in use.
+    dropped_
+        Column → why it is not in use.
+    encoder_
+        The scikit-learn pipeline behind it.
+
+    Examples
+    --------
+    >>> table = pd.DataFrame({"size": [1.0, 2.0, None, 4.0], "colour": ["red", None, "red", "blue"]})
+    >>> TableEncoder().fit_transform(table).shape
+    (4, 4)
+    """
+
+    kinds_: dict[str, str]
+    dropped_: dict[str, str]
+
+    def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
+        """Decide which columns to use, and how."""
+        table = _as_table(X)
+        kinds = column_kinds(table)
+        reasons = {name: _why_useless(table[name], kind) for name, kind in kinds.items()}
+        dropped = {name: reason for name, reason in reasons.items() if reason}
+        used = {name: kind for name, kind in kinds.items() if name not in dropped}
+        if not used:
+            told = "; ".join(f"{name!r} {reason}" for name, reason in dropped.items())
+            raise InvalidInputError(f"`X` must have a column that can tell classes apart; {told or 'none'}.")
+        self.feature_names_in_ = np.array(list(kinds), dtype=object)
+        self.n_features_in_ = len(kinds)
+        self.kinds_, self.dropped_ = dict(used), dropped
+        self._common = {name: _common_values(table[name]) for name, kind in used.items() if kind == "text"}
+        self.encoder_ = make_encoder().fit(self._plain(table))
+        return self
+
+    def transform(self, X: pd.DataFrame) -> FloatArray:
+        """Return features (n, d); other columns than those in use are not looked at."""
+        check_is_fitted(self)
+        features: FloatArray = np.asarray(
+            self.encoder_.transform(self._plain(_as_table(X))), dtype=np.float64
+        )
+        return features
+
+    def _plain(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the columns in use as float numbers and Python text."""
+        require_columns(table.columns, self.kinds_, where="the table")
+        columns = {
+            name: _numbers(table[name]) if kind == "number" else self._text(table[name])
+            for name, kind in self.kinds_.items()
+        }
+        return pd.DataFrame(columns, index=table.index)
+
+    def _text(self, column: pd.Series) -> pd.Series:
+        text = _as_text(column)
+        common = self._common[str(column.name)]
+        return text.where(text.isna() | text.isin(common), OTHER) if len(common) == MAX_CATEGORIES else text
+
+
+def _as_table(X: Any) -> pd.DataFrame:
+    if not isinstance(X, pd.DataFrame):
+        raise InvalidInputError(f"`X` must be a pandas DataFrame; got {type(X).__name__}.")
+    table = X.set_axis([str(name) for name in X.columns], axis=1)
+    if not table.columns.is_unique:
+        repeated = sorted(set(table.columns[table.columns.duplicated()]))
+        raise InvalidInputError(f"`X` must have columns of different names; {repeated} repeat.")
+    return table
+
+
+def _why_useless(column: pd.Series, kind: str) -> str:
+    """Return why a column is left out, or nothing."""
+    known = column.dropna()
+    if known.empty:
+        return "is empty"
+    if len(known) == len(column) and bool((known == known.iloc[0]).all()):
+        return "has the same value in every row"
+    if kind == "number":
+        return "counts the rows" if _counts_rows(known) else ""
+    text = _as_text(known)
+    distinct = text.unique()
+    if pd.api.types.is_datetime64_any_dtype(column) or all(_DATE.fullmatch(v.strip()) for v in distinct):
+        return "holds dates; turn them into numbers such as an age or a month to use them"
+    if len(known) > FEW_ROWS and len(distinct) > DISTINCT_SHARE * len(known):
+        return "differs in nearly every row, like a name, an identifier or free text"
+    return ""
+
+
+def _counts_rows(known: pd.Series) -> bool:
+    values = known.to_numpy(dtype=np.float64)
+    steps = np.diff(values)
+    return len(values) > FEW_ROWS and bool((steps == 1).all() or (steps == -1).all())
+
+
+def _common_values(column: pd.Series) -> list[str]:
+    counts = _as_text(column.dropna()).value_counts()
+    order = sorted(counts.index, key=lambda value: (-counts[value], value))  # ties do not depend on the rows
+    return order[:MAX_CATEGORIES]
+
+
+def _numbers(column: pd.Series) -> pd.Series:
+    numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
+    wrong = column[numbers.isna() & column.notna()]
+    if len(wrong):
+        raise InvalidInputError(
+            f"column {column.name!r} must hold numbers, as in training; got {wrong.iloc[0]!r} in row "
+            f"{wrong.index[0]}."
+        )
+    return numbers.where(np.isfinite(numbers))
+
+
+def _as_text(column: pd.Series) -> pd.Series:
+    return column.astype(object).map(str, na_action="ignore")
