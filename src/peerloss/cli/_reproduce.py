@@ -1,0 +1,161 @@
+"""``peerloss reproduce``: run a table or figure of the paper, or go on with it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from peerloss.exceptions import PeerLossError
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from peerloss.experiments import Experiment, Result, RunSummary, Store
+
+#: Exit code of a command ended by Ctrl-C, as shells expect it.
+INTERRUPTED = 130
+
+
+def reproduce(
+    name: Annotated[
+        str, typer.Argument(help="table-a1, table-a1-grid, curves, or the path of a spec (TOML).")
+    ],
+    *,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of results.")] = Path("runs"),
+    protocol: Annotated[
+        str, typer.Option(help="paper: the authors' settings. fair: equal tuning, on noisy labels only.")
+    ] = "paper",
+    data_sets: Annotated[str | None, typer.Option(help="Only these, for example heart,thyroid.")] = None,
+    methods: Annotated[str | None, typer.Option(help="Only these, for example peer,nn.")] = None,
+    seeds: Annotated[
+        int | None, typer.Option(min=1, help="Splits a row; as in the spec if not given.")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    backend: Annotated[
+        str, typer.Option(help="joblib: processes on this machine. ray: a Ray cluster.")
+    ] = "joblib",
+    address: Annotated[
+        str | None, typer.Option(help="Of a running Ray cluster; none starts one here.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(help="Processes; -1 takes every core.")] = -1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Run the cells of a table or figure that the folder of results does not hold yet.
+
+    It may be stopped at any moment; the same command goes on where it was. Several may share a folder.
+
+    Example: peerloss reproduce table-a1 --data-sets heart,thyroid -o runs/a1
+    """
+    from rich.console import Console
+
+    from peerloss.experiments import Store, final_results, load_experiment
+
+    try:
+        experiment = load_experiment(
+            name,
+            protocol=protocol,
+            data_sets=_names(data_sets),
+            methods=_names(methods),
+            seeds=seeds,
+            first_seed=seed,
+        )
+        with Store(output) as store:
+            summary = _run_with_bar(experiment, store, backend, jobs, address, quiet=as_json)
+            wanted = {cell.key for cell in experiment.cells()}
+            results = final_results(record for record in store.records() if record["key"] in wanted)
+    except PeerLossError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(code=2) from error
+    except KeyboardInterrupt:
+        typer.echo(
+            f"Stopped. What is finished lies in {output}; the same command goes on from there.", err=True
+        )
+        raise typer.Exit(code=INTERRUPTED) from None
+    if as_json:
+        typer.echo(json.dumps(_as_json(experiment.name, protocol, summary, results)))
+    else:
+        Console().print(_table(experiment.title, results))
+        typer.echo(_told(summary, output))
+    for key, trace in list(summary.failed.items())[:3]:
+        typer.echo(f"Failed: {key}\n{trace}", err=True)
+    if summary.failed:
+        raise typer.Exit(code=1)
+
+
+def _names(text: str | None) -> list[str] | None:
+    return None if text is None else [name.strip() for name in text.split(",") if name.strip()]
+
+
+def _run_with_bar(
+    experiment: Experiment, store: Store, backend: str, jobs: int, address: str | None, *, quiet: bool
+) -> RunSummary:
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
+
+    from peerloss.experiments import run_experiment
+
+    columns = ("cells", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left", TimeRemainingColumn())
+    # Pieces of work differ a hundredfold in length: the time left is foretold from a long stretch.
+    with Progress(*columns, console=Console(stderr=True), disable=quiet, speed_estimate_period=600) as bar:
+        task = bar.add_task("cells", total=None)
+
+        def show(summary: RunSummary) -> None:
+            bar.update(
+                task, total=summary.cells - summary.skipped, completed=summary.done + len(summary.failed)
+            )
+
+        return run_experiment(
+            experiment, store, backend=backend, jobs=jobs, address=address, on_progress=show
+        )
+
+
+def _means(results: list[Result]) -> dict[tuple[str, str], tuple[float, int]]:
+    """Return mean test accuracy and number of cells of each method and prior."""
+    figures: dict[tuple[str, str], list[float]] = {}
+    for result in results:
+        if result.test_accuracy is not None:
+            figures.setdefault((result.method, result.prior), []).append(result.test_accuracy)
+    return {place: (sum(values) / len(values), len(values)) for place, values in figures.items()}
+
+
+def _as_json(name: str, protocol: str, summary: RunSummary, results: list[Result]) -> dict[str, object]:
+    means = [
+        {"method": method, "prior": prior, "test_accuracy": mean, "cells": count}
+        for (method, prior), (mean, count) in sorted(_means(results).items())
+    ]
+    return {
+        "experiment": name,
+        "protocol": protocol,
+        "cells": summary.cells,
+        "skipped": summary.skipped,
+        "done": summary.done,
+        "failed": len(summary.failed),
+        "seconds": round(summary.seconds, 2),
+        "means": means,
+    }
+
+
+def _table(title: str, results: list[Result]) -> Table:
+    from rich.table import Table
+
+    means = _means(results)
+    priors = list(dict.fromkeys(result.prior for result in results))
+    table = Table(title=f"{title}: mean over the cells that are done")
+    table.add_column("method")
+    for prior in priors:
+        table.add_column(f"{prior} prior", justify="right")
+    for method in dict.fromkeys(result.method for result in results):
+        found = [means.get((method, prior)) for prior in priors]
+        table.add_row(method, *("" if entry is None else f"{entry[0]:.3f}" for entry in found))
+    return table
+
+
+def _told(summary: RunSummary, output: Path) -> str:
+    failed = f", {len(summary.failed)} failed" if summary.failed else ""
+    return (
+        f"{summary.done} cells run in {summary.seconds:.0f} s, {summary.skipped} were there{failed}; "
+        f"results in {output}."
+    )

@@ -1,0 +1,60 @@
+"""``peerloss status``: how far the runs in a folder have come."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path  # noqa: TC003 (typer reads annotations at run time)
+from typing import Annotated
+
+import typer
+
+from peerloss.exceptions import PeerLossError
+
+
+def status(
+    results: Annotated[Path, typer.Argument(help="Folder that peerloss reproduce -o wrote.")],
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Say how many cells of each experiment are done, by method, and whether any line is damaged.
+
+    Example: peerloss status runs/a1
+    """
+    import warnings
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from peerloss.experiments import Store, progress
+
+    if not results.is_dir():
+        typer.echo(
+            f"Error: {results} is not a folder; give the one that peerloss reproduce -o wrote.", err=True
+        )
+        raise typer.Exit(code=2)
+    try:
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            plans = progress(Store(results))
+    except PeerLossError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(code=2) from error
+    for warning in caught:
+        typer.echo(f"Warning: {warning.message}", err=True)
+    if as_json:
+        typer.echo(json.dumps([asdict(plan) for plan in plans]))
+        return
+    for plan in plans:
+        table = Table(title=f"{plan.experiment}, protocol {plan.protocol}: {plan.title}")
+        for heading in ("method", "done", "of"):
+            table.add_column(heading, justify="left" if heading == "method" else "right")
+        for method, (done, planned) in plan.by_method.items():
+            table.add_row(method, str(done), str(planned))
+        Console().print(table)
+        typer.echo(
+            f"{plan.done} of {plan.cells} cells done, {len(plan.seeds)} seeds from {plan.seeds[0]} on, "
+            f"{plan.training_seconds:.0f} s of training; the latest: {plan.last_finished or 'none yet'}."
+        )
+    if not plans:
+        typer.echo(f"No experiment has been started in {results}.")

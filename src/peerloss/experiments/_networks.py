@@ -1,0 +1,122 @@
+"""Train the networks of many cells together."""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
+
+from peerloss.experiments._methods import METHODS, NET_SETTINGS, NetMethod
+from peerloss.experiments._trials import Trial, accuracy, validation_score
+from peerloss.training import Net, TrainedNets, train_nets
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from peerloss._validation import FloatArray, IntArray
+    from peerloss.experiments._cells import Cell, Settings
+    from peerloss.experiments._tasks import Task
+
+#: Most networks that are trained in one call.
+NETS_AT_ONCE = 512
+
+
+class Shape(NamedTuple):
+    """What networks trained in one call have in common."""
+
+    columns: int
+    hidden: tuple[int, ...]
+    batch_size: int
+    steps: int
+    record_every: int | None
+
+
+class _Wanted(NamedTuple):
+    cell: Cell
+    task: Task
+    net: Net
+    trials: list[Trial | None]
+    """Where the result goes, and at which place."""
+    place: int
+
+
+def train_networks(work: Sequence[tuple[Cell, Task]]) -> list[list[Trial]]:
+    """Return the trials of each cell, in the order of its recipe."""
+    groups: dict[Shape, list[_Wanted]] = defaultdict(list)
+    results: list[list[Trial | None]] = []
+    for cell, task in work:
+        trials: list[Trial | None] = [None] * len(cell.recipe.trials)
+        results.append(trials)
+        for place, own in enumerate(cell.recipe.trials):
+            settings = cell.recipe.settings | own
+            wanted = _Wanted(cell, task, _net(cell, task, settings), trials, place)
+            groups[_shape(cell, task, settings)].append(wanted)
+    for shape, group in groups.items():
+        for start in range(0, len(group), NETS_AT_ONCE):
+            _train(shape, group[start : start + NETS_AT_ONCE])
+    return cast("list[list[Trial]]", results)
+
+
+def _net(cell: Cell, task: Task, settings: Settings) -> Net:
+    """Describe a training. With one seed all methods start and draw batches alike."""
+    method = cast("NetMethod", METHODS[cell.method])
+    own = {name: value for name, value in settings.items() if name not in NET_SETTINGS}
+    return Net(
+        task.y_train,
+        X=task.X_train,
+        learning_rate=settings["learning_rate"],
+        weight_decay=settings["weight_decay"],
+        seed=cell.seed,
+        **method.options(task, **own),
+    )
+
+
+def _shape(cell: Cell, task: Task, settings: Settings) -> Shape:
+    return Shape(
+        columns=task.X_train.shape[1],  # a rare category may be absent from one seed's training rows
+        hidden=(settings["width"],) * settings["hidden_layers"],
+        batch_size=settings["batch_size"],
+        steps=settings["steps"],
+        record_every=cell.recipe.record_every,
+    )
+
+
+def _train(shape: Shape, group: list[_Wanted]) -> None:
+    curves: list[list[tuple[float, float]]] = [[] for _ in range(len(group) + 1)]
+
+    def watch(number: int, logits: Callable[[Any], Any]) -> float:
+        wanted = group[min(number, len(group) - 1)]
+        task, alpha = wanted.task, wanted.cell.recipe.scoring_alpha
+        score = validation_score(task, logits(task.X_validation).argmax(axis=1), alpha)
+        curves[number].append((score, accuracy(task, logits(task.X_test).argmax(axis=1))))
+        return score
+
+    nets = [wanted.net for wanted in group]
+    if len(nets) == 1:
+        nets = nets * 2  # torch rounds a stack of one otherwise than every larger one
+    started = time.perf_counter()
+    trained = train_nets(
+        None,
+        nets,
+        n_classes=2,
+        hidden=shape.hidden,
+        batch_size=shape.batch_size,
+        steps=shape.steps,
+        record_every=shape.record_every,
+        monitor=None if shape.record_every is None else watch,
+    )
+    seconds = (time.perf_counter() - started) / len(group)
+    for number, wanted in enumerate(group):
+        curve = None
+        if shape.record_every is not None and not trained.diverged[number]:
+            curve = [(int(step), *point) for step, point in zip(trained.steps, curves[number], strict=True)]
+        predict = None if trained.diverged[number] else _predictor(trained, number)
+        wanted.trials[wanted.place] = Trial(predict, seconds, curve)
+
+
+def _predictor(trained: TrainedNets, number: int) -> Callable[[FloatArray], IntArray]:
+    def predict(X: FloatArray) -> IntArray:
+        codes: IntArray = trained.mean_probabilities(X, nets=[number]).argmax(axis=1)
+        return codes
+
+    return predict
