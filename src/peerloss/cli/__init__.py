@@ -10,6 +10,8 @@ from peerloss._version import __version__
 from peerloss.cli._bound import bound
 from peerloss.cli._datasets import datasets
 from peerloss.cli._demo import demo
+from peerloss.cli._reproduce import reproduce
+from peerloss.cli._status import status
 
 app = typer.Typer(
     name="peerloss",
@@ -37,3 +39,5 @@ def main(
 app.command()(bound)
 app.command()(datasets)
 app.command()(demo)
+app.command()(reproduce)
+app.command()(status)
