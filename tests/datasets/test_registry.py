@@ -91,6 +91,15 @@ def test_a_target_is_for_tables_only(tmp_path):
         load_dataset("heart", target="label")
 
 
+def test_tables_with_gaps_can_be_split(tmp_path):
+    """Text, truth values and columns without a single value are encoded like the paper's sets."""
+    path = tmp_path / "t.csv"
+    path.write_text("x,kind,flag,empty,label\n" + "1,u,true,,a\n,,false,,b\n3,v,,,a\n4,u,true,,b\n" * 5)
+    split = split_and_flip(load_dataset(path, target="label"), NoiseModel.binary(0.0, 0.0))
+    assert split.X_train.shape == (17, 1 + 1 + 3 + 3)
+    assert np.isfinite(split.X_train).all()
+
+
 def test_the_list_is_complete():
     """Every name listed loads, and an unknown one is answered with the list."""
     assert list_datasets() == sorted(COUNTS)

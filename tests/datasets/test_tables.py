@@ -1,12 +1,17 @@
 """Tables from outside: CSV, Parquet, ARFF, whole and in chunks, and what is said of broken ones."""
 
+import csv
 import gzip
 import importlib.util
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from peerloss.datasets import column_kinds, iter_table, read_table, require_columns
 from peerloss.exceptions import InvalidInputError
@@ -115,6 +120,20 @@ def test_chunks_join_to_the_whole(write):
         pd.testing.assert_frame_equal(joined, read_table(path))
     with pytest.raises(InvalidInputError, match="`chunk_rows` must be an integer"):
         iter_table(path, chunk_rows=0)
+
+
+CELL = st.text(alphabet=',;"\n\r\t ab1é', min_size=1, max_size=6)
+
+
+@given(rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=6), chunk_rows=st.integers(1, 3))
+def test_any_text_survives(rows, chunk_rows):
+    """Delimiters, quotation marks, line ends and spaces inside quotes come back as they were written."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "any.csv")
+        with path.open("w", newline="", encoding="utf-8") as stream:
+            csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([("u", "v"), *rows])
+        read = pd.concat(iter_table(path, chunk_rows=chunk_rows, kinds={"u": "text", "v": "text"}))
+    assert list(read.itertuples(index=False, name=None)) == rows
 
 
 def test_kinds_hold_over_chunks(write):

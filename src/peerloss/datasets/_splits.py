@@ -74,7 +74,7 @@ def split_and_flip(
 
 def make_encoder() -> Pipeline:
     """Return the column handling: impute, one-hot encode text, standardise everything."""
-    numbers = SimpleImputer(strategy="most_frequent")
+    numbers = SimpleImputer(strategy="most_frequent", keep_empty_features=True)
     categories = make_pipeline(
         SimpleImputer(strategy="constant", fill_value="missing"),
         OneHotEncoder(handle_unknown="ignore", sparse_output=False),

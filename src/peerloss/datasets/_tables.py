@@ -49,7 +49,8 @@ def iter_table(
 ) -> Iterator[pd.DataFrame]:
     """Read a table in chunks of rows, in memory that does not grow with the file.
 
-    Every record of a CSV is checked before the first chunk comes. The index goes on from chunk to chunk.
+    Every record of a CSV is checked at once, columns when the first chunk is asked for. The index goes on
+    from chunk to chunk.
 
     Parameters
     ----------
