@@ -41,7 +41,7 @@ def test_labels_are_coded_in_sorted_order(write, labels, names, codes):
 @pytest.mark.parametrize(
     ("text", "target", "message"),
     [
-        ("a,b\n1,2\n", None, r"`target` must name the column.*has 'a', 'b'"),
+        ("a,b\n1,2\n", None, r"`target` must name the column.*are 'a', 'b'"),
         (
             "a,label\n1,2\n",
             "lable",

@@ -28,9 +28,9 @@ class FakeOpenML:
         self.error = None
         self.target_names = ["class"]
 
-    def __call__(self, *, data_id, as_frame, cache):
+    def __call__(self, *, data_id, as_frame, cache, parser):
         """Answer as fetch_openml does."""
-        assert (data_id, as_frame, cache) == (31, True, False)
+        assert (data_id, as_frame, cache, parser) == (31, True, False, "liac-arff")
         self.calls += 1
         if self.error:
             raise self.error

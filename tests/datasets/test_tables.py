@@ -154,6 +154,8 @@ def test_lacking_columns_are_listed(write):
         next(iter_table(path, kinds={"label": "text"}))
     with pytest.raises(InvalidInputError, match=r"my table has no column 'q', 'r'; its columns are 'age'.$"):
         require_columns(["age"], ["q", "age", "r"], where="my table")
+    with pytest.raises(InvalidInputError, match=r"'c39' and 60 more\."):
+        require_columns([f"c{i}" for i in range(100)], ["x"], where="my table")
 
 
 @needs_arrow

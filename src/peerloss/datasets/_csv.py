@@ -12,7 +12,7 @@ from typing import IO, TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss.datasets._kinds import as_kinds, column_kinds, require_columns
+from peerloss.datasets._kinds import as_kinds, column_kinds, quoted, require_columns
 from peerloss.datasets._text import open_text
 from peerloss.exceptions import InvalidInputError
 
@@ -109,7 +109,7 @@ def _check_header(header: list[str], path: Path) -> None:
     repeated = sorted({name for name in header if name and header.count(name) > 1})
     if repeated:
         raise InvalidInputError(
-            f"{path}: column names must differ; {', '.join(map(repr, repeated))} comes more than once. "
+            f"{path}: column names must differ; {quoted(repeated)} comes more than once. "
             "Rename the columns in the header line."
         )
     nameless = [position for position, name in enumerate(header, start=1) if not name and position > 1]

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss.datasets._dataset import Dataset
-from peerloss.datasets._kinds import require_columns
+from peerloss.datasets._kinds import quoted, require_columns
 from peerloss.datasets._tables import read_table
 from peerloss.exceptions import InvalidInputError
 
@@ -65,8 +65,9 @@ def split_target(
         they are fractions; or if no other column is left.
     """
     if target is None:
-        listed = ", ".join(repr(str(name)) for name in table)
-        raise InvalidInputError(f"`target` must name the column of the labels; {where} has {listed}.")
+        raise InvalidInputError(
+            f"`target` must name the column of the labels; the columns of {where} are {quoted(table)}."
+        )
     require_columns(table.columns, [target], where=where)
     labels = table[target]
     missing = np.flatnonzero(labels.isna())

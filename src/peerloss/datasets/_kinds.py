@@ -52,9 +52,16 @@ def require_columns(present: Iterable[str], wanted: Iterable[str], *, where: str
         return
     alike = get_close_matches(missing[0], have, n=1)
     raise InvalidInputError(
-        f"{where} has no column {', '.join(map(repr, missing))}; its columns are "
-        f"{', '.join(map(repr, have))}." + (f" Did you mean {alike[0]!r}?" if alike else "")
+        f"{where} has no column {quoted(missing)}; its columns are {quoted(have)}."
+        + (f" Did you mean {alike[0]!r}?" if alike else "")
     )
+
+
+def quoted(names: Iterable[object], *, most: int = 40) -> str:
+    """List names for a message, the first ones where there are too many to read."""
+    words = [repr(str(name)) for name in names]
+    rest = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + rest
 
 
 def _is_number(column: pd.Series) -> bool:

@@ -58,7 +58,8 @@ def load_openml(number: str, *, data_dir: str | Path | None, target: str | None)
 
 def _download(number: int, table_file: Path, record_file: Path) -> None:
     try:
-        bunch = fetch_openml(data_id=number, as_frame=True, cache=False)
+        # Its other parser fails on categories that look like numbers.
+        bunch = fetch_openml(data_id=number, as_frame=True, cache=False, parser="liac-arff")
     except OSError as error:
         raise InvalidInputError(
             f"OpenML data set {number} is not in the cache {table_file.parent} and cannot be downloaded "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss.datasets._kinds import as_kinds, require_columns
+from peerloss.datasets._kinds import as_kinds, quoted, require_columns
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ class ParquetFile:
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise InvalidInputError(
-                f"{self.path}: column names must differ; {', '.join(map(repr, repeated))} comes more than "
+                f"{self.path}: column names must differ; {quoted(repeated)} comes more than "
                 "once. Rename the columns."
             )
         return names
