@@ -198,9 +198,10 @@ class _Run:
             for step, (rows, inputs) in enumerate(self._batches(order, augment)):
                 total += self._step(step, inputs, rows, targets)
         self.epoch += 1
-        mean = float(total) / self.steps  # the one place that waits for the device
-        if not math.isfinite(mean):
-            raise DivergenceError(f"the mean loss is {mean}. {_REMEDY}")
+        # The last step can break the weights after a finite loss. Here the device is waited for.
+        mean, size = torch.stack((total / self.steps, _size(self.model))).tolist()
+        if not math.isfinite(mean + size):
+            raise DivergenceError(f"the mean loss is {mean:g}, the norm of the weights {size:g}. {_REMEDY}")
         return {
             "epoch": self.epoch,
             "loss": mean,
@@ -363,6 +364,13 @@ def _labels(y: Any) -> IntArray:
 
 def _copy(model: nn.Module) -> Weights:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+@torch.no_grad()
+def _size(model: nn.Module) -> Tensor:
+    """Return the sum of the norms of all weights and buffers: not finite if one of them is not."""
+    floats = [tensor for tensor in model.state_dict().values() if tensor.is_floating_point()]
+    return torch.stack([tensor.norm() for tensor in floats]).sum()
 
 
 def _mix(seed: int, epoch: int) -> int:

@@ -1,0 +1,219 @@
+"""CIFAR-10 from a folder of the user, whose files are not trusted."""
+
+import io
+import os
+import pickle
+import zipfile
+
+import numpy as np
+import pytest
+
+from peerloss.datasets._cifar import load_cifar10, load_cifar10n
+from peerloss.exceptions import InvalidInputError
+
+ROWS = 3
+
+
+def batch(seed):
+    rng = np.random.default_rng(seed)
+    pixels = rng.integers(256, size=(ROWS, 3072), dtype=np.uint8)
+    return {b"data": pixels, b"labels": rng.integers(10, size=ROWS).tolist(), b"filenames": [b"a.png"] * ROWS}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """Make a folder as the original one, with three images a file."""
+    inner = tmp_path / "cifar-10-batches-py"
+    inner.mkdir()
+    for i, name in enumerate([*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]):
+        (inner / name).write_bytes(pickle.dumps(batch(i), protocol=2))
+    return tmp_path
+
+
+def clean_labels():
+    return np.concatenate([batch(i)[b"labels"] for i in range(5)])
+
+
+def test_images_and_labels_come_back_in_order(folder):
+    """Pixels are (row, column, colour) and files follow each other."""
+    data = load_cifar10(folder)
+    assert data.train_images.shape == (5 * ROWS, 32, 32, 3)
+    assert data.train_images.dtype == np.uint8
+    second = batch(1)
+    expected = second[b"data"][0].reshape(3, 32, 32)
+    np.testing.assert_array_equal(data.train_images[ROWS].transpose(2, 0, 1), expected)
+    np.testing.assert_array_equal(data.train_labels, clean_labels())
+    np.testing.assert_array_equal(data.test_labels, batch(5)[b"labels"])
+
+
+def test_the_inner_folder_and_the_environment_variable_do_too(folder, monkeypatch):
+    """The folder itself, the one above it, or PEERLOSS_DATA."""
+    whole = load_cifar10(folder)
+    monkeypatch.setenv("PEERLOSS_DATA", str(folder))
+    for data in (load_cifar10(folder / "cifar-10-batches-py"), load_cifar10()):
+        np.testing.assert_array_equal(data.train_images, whole.train_images)
+
+
+def test_files_written_by_python_2_are_read(folder):
+    """The published files hold byte strings where Python 3 writes encoded text."""
+    pixels = batch(5)[b"data"]
+    raw = pixels.tobytes()
+    body = b"".join(
+        [
+            b"\x80\x02}(U\x04dataq\x01cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n(K\x00tU\x01btR",
+            b"(K\x01K\x03M\x00\x0c\x86cnumpy\ndtype\n(U\x02u1K\x00K\x01tR(K\x03U\x01|NNNJ\xff\xff\xff\xff",
+            b"J\xff\xff\xff\xffK\x00tb\x89T" + len(raw).to_bytes(4, "little") + raw + b"tbU\x06labels]",
+            b"(K\x01K\x02K\x03eu.",
+        ]
+    )
+    (folder / "cifar-10-batches-py" / "test_batch").write_bytes(body)
+    data = load_cifar10(folder)
+    np.testing.assert_array_equal(data.test_images.transpose(0, 3, 1, 2).reshape(3, -1), pixels)
+    assert data.test_labels.tolist() == [1, 2, 3]
+
+
+class Malicious:
+    """What a hostile pickle looks like."""
+
+    def __init__(self, function, *arguments):
+        self.call = (function, arguments)
+
+    def __reduce__(self):
+        return self.call
+
+
+@pytest.mark.parametrize("protocol", [0, 2, 4])
+def test_a_pickle_that_wants_to_run_something_is_refused(folder, tmp_path, protocol):
+    """Nothing is run and the message says what was wanted."""
+    target = tmp_path / "broken_in"
+    content = {**batch(0), b"extra": Malicious(os.mkdir, str(target))}
+    (folder / "cifar-10-batches-py" / "data_batch_3").write_bytes(pickle.dumps(content, protocol=protocol))
+    with pytest.raises(InvalidInputError, match=r"data_batch_3 is refused: it wants to build posix\.mkdir"):
+        load_cifar10(folder)
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        Malicious(eval, "1"),
+        Malicious(np.load, "x"),
+        {b"data": np.array([[object()]]), b"labels": [0]},
+        {b"data": np.zeros((1, 3072)), b"labels": [0]},
+    ],
+    ids=["eval", "numpy function", "objects", "floats"],
+)
+def test_only_arrays_of_integers_are_built(folder, content):
+    """Other functions, even of NumPy, and other arrays are refused."""
+    (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(pickle.dumps(content, protocol=2))
+    with pytest.raises(InvalidInputError, match="data_batch_1 is refused"):
+        load_cifar10(folder)
+
+
+def test_a_codec_other_than_latin_1_is_refused(folder):
+    """The one function that bytes need cannot be turned to other ends."""
+    body = b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00hex\x86R."
+    (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(body)
+    with pytest.raises(InvalidInputError, match="the codec 'hex'"):
+        load_cifar10(folder)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        [],
+        {b"data": batch(0)[b"data"]},
+        {b"data": batch(0)[b"data"], b"labels": [1, 2]},
+        {b"data": batch(0)[b"data"], b"labels": [1, 2, 10]},
+        {b"data": batch(0)[b"data"][:, :10], b"labels": [1, 2, 3]},
+    ],
+    ids=["a list", "no labels", "too few labels", "a label too large", "small images"],
+)
+def test_a_file_with_other_content_is_refused(folder, content):
+    """The message says what must be in the file."""
+    (folder / "cifar-10-batches-py" / "data_batch_2").write_bytes(pickle.dumps(content, protocol=2))
+    with pytest.raises(InvalidInputError, match=r"data_batch_2 must hold 'data', bytes of shape"):
+        load_cifar10(folder)
+
+
+def test_a_cut_off_file_is_named(folder):
+    """Half a download is told from a whole one."""
+    path = folder / "cifar-10-batches-py" / "data_batch_4"
+    path.write_bytes(path.read_bytes()[:2000])
+    with pytest.raises(InvalidInputError, match="data_batch_4 is refused"):
+        load_cifar10(folder)
+    path.unlink()
+    with pytest.raises(InvalidInputError, match="data_batch_4 cannot be read"):
+        load_cifar10(folder)
+
+
+def test_an_absent_folder_says_what_to_do(tmp_path, monkeypatch):
+    """Where to get the data and how to point at them."""
+    with pytest.raises(InvalidInputError, match=r"`data_dir` must hold test_batch; .* Download"):
+        load_cifar10(tmp_path)
+    monkeypatch.delenv("PEERLOSS_DATA", raising=False)
+    with pytest.raises(
+        InvalidInputError, match=r"`data_dir` is not given and PEERLOSS_DATA is not set\. Down"
+    ):
+        load_cifar10()
+
+
+def human_tables():
+    clean = clean_labels()
+    return {"clean_label": clean, "worse_label": (clean + 1) % 10, "aggre_label": clean.copy()}
+
+
+def write_torch_file(path, tables):
+    """As ``torch.save`` does with a dict of NumPy arrays."""
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(tables, protocol=2))
+
+
+@pytest.mark.parametrize("kind", ["npz", "pt"])
+def test_human_labels_replace_the_training_labels(folder, kind):
+    """Training labels are those of people, test labels stay clean, both file formats are read."""
+    if kind == "npz":
+        np.savez(folder / "cifar10n_labels.npz", **human_tables())
+    else:
+        write_torch_file(folder / "CIFAR-10_human.pt", human_tables())
+    data = load_cifar10n("worst", folder)
+    np.testing.assert_array_equal(data.train_labels, (clean_labels() + 1) % 10)
+    np.testing.assert_array_equal(data.test_labels, batch(5)[b"labels"])
+    np.testing.assert_array_equal(load_cifar10n("aggregate", folder).train_labels, clean_labels())
+
+
+def test_human_labels_are_checked(folder, tmp_path):
+    """An unknown kind, absent or hostile files, other images, labels out of range."""
+    with pytest.raises(InvalidInputError, match="`kind` must be one of"):
+        load_cifar10n("best", folder)
+    with pytest.raises(InvalidInputError, match=r"must hold cifar10n_labels.npz or CIFAR-10_human.pt"):
+        load_cifar10n("worst", folder)
+    pt, npz = folder / "CIFAR-10_human.pt", folder / "cifar10n_labels.npz"
+    write_torch_file(pt, {"clean_label": Malicious(os.mkdir, str(tmp_path / "broken_in"))})
+    with pytest.raises(InvalidInputError, match=r"it wants to build posix\.mkdir"):
+        load_cifar10n("worst", folder)
+    assert not (tmp_path / "broken_in").exists()
+    pt.write_bytes(b"no archive")
+    with pytest.raises(InvalidInputError, match="cannot be read as labels"):
+        load_cifar10n("worst", folder)
+    np.savez(npz, clean_label=np.array([object()], dtype=object))
+    with pytest.raises(InvalidInputError, match="cannot be read as labels"):
+        load_cifar10n("worst", folder)
+    np.savez(npz, clean_label=clean_labels())
+    with pytest.raises(InvalidInputError, match="must hold 'worse_label'"):
+        load_cifar10n("worst", folder)
+    np.savez(npz, **{**human_tables(), "clean_label": (clean_labels() + 3) % 10})
+    with pytest.raises(InvalidInputError, match="do not go with these images"):
+        load_cifar10n("worst", folder)
+    np.savez(npz, **{**human_tables(), "worse_label": clean_labels() + 10})
+    with pytest.raises(InvalidInputError, match=r"'worse_label' must hold 15 labels in 0..9"):
+        load_cifar10n("worst", folder)
+
+
+def test_torch_writes_files_that_are_read(folder):
+    """The file of the human labels is what ``torch.save`` makes of NumPy arrays."""
+    torch = pytest.importorskip("torch")
+    stream = io.BytesIO()
+    torch.save(human_tables(), stream)
+    (folder / "CIFAR-10_human.pt").write_bytes(stream.getvalue())
+    np.testing.assert_array_equal(load_cifar10n("worst", folder).train_labels, (clean_labels() + 1) % 10)

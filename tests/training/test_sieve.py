@@ -1,0 +1,110 @@
+"""The sample sieve and what is taught instead of labels that fall through."""
+
+import itertools
+
+import pytest
+import torch
+
+from peerloss.functional import base_loss, loss_matrix
+from peerloss.training import Sieve, keep_rows
+from peerloss.training._sieve import mix_pairs, sieve_targets, soft_loss
+
+UNIFORM = torch.full((3,), 1 / 3)
+
+
+def grid():
+    """All probability vectors over three classes in steps of a tenth."""
+    tenths = [(a, b, 10 - a - b) for a in range(11) for b in range(11 - a)]
+    return torch.tensor(tenths) / 10.0
+
+
+@pytest.mark.parametrize("prior", [UNIFORM, torch.tensor([0.6, 0.3, 0.1])])
+def test_a_label_is_kept_when_its_loss_is_below_the_mean_over_labels(prior):
+    """By enumeration: L[n, y] < Σ_k π_k L[n, k], the rule of CORES² for equal priors."""
+    probabilities = grid()
+    losses = -torch.log(probabilities + 1e-5)
+    for label in range(3):
+        y = torch.full((len(probabilities),), label)
+        expected = [
+            float(row[label])
+            < sum(float(p) * float(value) for p, value in zip(prior, row, strict=True)) - 1e-6
+            for row in losses
+        ]
+        kept = keep_rows(probabilities, y, prior, threshold=-1e-6)
+        assert kept.tolist() == expected
+
+
+def test_a_sure_teacher_keeps_exactly_what_it_agrees_with():
+    """With one-hot probabilities the sieve is agreement."""
+    for answer, label in itertools.product(range(3), repeat=2):
+        probabilities = torch.eye(3)[[answer]]
+        assert bool(keep_rows(probabilities, torch.tensor([label]), UNIFORM)) == (answer == label)
+
+
+def test_a_teacher_that_knows_nothing_keeps_nothing():
+    """Equal probabilities: no label says more than any other."""
+    assert not keep_rows(UNIFORM.expand(3, 3), torch.arange(3), UNIFORM, threshold=-1e-6).any()
+
+
+def test_a_higher_threshold_keeps_more():
+    """The kept rows grow with the threshold."""
+    y = torch.zeros(len(grid()), dtype=torch.long)
+    strict, normal, lax = (keep_rows(grid(), y, UNIFORM, threshold=t) for t in (-2.0, 0.0, 2.0))
+    assert int(strict.sum()) < int(normal.sum()) < int(lax.sum())
+    assert bool((normal | ~strict).all())
+    assert bool((lax | ~normal).all())
+
+
+def test_targets_are_labels_where_the_teacher_agrees_and_its_answer_elsewhere():
+    """One-hot teachers: kept rows teach the label, the others the answer, all with weight one."""
+    y = torch.tensor([0, 1, 2, 0, 1, 2])
+    answers = torch.tensor([0, 1, 2, 1, 2, 0])
+    targets, kept = sieve_targets(torch.eye(3)[answers], y, UNIFORM, Sieve())
+    assert kept.tolist() == [True] * 3 + [False] * 3
+    torch.testing.assert_close(targets, torch.eye(3)[answers])
+
+
+def test_targets_by_hand():
+    """A row's target is belief·label + (1 − belief)·sharpened answer, times its largest entry."""
+    probabilities = torch.tensor([[0.7, 0.2, 0.1], [0.2, 0.1, 0.7], [0.1, 0.7, 0.2]])
+    y = torch.tensor([0, 1, 1])  # the means over rows are 1/3, so nothing is balanced
+    targets, kept = sieve_targets(probabilities, y, UNIFORM, Sieve(sharpness=2.0))
+    assert kept.tolist() == [True, False, True]
+    sharp = torch.tensor([0.49, 0.04, 0.01]) / 0.54
+    own = 0.7 * torch.tensor([1.0, 0.0, 0.0]) + 0.3 * sharp
+    torch.testing.assert_close(targets[0], own * own.max())
+    other = torch.tensor([0.04, 0.01, 0.49]) / 0.54
+    torch.testing.assert_close(targets[1], other * other.max())
+
+
+def test_a_teacher_that_drifts_to_one_class_is_pulled_back():
+    """What is taught is nearer to the noisy prior than what the teacher said."""
+    torch.manual_seed(0)
+    probabilities = torch.softmax(torch.randn(500, 3) + torch.tensor([2.0, 0.0, 0.0]), dim=1)
+    y = torch.full((500,), 0)
+    targets, _ = sieve_targets(probabilities, y, UNIFORM, Sieve(sharpness=1.0, threshold=-100.0))
+    taught = torch.nn.functional.normalize(targets, p=1.0, dim=1).mean(dim=0)
+    assert float(taught[0]) < float(probabilities.mean(dim=0)[0]) - 0.05
+
+
+def test_mixing_keeps_the_majority_share():
+    """Each row is at least half itself, inputs and targets share the weights, and totals stay."""
+    inputs = torch.arange(6.0)[:, None, None, None].expand(6, 3, 2, 2)
+    targets = torch.eye(6)
+    mixed, soft = mix_pairs(inputs, targets, generator=torch.Generator().manual_seed(0))
+    own = soft.diagonal()
+    assert bool((own >= 0.5).all())
+    torch.testing.assert_close(soft.sum(dim=1), torch.ones(6))
+    torch.testing.assert_close(
+        mixed[:, 0, 0, 0], own * torch.arange(6.0) + (1 - own) * torch.arange(6.0).flip(0)
+    )
+
+
+def test_soft_loss_of_labels_is_cross_entropy():
+    """One-hot targets give the plain loss; soft ones are linear in it."""
+    torch.manual_seed(0)
+    logits, y = torch.randn(5, 3), torch.tensor([0, 1, 2, 0, 1])
+    torch.testing.assert_close(soft_loss(logits, torch.eye(3)[y]), base_loss(logits, y, eps=0.0))
+    torch.testing.assert_close(
+        soft_loss(logits, torch.full((5, 3), 0.5)), 0.5 * loss_matrix(logits, eps=0.0).sum() / 5
+    )
