@@ -42,36 +42,40 @@ PAPER = {
 Cell = tuple[str, str, float, float, int]
 
 
-def run_cell(name: str, prior: str, e_neg: float, e_pos: float, seed: int) -> dict[str, Any]:
-    """Fit everything on one split and test it on clean labels."""
+def run_group(name: str, prior: str, seed: int, noises: list[tuple[float, float]]) -> list[dict[str, Any]]:
+    """Fit everything on one split under several noises; the clean labels, the same in all, once."""
     warnings.simplefilter("ignore")
-    equalize = prior == "equalized"
-    data = load_dataset(name)
-    noisy, clean = (
-        split_and_flip(data, noise, equalize=equalize, seed=seed)
-        for noise in (NoiseModel.binary(e_neg, e_pos), NoiseModel.binary(0.0, 0.0))
-    )
+    data, equalize = load_dataset(name), prior == "equalized"
     with threadpool_limits(1):
-        start = time.perf_counter()
-        metric = "balanced_accuracy" if equalize else "accuracy"
-        ours = PeerClassifier(metric=metric, random_state=seed).fit(noisy.X_train, noisy.y_train)
-        seconds = time.perf_counter() - start
-        plain = ours.predict_noisy_proba(noisy.X_test).argmax(axis=1)
+        clean = split_and_flip(data, NoiseModel.binary(0.0, 0.0), equalize=equalize, seed=seed)
         ceiling = PeerClassifier(alpha=0.0, random_state=seed).fit(clean.X_train, clean.y_train)
-        leaf = max(1, len(noisy.y_train) // 40)
-        accuracies = {
-            "ours": ours.score(noisy.X_test, noisy.y_test),
-            "plain": float((plain == noisy.y_test).mean()),
-            "clean": ceiling.score(noisy.X_test, noisy.y_test),
-            "logistic": _plug_in(LogisticRegression(C=0.01, max_iter=500), noisy),
-            "forest": _plug_in(RandomForestClassifier(min_samples_leaf=leaf, random_state=seed), noisy),
-            "lightgbm": _plug_in(
-                LGBMClassifier(num_leaves=7, min_child_samples=max(5, leaf), verbose=-1, n_jobs=1), noisy
-            ),
-        }
+        ceiling_accuracy = float(ceiling.score(clean.X_test, clean.y_test))
+        return [_run_cell((name, prior, *noise, seed), ceiling_accuracy) for noise in noises]
+
+
+def _run_cell(cell: Cell, ceiling: float) -> dict[str, Any]:
+    name, prior, e_neg, e_pos, seed = cell
+    equalize = prior == "equalized"
+    noisy = split_and_flip(load_dataset(name), NoiseModel.binary(e_neg, e_pos), equalize=equalize, seed=seed)
+    start = time.perf_counter()
+    metric = "balanced_accuracy" if equalize else "accuracy"
+    ours = PeerClassifier(metric=metric, random_state=seed).fit(noisy.X_train, noisy.y_train)
+    seconds = time.perf_counter() - start
+    plain = ours.predict_noisy_proba(noisy.X_test).argmax(axis=1)
+    leaf = max(1, len(noisy.y_train) // 40)
+    accuracies = {
+        "ours": ours.score(noisy.X_test, noisy.y_test),
+        "plain": float((plain == noisy.y_test).mean()),
+        "clean": ceiling,
+        "logistic": _plug_in(LogisticRegression(C=0.01, max_iter=500), noisy),
+        "forest": _plug_in(RandomForestClassifier(min_samples_leaf=leaf, random_state=seed), noisy),
+        "lightgbm": _plug_in(
+            LGBMClassifier(num_leaves=7, min_child_samples=max(5, leaf), verbose=-1, n_jobs=1), noisy
+        ),
+    }
     report = ours.report_
     return {
-        "cell": [name, prior, e_neg, e_pos, seed],
+        "cell": [*cell],
         "accuracy": accuracies,
         "seconds": seconds,
         "estimate": [report.accuracy, report.accuracy_low, report.accuracy_high],
@@ -154,13 +158,17 @@ def main() -> None:
         for noise in NOISES
     ]
     done = read_runs(arguments.runs)
-    missing = [cell for cell in cells if cell not in done]
+    groups: dict[tuple[str, str, int], list[tuple[float, float]]] = {}
+    for name, prior, e_neg, e_pos, seed in cells:
+        if (name, prior, e_neg, e_pos, seed) not in done:
+            groups.setdefault((name, prior, seed), []).append((e_neg, e_pos))
     with arguments.runs.open("a", encoding="utf-8") as stream:
         jobs = Parallel(n_jobs=arguments.jobs, return_as="generator_unordered")
-        for number, record in enumerate(jobs(delayed(run_cell)(*cell) for cell in missing), start=1):
-            stream.write(json.dumps(record) + "\n")
+        work = (delayed(run_group)(*key, noises) for key, noises in groups.items())
+        for number, records in enumerate(jobs(work), start=1):
+            stream.write("".join(json.dumps(record) + "\n" for record in records))
             stream.flush()
-            print(f"\r{number} of {len(missing)}", end="", flush=True)
+            print(f"\r{number} of {len(groups)}", end="", flush=True)
     done = read_runs(arguments.runs)
     head = f"Measured with `benchmarks/accuracy.py`: {provenance('cpu')}; seeds {arguments.seeds}."
     text = "\n".join(
