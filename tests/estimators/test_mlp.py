@@ -18,6 +18,7 @@ from peerloss.estimators import RobustMLPClassifier
 from peerloss.estimators._mlp_checks import LOSSES
 from peerloss.estimators._mlp_search import ALPHA_GRID, assign_folds, hold_out, search_alpha
 from peerloss.exceptions import DivergenceError, DivergenceWarning, IdentifiabilityWarning, InvalidInputError
+from peerloss.theory import optimal_alpha
 
 STOCHASTIC = "batches are random: a row of weight 2 is drawn once an epoch, two equal rows twice"
 EXEMPT = {"check_sample_weight_equivalence_on_dense_data": STOCHASTIC}
@@ -123,18 +124,30 @@ def test_candidates_are_compared_under_one_scorer_alpha():
     """The search takes the best peer score at the scorer's α; ties go to the nearest α, NaNs to nobody."""
     y = np.array([0, 0, 0, 1] * 5)
     folds = assign_folds(y, 2, 0)
-    table = {0.0: np.zeros(20, int), 1.0: y, 2.0: y, 3.0: np.full(20, -1)}
-
-    def train(grid):
-        return np.stack([table[a] for a in grid])
-
-    grid = tuple(table)
-    found = search_alpha(train, 1.0, y=y, weight=None, folds=folds, grid=grid)
-    assert found.alpha == 1.0
+    nobody = np.full((20, 2), np.nan)
+    found = search_alpha(
+        np.stack([np.eye(2)[0 * y], np.eye(2)[y], np.eye(2)[y], nobody]),
+        1.0,
+        y=y,
+        weight=None,
+        folds=folds,
+        grid=(0.0, 1.0, 2.0, 3.0),
+    )
+    assert found.alpha == found.scorer_alpha == 1.0
     assert found.scores[3] == -np.inf
-    assert search_alpha(train, 1.9, y=y, weight=None, folds=folds, grid=grid).alpha == 2.0
+    tied = search_alpha(np.eye(2)[np.stack([y, y])], 1.9, y=y, weight=None, folds=folds, grid=(1.0, 2.0))
+    assert tied.alpha == 2.0
     with pytest.raises(DivergenceError, match="every candidate"):
-        search_alpha(train, 1.0, y=y, weight=None, folds=folds, grid=(3.0,))
+        search_alpha(nobody[None], 1.0, y=y, weight=None, folds=folds, grid=(3.0,))
+
+
+def test_the_search_compares_under_the_estimated_alpha():
+    """By default the scorer's α is the library's rule, from the out-of-fold probabilities of plain nets."""
+    X, y, noisy = data(1500, noise=NoiseModel.binary(0.05, 0.4))
+    keep = (y == 1) | (np.arange(len(y)) % 3 == 0)  # classes of unequal size, so that α* is not 1
+    model = fast(alpha="auto", max_steps=150).fit(X[keep], noisy[keep])
+    right = optimal_alpha(NoiseModel.binary(0.05, 0.4), y[keep].mean())
+    assert abs(model.report_["scorer_alpha"] - right) < abs(1.0 - right)
 
 
 def test_folds_and_held_out_rows_keep_the_classes():

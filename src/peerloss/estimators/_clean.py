@@ -110,11 +110,11 @@ class CleanMap:
         return float(weights @ level), float(low), float(high)
 
 
-def check_alpha_or_auto(alpha: Any) -> float | None:
+def check_alpha_or_auto(alpha: Any, name: str = "alpha") -> float | None:
     """Return a number given as α, or ``None`` for ``"auto"``."""
     if isinstance(alpha, str) and alpha == "auto":
         return None
-    return check_finite(alpha, "alpha", advice="Pass 'auto' or a number such as 1.0.")
+    return check_finite(alpha, name, advice="Pass 'auto' or a number such as 1.0.")
 
 
 def automatic_alpha(

@@ -65,7 +65,9 @@ class RobustMLPClassifier(NoisyLabelClassifier):
     validation_fraction
         That part.
     scorer_alpha
-        α of the peer score that searches and early stopping compare by; 1 is for balanced accuracy.
+        α of the peer score that the search and early stopping compare by: a number, 1 for balanced accuracy;
+        or ``"auto"``, the library's rule for accuracy, α* at the rates that plain training suggests. Early
+        stopping without a search has no rates to go by: there ``"auto"`` is 1.
     warm_start_fraction
         Share of the steps done with cross entropy before ``"dmi"`` begins.
     cv
@@ -116,7 +118,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         eps: float = DEFAULT_EPS,
         early_stopping: bool = False,
         validation_fraction: float = 0.15,
-        scorer_alpha: float = 1.0,
+        scorer_alpha: float | str = "auto",
         warm_start_fraction: float = 0.5,
         cv: int = 5,
         device: str = "auto",
@@ -199,11 +201,12 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             for member in range(self.n_members)
         ]
         X_held, y_held = task.X[held_out], task.codes[held_out]
+        alpha = self.report_.get("scorer_alpha", 1.0 if self.scorer_alpha == "auto" else self.scorer_alpha)
         w_held = None if task.weight is None else task.weight[held_out]
 
         def score(_: int, logits: Callable[[Any], Any]) -> float:
             predicted = logits(X_held).argmax(axis=1)
-            return peer_score(y_held, predicted, alpha=self.scorer_alpha, sample_weight=w_held)
+            return peer_score(y_held, predicted, alpha=alpha, sample_weight=w_held)
 
         return task.train(task.X, nets, record_every=every, monitor=score, keep_best=True)
 
@@ -218,7 +221,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             task.net(**plain, rows=np.flatnonzero(folds != f), seed=(task.seed, 1, f)) for f in range(self.cv)
         ]
         trained = task.train(task.X, nets)
-        return estimate_noise(task.codes, out_of_fold_probabilities(trained, task.X, folds))
+        return estimate_noise(task.codes, out_of_fold_probabilities(trained, task.X, folds)[0])
 
     def _alpha(self, task: _Task) -> float:
         if self.loss != "peer":
@@ -226,26 +229,20 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         if not isinstance(self.alpha, str):
             return float(self.alpha)
         folds = assign_folds(task.codes, self.cv, task.seed)
-
-        def train_candidates(alphas: Sequence[float]) -> IntArray:
-            """Return out-of-fold predictions (alphas, n); −1 where a net diverged."""
-            settings = self._loss_of_net(1.0)
-            parts = [
-                task.net(**settings, rows=np.flatnonzero(folds != f), seed=(task.seed, 2, f))
-                for f in range(self.cv)
-            ]
-            trained = task.train(task.X, [replace(part, alpha=a) for a in alphas for part in parts])
-            predictions = np.empty((len(alphas), len(task.codes)), dtype=np.int64)
-            for i in range(len(alphas)):
-                for f in range(self.cv):
-                    net, held_out = i * self.cv + f, folds == f
-                    predicted = trained.logits(task.X[held_out], nets=[net])[0].argmax(axis=1)
-                    predictions[i, held_out] = -1 if trained.diverged[net] else predicted
-            return predictions
-
+        settings = self._loss_of_net(1.0)
+        parts = [
+            task.net(**settings, rows=np.flatnonzero(folds != f), seed=(task.seed, 2, f))
+            for f in range(self.cv)
+        ]
+        trained = task.train(task.X, [replace(part, alpha=a) for a in ALPHA_GRID for part in parts])
         found = search_alpha(
-            train_candidates, self.scorer_alpha, y=task.codes, weight=task.weight, folds=folds
+            out_of_fold_probabilities(trained, task.X, folds),
+            None if self.scorer_alpha == "auto" else float(self.scorer_alpha),
+            y=task.codes,
+            weight=task.weight,
+            folds=folds,
         )
+        self.report_["scorer_alpha"] = found.scorer_alpha
         self.report_["alpha_scores"] = dict(zip(ALPHA_GRID, found.scores, strict=True))
         return found.alpha
 

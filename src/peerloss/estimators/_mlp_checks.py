@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from peerloss._validation import check_choice, check_count, check_finite, check_in_range
+from peerloss._validation import check_choice, check_count, check_in_range
+from peerloss.estimators._clean import check_alpha_or_auto
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.peer import PEERS
 from peerloss.noise import as_noise_model
@@ -29,9 +30,8 @@ def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[int, .
     if model.loss == "symmetric" and model.base != "cross_entropy":
         check_choice(model.base, "base", SYMMETRIC_BASES)
     check_choice(model.peers, "peers", PEERS)
-    if not (isinstance(model.alpha, str) and model.alpha == "auto"):
-        check_finite(model.alpha, "alpha", advice="Pass a number such as 1.0, or 'auto'.")
-    check_finite(model.scorer_alpha, "scorer_alpha")
+    check_alpha_or_auto(model.alpha, "alpha")
+    check_alpha_or_auto(model.scorer_alpha, "scorer_alpha")
     for name in ("batch_size", "max_steps", "n_members"):
         check_count(getattr(model, name), name)
     check_count(model.cv, "cv", minimum=2)

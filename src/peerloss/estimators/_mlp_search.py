@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from peerloss.estimators._clean import automatic_alpha
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.metrics import peer_score
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from peerloss._validation import FloatArray, IntArray
     from peerloss.training import TrainedNets
@@ -23,13 +24,15 @@ class AlphaSearch(NamedTuple):
     """What a search found."""
 
     alpha: float
+    scorer_alpha: float
+    """The one α under which all candidates were compared."""
     scores: tuple[float, ...]
     """Mean peer score over folds of every candidate; −inf for one that diverged."""
 
 
 def search_alpha(
-    train_candidates: Callable[[Sequence[float]], IntArray],
-    scorer_alpha: float = 1.0,
+    probabilities: FloatArray,
+    scorer_alpha: float | None,
     *,
     y: IntArray,
     weight: FloatArray | None,
@@ -40,31 +43,43 @@ def search_alpha(
 
     Parameters
     ----------
-    train_candidates
-        From the grid to out-of-fold predictions (candidates, n), −1 where a candidate diverged.
+    probabilities
+        Out-of-fold probabilities of every candidate (candidates, n, K), NaN where one diverged.
     scorer_alpha
-        α of the peer score: 1 for balanced accuracy, α* for accuracy. Never the candidate's own.
+        α of the peer score: 1 for balanced accuracy, α* for accuracy; ``None`` for the library's rule, which
+        estimates α* from the candidate trained at α = 0. Never the candidate's own.
     y, weight, folds
         Noisy labels, weights (or ``None``) and fold numbers, (n,).
     grid
-        Candidates. Of equal scores the one nearest to ``scorer_alpha`` wins.
+        The α of the candidates. Of equal scores the one nearest to the scorer's wins.
     """
-    predictions = train_candidates(grid)
-    scores = tuple(_mean_score(row, y, weight, folds, scorer_alpha) for row in predictions)
+    if scorer_alpha is None:
+        scorer_alpha = _estimated_alpha(probabilities[list(grid).index(0.0)], y, weight)
+    scores = tuple(_mean_score(table, y, weight, folds, scorer_alpha) for table in probabilities)
     if max(scores) == -np.inf:
         raise DivergenceError(
             "every candidate of alpha='auto' left the finite numbers. Lower `learning_rate` or use a bounded "
             "`base` such as 'sigmoid'."
         )
     best = max(range(len(grid)), key=lambda i: (scores[i], -abs(grid[i] - scorer_alpha)))
-    return AlphaSearch(float(grid[best]), scores)
+    return AlphaSearch(float(grid[best]), scorer_alpha, scores)
+
+
+def _estimated_alpha(plain: FloatArray, y: IntArray, weight: FloatArray | None) -> float:
+    """Return the library's α from probabilities of plain training; 1, which needs none, if that diverged."""
+    if np.isnan(plain).any():
+        return 1.0
+    weights = np.ones(len(y)) if weight is None else weight
+    prior = np.bincount(y, weights, minlength=plain.shape[1]) / weights.sum()
+    return automatic_alpha(plain, y, weights, prior)[0]
 
 
 def _mean_score(
-    predicted: IntArray, y: IntArray, weight: FloatArray | None, folds: IntArray, alpha: float
+    proba: FloatArray, y: IntArray, weight: FloatArray | None, folds: IntArray, alpha: float
 ) -> float:
-    if (predicted < 0).any():
+    if np.isnan(proba).any():
         return -np.inf
+    predicted = proba.argmax(axis=1)
     parts = [folds == f for f in np.unique(folds)]
     scores = [
         peer_score(y[i], predicted[i], alpha=alpha, sample_weight=None if weight is None else weight[i])
@@ -105,8 +120,15 @@ def hold_out(codes: IntArray, fraction: float, seed: int) -> tuple[IntArray, Int
 
 
 def out_of_fold_probabilities(trained: TrainedNets, X: FloatArray, folds: IntArray) -> FloatArray:
-    """Return probabilities (n, K) of each row by the net that has not seen its fold."""
-    table = np.empty((len(X), trained.n_classes))
-    for f in range(len(trained)):
-        table[folds == f] = trained.mean_probabilities(X[folds == f], nets=[f])
-    return table
+    """Return probabilities of each row by the net that has not seen its fold, (settings, n, K).
+
+    Nets come setting by setting, one a fold. NaN fills the table of a setting with a net that diverged.
+    """
+    n_folds = int(folds.max()) + 1
+    tables = np.full((len(trained) // n_folds, len(X), trained.n_classes), np.nan)
+    for i, table in enumerate(tables):
+        nets = range(i * n_folds, (i + 1) * n_folds)
+        if not trained.diverged[list(nets)].any():
+            for f, net in enumerate(nets):
+                table[folds == f] = trained.mean_probabilities(X[folds == f], nets=[net])
+    return tables
