@@ -145,7 +145,6 @@ def execute(run: Run, model: torch.nn.Module, images: Any, device: str) -> dict[
         predicted = predict_logits(model, inputs).argmax(dim=1).cpu().numpy()
         accuracy[name] = float((predicted == y_test).mean())
     taken = [record["seconds"] for record in history]
-    column = "average_score" if "average_score" in history[-1] else "score"
     return {
         "seconds": round(seconds, 2),
         "first_epoch": round(taken[0], 2),
@@ -153,8 +152,8 @@ def execute(run: Run, model: torch.nn.Module, images: Any, device: str) -> dict[
         "gib": None if peak is None else round(peak, 2),
         "test": accuracy,
         "best_epoch": result.best_epoch,
-        "best_score": max(record[column] for record in history),
-        "last_score": history[-1][column],
+        "best_score": max(record["score"] for record in history),
+        "last_score": history[-1]["score"],
         "noise_in_training": round(float((y != clean).mean()), 4),
         "history": [{name: round(value, 5) for name, value in record.items()} for record in history],
     }

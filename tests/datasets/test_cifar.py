@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from peerloss.datasets._cifar import load_cifar10, load_cifar10n
+from peerloss.datasets import load_cifar10, load_cifar10n
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 3

@@ -124,7 +124,7 @@ def test_the_best_weights_are_those_of_the_best_score():
     predicted = predict_logits(model, torch.as_tensor(X[held])).argmax(dim=1).numpy()
     agreement = (predicted == noisy[held]).mean()
     chance = sum((predicted == k).mean() * (noisy[held] == k).mean() for k in range(3))
-    scores = [record["average_score"] for record in result.history]
+    scores = [record["score"] for record in result.history]
     assert max(scores) == pytest.approx(agreement - chance)
     assert scores.index(max(scores)) + 1 == result.best_epoch
 

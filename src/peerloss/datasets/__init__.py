@@ -1,5 +1,6 @@
 """Data sets: the paper's benchmarks, ready to be made noisy, and tables from anywhere."""
 
+from peerloss.datasets._cifar import CifarImages, load_cifar10, load_cifar10n
 from peerloss.datasets._dataset import Dataset
 from peerloss.datasets._files import split_target
 from peerloss.datasets._kinds import column_kinds, require_columns
@@ -10,6 +11,7 @@ from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_wa
 from peerloss.datasets._tables import iter_table, read_table
 
 __all__ = [
+    "CifarImages",
     "Dataset",
     "RealNoise",
     "Split",
@@ -17,6 +19,8 @@ __all__ = [
     "iter_table",
     "list_datasets",
     "list_real_noise",
+    "load_cifar10",
+    "load_cifar10n",
     "load_dataset",
     "load_real_noise",
     "make_encoder",

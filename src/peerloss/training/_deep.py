@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -272,23 +272,13 @@ class _Run:
         return torch.softmax(logits, dim=1)
 
     def score(self, X: Tensor, y: IntArray) -> Record:
-        """Take the noisy validation score and keep the weights if it is the best so far."""
-        scores = {"score": self._peer_score(X, y)}
-        if self.average is not None:
-            with self.average.in_use():
-                scores["average_score"] = self._peer_score(X, y)
-                self._keep_best(scores["average_score"])
-        else:
-            self._keep_best(scores["score"])
-        return scores
-
-    def _peer_score(self, X: Tensor, y: IntArray) -> float:
-        predicted = self._probabilities(X).argmax(dim=1).cpu().numpy()
-        return peer_score(y, predicted, alpha=self.recipe.score_alpha)
-
-    def _keep_best(self, score: float) -> None:
-        if self.best is None or score > self.best[1]:
-            self.best = (self.epoch, score, _copy(self.model))
+        """Take the noisy validation score, of the average where there is one; keep the best weights."""
+        with nullcontext() if self.average is None else self.average.in_use():
+            predicted = self._probabilities(X).argmax(dim=1).cpu().numpy()
+            score = peer_score(y, predicted, alpha=self.recipe.score_alpha)
+            if self.best is None or score > self.best[1]:
+                self.best = (self.epoch, score, _copy(self.model))
+        return {"score": score}
 
     def state_dict(self) -> dict[str, Any]:
         generator = getattr(self.loss, "generator", None)
