@@ -10,6 +10,8 @@ from peerloss._version import __version__
 from peerloss.cli._bound import bound
 from peerloss.cli._datasets import datasets
 from peerloss.cli._demo import demo
+from peerloss.cli._fit import fit
+from peerloss.cli._predict import predict
 from peerloss.cli._reproduce import reproduce
 from peerloss.cli._status import status
 
@@ -39,5 +41,7 @@ def main(
 app.command()(bound)
 app.command()(datasets)
 app.command()(demo)
+app.command()(fit)
+app.command()(predict)
 app.command()(reproduce)
 app.command()(status)

@@ -85,7 +85,7 @@ def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[st
         )
     check_is_fitted(model)
     target = Path(folder).resolve()
-    _check_replaceable(target)
+    check_replaceable(target)
     files = _as_files(Writer().write(model), trusted)
     manifest = _manifest(model, files)
     _write_folder(target, {**files, MANIFEST: _json(manifest, indent=2)})
@@ -224,7 +224,7 @@ def _read_files(home: Path, listed: Mapping[str, Any]) -> dict[str, bytes]:
     return files
 
 
-def _check_replaceable(target: Path) -> None:
+def check_replaceable(target: Path) -> None:
     """Refuse to replace anything but a model folder with nothing else in it."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return

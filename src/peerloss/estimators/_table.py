@@ -122,9 +122,11 @@ def _why_useless(column: pd.Series, kind: str) -> str:
 
 
 def _counts_rows(known: pd.Series) -> bool:
+    """Tell numbers of rows, in any order and with gaps: whole, all different, and too close for chance."""
     values = known.to_numpy(dtype=np.float64)
-    steps = np.diff(values)
-    return len(values) > FEW_ROWS and bool((steps == 1).all() or (steps == -1).all())
+    if len(values) <= FEW_ROWS or (values != np.round(values)).any():
+        return False
+    return len(np.unique(values)) == len(values) and bool(np.ptp(values) < 2 * len(values))
 
 
 def _common_values(column: pd.Series) -> list[str]:

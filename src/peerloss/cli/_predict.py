@@ -1,0 +1,163 @@
+"""``peerloss predict``: from a model folder and a table to a table of predictions."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter, deque
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from peerloss.cli._errors import user_errors
+from peerloss.exceptions import InvalidInputError, ModelFolderError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    import pandas as pd
+
+#: Rows in memory for each thread.
+CHUNK_ROWS = 20_000
+
+
+def predict(
+    model: Annotated[Path, typer.Argument(help="Model folder that `peerloss fit` wrote.")],
+    data: Annotated[Path, typer.Argument(help="CSV, Parquet or ARFF file with the columns of the model.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write.")],
+    id_columns: Annotated[
+        list[str] | None,
+        typer.Option("--id", help="Column to repeat beside the predictions; may be repeated."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Predictions are not random; taken as elsewhere.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Threads; -1 takes every core.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Predict the clean labels of a table, in memory that does not grow with it.
+
+    The output has the columns of --id, or the number of each row from 0; the prediction; and a probability
+    for each class.
+
+    Example: peerloss predict model/ new.csv -o predictions.csv --id customer
+    """
+    del seed
+    with user_errors():
+        from peerloss.estimators import load_model
+
+        _check_output(output, data)
+        loaded = load_model(model)
+        counts: Counter[str] = Counter()
+        threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
+        chunks = _predicted(loaded, _read(loaded, data, id_columns or []), id_columns or [], threads)
+        _write(output, _counted(_with_progress(chunks, data, quiet=as_json), counts))
+    rows = sum(counts.values())
+    if as_json:
+        told = {"model": str(model), "predictions": str(output), "rows": rows, "predicted": dict(counts)}
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    else:
+        shares = ", ".join(f"{label} {count / rows:.1%}" for label, count in sorted(counts.items()))
+        typer.echo(f"{rows:,} rows predicted ({shares}); written to {output}.")
+
+
+def _check_output(output: Path, data: Path) -> None:
+    if output.suffix.lower() != ".csv":
+        raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
+    if output.is_dir():
+        raise InvalidInputError(f"--output must be a file; {output} is a folder.")
+    if output.exists() and data.exists() and output.samefile(data):
+        raise InvalidInputError(f"--output must not be the table that is read, {data}. Choose another name.")
+
+
+def _read(model: Any, data: Path, id_columns: list[str]) -> Iterator[pd.DataFrame]:
+    """Read the table in chunks, each column as the model knows it and identifiers as they are written."""
+    from peerloss.datasets import iter_table
+
+    kinds: Mapping[str, Any] = dict.fromkeys(id_columns, "text") | _kinds(model)
+    return iter_table(data, chunk_rows=CHUNK_ROWS, kinds=kinds)
+
+
+def _kinds(model: Any) -> dict[str, str]:
+    from peerloss.estimators import TableEncoder
+
+    first = model.steps[0][1] if hasattr(model, "steps") else model
+    if isinstance(first, TableEncoder):
+        return first.kinds_
+    if not hasattr(model, "feature_names_in_"):
+        raise ModelFolderError(
+            f"this {type(first).__name__} was fitted without names of columns, so they cannot be found in a "
+            "table. Fit it on a DataFrame, or predict with it in Python: load_model(folder).predict(X)."
+        )
+    return dict.fromkeys(map(str, model.feature_names_in_), "number")
+
+
+def _predicted(
+    model: Any, chunks: Iterator[pd.DataFrame], id_columns: list[str], threads: int
+) -> Iterator[pd.DataFrame]:
+    """Predict several chunks at a time; they come back in order, and no more than that are in memory."""
+    columns = list(_kinds(model))
+    waiting: deque[Future[pd.DataFrame]] = deque()
+    with ThreadPoolExecutor(threads) as pool:
+        for chunk in chunks:
+            waiting.append(pool.submit(_predict_chunk, model, chunk, columns, id_columns))
+            if len(waiting) == threads:
+                yield waiting.popleft().result()
+        while waiting:
+            yield waiting.popleft().result()
+
+
+def _predict_chunk(
+    model: Any, chunk: pd.DataFrame, columns: list[str], id_columns: list[str]
+) -> pd.DataFrame:
+    import pandas as pd
+
+    proba = model.predict_proba(chunk[columns])
+    beside: dict[str, Any] = {name: chunk[name] for name in id_columns} or {"row": chunk.index}
+    predicted = {"prediction": model.classes_[proba.argmax(axis=1)]}
+    shares = {f"probability_{label}": proba[:, k] for k, label in enumerate(model.classes_)}
+    clash = sorted(set(beside) & {*predicted, *shares})
+    if clash:
+        raise InvalidInputError(f"--id must not name {clash[0]!r}, a column of the output. Rename it first.")
+    return pd.DataFrame({**beside, **predicted, **shares})
+
+
+def _with_progress(chunks: Iterator[pd.DataFrame], data: Path, *, quiet: bool) -> Iterator[pd.DataFrame]:
+    from rich.console import Console
+    from rich.progress import Progress, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    with Progress(
+        *Progress.get_default_columns(), TimeElapsedColumn(), console=console, disable=quiet
+    ) as bar:
+        task = bar.add_task("predicting", total=_about_how_many_rows(data))
+        for chunk in chunks:
+            yield chunk
+            bar.advance(task, len(chunk))
+
+
+def _about_how_many_rows(data: Path) -> int | None:
+    """Count the lines of plain text, for the time left; ``None`` where that is not so cheap."""
+    if data.suffix.lower() not in {".csv", ".tsv", ".txt"}:
+        return None
+    with data.open("rb") as stream:
+        return max(1, sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b"")) - 1)
+
+
+def _counted(chunks: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[pd.DataFrame]:
+    for chunk in chunks:
+        counts.update(map(str, chunk["prediction"]))
+        yield chunk
+
+
+def _write(output: Path, chunks: Iterator[pd.DataFrame]) -> None:
+    """Write to a sibling, then rename, so that the output is whole or as it was."""
+    output.parent.mkdir(parents=True, exist_ok=True)
+    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
+    try:
+        with partial.open("x", encoding="utf-8", newline="") as stream:
+            for number, chunk in enumerate(chunks):
+                chunk.to_csv(stream, header=number == 0, index=False, lineterminator="\n")
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)

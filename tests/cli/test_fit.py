@@ -1,0 +1,135 @@
+"""``peerloss fit``: a table with gaps, text and noisy labels becomes a model folder."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from peerloss import load_model
+from peerloss.cli import app
+
+ROWS = 100
+
+
+def make_table():
+    rng = np.random.default_rng(0)
+    x, colour = rng.normal(size=ROWS), rng.choice(["red", "blue"], ROWS)
+    clean = x + (colour == "red") > 0.5
+    noisy = clean ^ (rng.random(ROWS) < np.where(clean, 0.3, 0.1))
+    table = pd.DataFrame(
+        {
+            "id": np.arange(ROWS),
+            "x": np.where(rng.random(ROWS) < 0.1, np.nan, x),
+            "colour": np.where(rng.random(ROWS) < 0.1, None, colour),
+            "since": pd.date_range("2020-01-01", periods=ROWS).strftime("%Y-%m-%d"),
+            "label": np.where(noisy, "good", "bad"),
+        }
+    )
+    table.loc[[3, 7], "label"] = None
+    return table
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["fit", *map(str, arguments)])
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory):
+    """Fit once; return the run, the folder and the table."""
+    home = tmp_path_factory.mktemp("fit")
+    make_table().to_csv(home / "data.csv", index=False)
+    done = run(home / "data.csv", "--target", "label", "-o", home / "model")
+    assert done.exit_code == 0, done.output
+    return done, home / "model", make_table()
+
+
+def test_it_says_what_it_chose_and_left_out(fitted):
+    """Candidates, columns not used, rows without a label, the noise found, and one line at the end."""
+    done, _, _ = fitted
+    assert "What is averaged" in done.stdout
+    assert "Column 'id' is not used: it counts the rows." in done.stdout
+    assert "Column 'since' is not used: it holds dates" in done.stdout
+    assert "Rows without a label, left out: 2." in done.stdout
+    assert "Estimated noise" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("98 rows, 2 columns, 2 classes; estimated accuracy")
+
+
+def test_the_model_takes_the_table_as_it_is(fitted):
+    """Preprocessing is part of the model, and predictions are labels of the file."""
+    _, folder, table = fitted
+    predicted = load_model(folder).predict(table)
+    assert set(predicted) <= {"good", "bad"}
+    assert (predicted == np.where(table["label"].isna(), predicted, table["label"])).mean() > 0.6
+
+
+def test_json_alone_and_the_same_for_the_same_seed(fitted, tmp_path):
+    """Machines get figures only, and the seed decides them."""
+    _, folder, table = fitted
+    done = run(folder.parent / "data.csv", "--target", "label", "-o", tmp_path / "model", "--json")
+    told = json.loads(done.stdout)
+    assert told["estimated_metric"] == load_model(folder)["classifier"].report_.accuracy
+    assert told["classes"] == table["label"].value_counts().to_dict()
+    assert told["rows_without_label"] == 2
+    assert told["columns"] == {"x": "number", "colour": "text"}
+    assert 0 <= told["interval"][0] <= told["estimated_metric"] <= told["interval"][1] <= 1
+    assert sum(told["candidates"].values()) == pytest.approx(1.0)
+
+
+ON_LABEL = ["--target", "label"]
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        (lambda t: t, ["--target", "lable"], "no column 'lable'; its columns are 'id', .*you mean 'label'"),
+        (lambda t: t, [*ON_LABEL, "--drop", "y"], "has no column 'y'"),
+        (lambda t: t, ["--target", "x"], "'x' must hold classes; it holds measurements such as"),
+        (lambda t: t, [*ON_LABEL, "--metric", "f1"], "`--metric` must be one of 'accuracy'"),
+        (lambda t: t.assign(label="same"), ON_LABEL, "at least two classes; every row says 'same'"),
+        (lambda t: t.assign(label=np.nan), ON_LABEL, "at least two classes; no row has a label"),
+        (lambda t: t[["label"]], ON_LABEL, "must have columns besides 'label'"),
+        (lambda t: t[["since", "label"]], ON_LABEL, "can tell classes apart; 'since' holds dates"),
+    ],
+)
+def test_what_cannot_be_learnt_from_is_said(tmp_path, change, arguments, message):
+    """Exit code 2, one line, nothing written."""
+    change(make_table()).to_csv(tmp_path / "data.csv", index=False)
+    done = run(tmp_path / "data.csv", *arguments, "-o", tmp_path / "model")
+    assert done.exit_code == 2
+    assert len(done.stderr.splitlines()) == 1
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(done.stderr)
+    assert [path.name for path in tmp_path.iterdir()] == ["data.csv"]
+
+
+def test_labels_keep_their_type():
+    """Whole numbers stay whole numbers, also where gaps have made them fractions in the table."""
+    from peerloss.cli._fit import _as_task  # noqa: PLC0415 - beside its use
+
+    table = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "label": [1.0, np.nan, 2.0, 1.0]})
+    task = _as_task(table, target="label", drop=[], where="t.csv")
+    assert (task.y.dtype, task.y.tolist(), task.unlabelled) == (np.int64, [1, 2, 1], 1)
+    whole = _as_task(table.fillna({"label": 1.0}), target="label", drop=[], where="t.csv")
+    assert whole.y.dtype == np.float64, "without gaps the file itself says 1.0"
+    text = _as_task(table.assign(label=["b", "a", None, "b"]), target="label", drop=[], where="t.csv")
+    assert (text.y.dtype.kind, text.y.tolist()) == ("U", ["b", "a", "b"])
+
+
+def test_unreadable_files_are_said_with_their_line(tmp_path):
+    """A record too long, no file at all."""
+    (tmp_path / "data.csv").write_text("a,label\n1,yes\n2,no,maybe\n")
+    done = run(tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "model")
+    assert (done.exit_code, "line 3" in done.stderr) == (2, True)
+    done = run(tmp_path / "absent.csv", "--target", "label", "-o", tmp_path / "model")
+    assert (done.exit_code, "does not exist" in done.stderr) == (2, True)
+
+
+def test_another_folder_is_not_overwritten(fitted, tmp_path):
+    """And that is found out before the training."""
+    _, folder, _ = fitted
+    (tmp_path / "mine.txt").write_text("mine")
+    done = run(folder.parent / "data.csv", "--target", "label", "-o", tmp_path)
+    assert (done.exit_code, "is no model folder; it is left as it is" in done.stderr) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

@@ -1,0 +1,147 @@
+"""``peerloss predict``: a table of any length becomes a table of predictions."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.pipeline import make_pipeline
+from typer.testing import CliRunner
+
+from peerloss import MarginPerceptron, load_model, save_model
+from peerloss.cli import _predict, app
+from peerloss.estimators import TableEncoder
+
+ROWS = 95
+
+
+def make_table():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "code": [f"{i:03d}" for i in range(ROWS)],
+            "x": np.where(rng.random(ROWS) < 0.1, np.nan, rng.normal(size=ROWS)),
+            "kind": rng.choice(["01", "1", "two"], ROWS),
+        }
+    )
+
+
+@pytest.fixture(scope="module", params=["text", "int"])
+def model(request, tmp_path_factory):
+    """Save a quick model whose labels are text or whole numbers."""
+    table = make_table()
+    labels = (table["x"].fillna(0) > 0).to_numpy().astype(int)
+    labels = np.where(labels == 1, "good", "bad") if request.param == "text" else labels
+    pipeline = make_pipeline(TableEncoder(), MarginPerceptron(margin_grid=[1.0], random_state=0))
+    folder = tmp_path_factory.mktemp("model") / "model"
+    return save_model(pipeline.fit(table[["x", "kind"]], labels), folder)
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["predict", *map(str, arguments)])
+
+
+@pytest.mark.parametrize("jobs", [1, 3])
+def test_chunks_give_what_the_whole_table_gives(model, tmp_path, monkeypatch, jobs):
+    """Predictions, their order and the type of the labels do not depend on chunks and threads."""
+    monkeypatch.setattr(_predict, "CHUNK_ROWS", 10)
+    make_table().assign(more="ignored").to_csv(tmp_path / "new.csv", index=False)
+    done = run(model, tmp_path / "new.csv", "-o", tmp_path / "out" / "p.csv", "--jobs", jobs)
+    assert done.exit_code == 0, done.output
+    written = pd.read_csv(tmp_path / "out" / "p.csv")
+    loaded = load_model(model)
+    proba = loaded.predict_proba(make_table())
+    assert written["row"].tolist() == list(range(ROWS))
+    assert written["prediction"].tolist() == loaded.predict(make_table()).tolist()
+    assert list(written)[2:] == [f"probability_{label}" for label in loaded.classes_]
+    np.testing.assert_array_equal(written.iloc[:, 2:], proba)
+    assert done.stdout.splitlines()[-1].startswith(f"{ROWS} rows predicted (")
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["p.csv"], "no leftovers"
+
+
+def test_identifiers_come_as_they_were_written(model, tmp_path):
+    """Leading zeros too."""
+    make_table().to_csv(tmp_path / "new.csv", index=False)
+    done = run(
+        model, tmp_path / "new.csv", "-o", tmp_path / "p.csv", "--id", "code", "--id", "kind", "--json"
+    )
+    told = json.loads(done.stdout)
+    written = pd.read_csv(tmp_path / "p.csv", dtype=str)
+    assert list(written)[:3] == ["code", "kind", "prediction"]
+    assert written["code"].tolist() == make_table()["code"].tolist()
+    assert written["kind"].tolist() == make_table()["kind"].tolist()
+    assert told["rows"] == ROWS
+    assert told["predicted"] == written["prediction"].value_counts().to_dict()
+
+
+def test_memory_holds_a_chunk_a_thread(model):
+    """Reading never runs further ahead of writing than that."""
+    read = []
+    pieces = (make_table().iloc[i : i + 5] for i in range(0, ROWS, 5))
+    chunks = (read.append(i) or piece for i, piece in enumerate(pieces))
+    for number, _ in enumerate(_predict._predicted(load_model(model), chunks, [], threads=3)):
+        assert len(read) <= number + 3
+
+
+def test_parquet_is_read_too(model, tmp_path):
+    """The same predictions as from CSV."""
+    pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
+    make_table().to_csv(tmp_path / "new.csv", index=False)
+    make_table().to_parquet(tmp_path / "new.parquet")
+    for suffix in ("csv", "parquet"):
+        done = run(model, tmp_path / f"new.{suffix}", "-o", tmp_path / f"{suffix}.csv")
+        assert done.exit_code == 0, done.output
+    assert (tmp_path / "parquet.csv").read_text() == (tmp_path / "csv.csv").read_text()
+
+
+def test_a_model_fitted_on_named_columns_in_python_works(tmp_path):
+    """Without the table encoder, as long as its columns have names."""
+    table = make_table()[["x"]].fillna(0.0).assign(z=1.0)
+    perceptron = MarginPerceptron(margin_grid=[1.0], random_state=0).fit(table, table["x"] > 0)
+    table.to_csv(tmp_path / "new.csv", index=False)
+    done = run(save_model(perceptron, tmp_path / "m"), tmp_path / "new.csv", "-o", tmp_path / "p.csv")
+    assert done.exit_code == 0, done.output
+    assert pd.read_csv(tmp_path / "p.csv")["prediction"].tolist() == perceptron.predict(table).tolist()
+    nameless = MarginPerceptron(margin_grid=[1.0]).fit(table.to_numpy(), table["x"] > 0)
+    done = run(save_model(nameless, tmp_path / "n"), tmp_path / "new.csv", "-o", tmp_path / "p2.csv")
+    assert (done.exit_code, "fitted without names of columns" in done.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("change", "arguments", "message"),
+    [
+        (lambda t: t.drop(columns="x"), [], "has no column 'x'; its columns are 'code', 'kind'"),
+        (lambda t: t, ["--id", "cod"], "has no column 'cod'.*Did you mean 'code'"),
+        (lambda t: t.assign(prediction=1), ["--id", "prediction"], "--id must not name 'prediction'"),
+        (lambda t: t.assign(x=["1"] * 94 + ["abc"]), [], "line 96: column 'x' must hold numbers.*got 'abc'"),
+    ],
+)
+def test_tables_that_do_not_fit_the_model(model, tmp_path, monkeypatch, change, arguments, message):
+    """Exit code 2, one line; an output that was there stays, even if the error comes in the last row."""
+    monkeypatch.setattr(_predict, "CHUNK_ROWS", 10)
+    change(make_table()).to_csv(tmp_path / "new.csv", index=False)
+    (tmp_path / "p.csv").write_text("older")
+    done = run(model, tmp_path / "new.csv", "-o", tmp_path / "p.csv", *arguments)
+    assert done.exit_code == 2
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(done.stderr.splitlines()[-1])
+    assert (tmp_path / "p.csv").read_text() == "older"
+    assert {path.name for path in tmp_path.iterdir()} == {"new.csv", "p.csv"}
+
+
+def test_wrong_paths(model, tmp_path):
+    """A folder that is absent or foreign, an output that is the input, a folder, or no CSV."""
+    table = tmp_path / "new.csv"
+    make_table().to_csv(table, index=False)
+    (tmp_path / "folder.csv").mkdir()
+    for arguments, message in [
+        ((tmp_path / "nowhere", table, "-o", tmp_path / "p.csv"), "does not exist; expected a model folder"),
+        ((tmp_path, table, "-o", tmp_path / "p.csv"), "is no model folder"),
+        ((model, table, "-o", table), "must not be the table that is read"),
+        ((model, table, "-o", tmp_path / "folder.csv"), "is a folder"),
+        ((model, table, "-o", tmp_path / "p.parquet"), "ends in .csv"),
+        ((model, tmp_path / "absent.csv", "-o", tmp_path / "p.csv"), "does not exist"),
+    ]:
+        done = run(*arguments)
+        assert (done.exit_code, message in done.stderr) == (2, True), done.output
+    assert not (tmp_path / "p.csv").exists()

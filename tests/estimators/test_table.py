@@ -1,0 +1,120 @@
+"""From a table as it comes to features."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+
+from peerloss import MarginPerceptron, load_model, save_model
+from peerloss.estimators import TableEncoder
+from peerloss.estimators._table import MAX_CATEGORIES
+from peerloss.exceptions import InvalidInputError
+
+ROWS = 60
+
+
+@pytest.fixture
+def table():
+    rng = np.random.default_rng(0)
+    return pd.DataFrame(
+        {
+            "number": np.where(rng.random(ROWS) < 0.2, np.nan, rng.normal(size=ROWS)),
+            "colour": np.where(rng.random(ROWS) < 0.2, None, rng.choice(["red", "blue"], ROWS)),
+            "flag": rng.random(ROWS) < 0.5,
+            "count": rng.integers(0, 5, ROWS),
+        }
+    )
+
+
+def test_numbers_and_text_become_finite_standardised_features(table):
+    """A gap in text is a category of its own, a gap in numbers is filled, truth values are text."""
+    features = TableEncoder().fit_transform(table)
+    assert features.shape == (ROWS, 1 + 3 + 2 + 1)
+    np.testing.assert_allclose(features.mean(axis=0), 0.0, atol=1e-12)
+    np.testing.assert_allclose(features.std(axis=0), 1.0)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        ([None] * ROWS, "is empty"),
+        ([3] * ROWS, "has the same value in every row"),
+        (["same"] * ROWS, "has the same value in every row"),
+        (np.arange(ROWS) + 100, "counts the rows"),
+        (np.random.default_rng(0).permutation(ROWS)[::-1].astype(float), "counts the rows"),
+        ([f"customer {i}" for i in range(ROWS)], "differs in nearly every row"),
+        (pd.date_range("2024-01-01", periods=ROWS), "holds dates"),
+        ([f"{1 + i % 28:02d}.03.2024" for i in range(ROWS)], "holds dates"),
+        ([f"2024-03-{1 + i % 28:02d} 10:00:00" for i in range(ROWS)], "holds dates"),
+    ],
+)
+def test_columns_that_cannot_help_are_left_out(table, values, reason):
+    """Each with its reason; the others stay as they would be without it."""
+    encoder = TableEncoder().fit(table.assign(extra=values))
+    assert reason in encoder.dropped_["extra"]
+    assert "extra" not in encoder.kinds_
+    np.testing.assert_array_equal(encoder.transform(table), TableEncoder().fit_transform(table))
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        np.arange(ROWS) ** 2,
+        np.arange(ROWS) + 0.5,
+        ["only", None] * (ROWS // 2),
+        [f"1.{i % 9}" + "x" for i in range(ROWS)],
+    ],
+    ids=["spread numbers", "fractions", "one value with gaps", "text with dots"],
+)
+def test_columns_that_may_help_are_kept(table, values):
+    """What only looks like a number of rows, a constant or a date."""
+    assert "extra" in TableEncoder().fit(table.assign(extra=values)).kinds_
+
+
+def test_rare_values_count_together(table):
+    """A text column gives at most so many columns and one for the rest, also for values never seen."""
+    many = [f"city {i % 40}" for i in range(ROWS)]
+    encoder = TableEncoder().fit(table[["number"]].assign(city=many))
+    assert encoder.transform(table.assign(city=many)).shape[1] == 1 + MAX_CATEGORIES + 1
+    rare = encoder.transform(table.assign(city="city 39"))
+    np.testing.assert_array_equal(encoder.transform(table.assign(city="never seen")), rare)
+
+
+def test_new_tables_are_read_by_name(table):
+    """The order of columns and columns the model does not know do not matter; absent ones are named."""
+    encoder = TableEncoder().fit(table)
+    expected = encoder.transform(table)
+    np.testing.assert_array_equal(encoder.transform(table.iloc[:, ::-1].assign(more=1)), expected)
+    np.testing.assert_array_equal(
+        encoder.transform(table.assign(number=table["number"].astype(object))), expected
+    )
+    with pytest.raises(InvalidInputError, match="has no column 'colour'; its columns are 'number', 'flag'"):
+        encoder.transform(table.drop(columns="colour"))
+    with pytest.raises(
+        InvalidInputError, match="'number' must hold numbers, as in training; got 'abc' in row 0"
+    ):
+        encoder.transform(table.assign(number="abc"))
+    assert np.isfinite(encoder.transform(table.assign(number=np.inf))).all()
+
+
+def test_bad_tables_are_refused(table):
+    """With what is wrong."""
+    with pytest.raises(InvalidInputError, match="must be a pandas DataFrame; got ndarray"):
+        TableEncoder().fit(table.to_numpy())
+    with pytest.raises(InvalidInputError, match=r"different names; \['number'\] repeat"):
+        TableEncoder().fit(pd.concat([table, table[["number"]]], axis=1))
+    with pytest.raises(
+        InvalidInputError, match="a column that can tell classes apart; 'k' has the same value"
+    ):
+        TableEncoder().fit(table[[]].assign(k=1))
+
+
+def test_it_clones_and_is_saved_in_a_pipeline(table, tmp_path):
+    """Preprocessing and classifier travel together."""
+    from sklearn.pipeline import make_pipeline  # noqa: PLC0415 - beside its use
+
+    labels = np.where(table["flag"], "on", "off")
+    model = make_pipeline(clone(TableEncoder()), MarginPerceptron(margin_grid=[1.0])).fit(table, labels)
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(table), model.predict_proba(table))
+    assert loaded[0].dropped_ == model[0].dropped_
