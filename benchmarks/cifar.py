@@ -24,13 +24,15 @@ import numpy as np
 import torch
 from measure import provenance
 
-from peerloss.losses import BaseLoss, DMILoss, PeerLoss
+from peerloss.losses import BaseLoss, DivergenceLoss, DMILoss, PeerLoss
 from peerloss.models import resnet18, resnet34
 from peerloss.noise import NoiseModel, flip_labels
 from peerloss.training import DeepRecipe, Sieve, predict_logits, train_deep
 
 HUMAN = ("worst", "aggregate", "random1", "random2", "random3")
-METHODS = ("ce", "ce+ema", "dmi", "peer", "peer+sieve")
+METHODS = ("ce", "ce+ema", "dmi", "tv", "js", "peer", "peer+sieve")
+#: Losses that need a warm start: share of the epochs with cross entropy, then the highest rate.
+WARM_STARTS = {"dmi": (2 / 3, 0.01), "tv": (1 / 3, 0.2), "js": (1 / 3, 0.2)}
 ARCHITECTURES = {"resnet18": resnet18, "resnet34": resnet34}
 
 
@@ -49,7 +51,7 @@ class Run:
 def make_recipe(noise: str, method: str, epochs: int | None, overrides: list[str]) -> DeepRecipe:
     """Return the recipe of a method; options of the command line come last."""
     peak = 1.0 if noise in HUMAN else 2.0  # of α: human mistakes are not uniform, so less is asked of it
-    recipe = DeepRecipe(compile=True)
+    recipe = DeepRecipe(compile=True, learning_rate=0.4)
     if method in ("ce", "dmi"):
         recipe = replace(recipe, average=None)
     elif method == "peer":
@@ -160,14 +162,19 @@ def execute(run: Run, model: torch.nn.Module, images: Any, device: str) -> dict[
 
 
 def stages(run: Run) -> list[tuple[Any, DeepRecipe]]:
-    """Return losses and recipes one after another; only DMI, which needs a warm start, has two."""
+    """Return losses and recipes one after another: two for losses that need a warm start."""
     recipe = run.recipe
-    if run.method == "dmi":
-        first = max(1, round(recipe.epochs * 2 / 3))
-        gentle = replace(recipe, epochs=max(1, recipe.epochs - first), learning_rate=0.01, warm_up=0.0)
-        return [(BaseLoss(), replace(recipe, epochs=first)), (DMILoss(eps=0.0), gentle)]
-    loss = PeerLoss() if run.method.startswith("peer") else BaseLoss()
-    return [(loss, recipe)]
+    if run.method not in WARM_STARTS:
+        return [(PeerLoss() if run.method.startswith("peer") else BaseLoss(), recipe)]
+    share, rate = WARM_STARTS[run.method]
+    first = max(1, round(recipe.epochs * share))
+    second = replace(recipe, epochs=max(1, recipe.epochs - first), learning_rate=rate, warm_up=0.0)
+    losses = {
+        "dmi": DMILoss(eps=0.0),
+        "tv": DivergenceLoss("total_variation"),
+        "js": DivergenceLoss("jensen_shannon"),
+    }
+    return [(BaseLoss(), replace(recipe, epochs=first)), (losses[run.method], second)]
 
 
 def main() -> None:

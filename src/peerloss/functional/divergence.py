@@ -1,0 +1,101 @@
+"""f-divergence peers: how far predictions and labels of one row are from those of different rows.
+
+With r_k = p_k / π̃_k, how many times likelier the model thinks label k for *this* row than for a peer, the
+variational form of an f-divergence between "own label" and "peer's label" is
+
+    E[g(r_ỹ)] − E Σ_k π̃_k f*(g(r_k)),    g = f′ where the divergence is smooth,
+
+largest where p is the posterior of the noisy label. The losses are its negative:
+
+- Jensen–Shannon: g = log(2r/(1 + r)), f*(g) = log((1 + r)/2);
+- total variation: g = f*(g) = ½·(r − 1)/(r + 1), a smooth stand-in for ½·sign(r − 1). Both being one function, this
+  is expected peer loss (α = 1) on the bounded loss matrix −g, and its invariance under noise holds.
+
+(Kullback–Leibler gives g = 1 + log r, f*(g) = r: cross entropy up to a constant.)
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from peerloss._validation import check_choice
+from peerloss.functional._batch import (
+    Batch,
+    check_prior,
+    fit_to_batch,
+    make_batch,
+    reduce_rows,
+    without_autocast,
+)
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from torch import Tensor
+
+DIVERGENCES = ("total_variation", "jensen_shannon")
+#: A class that no label has: far from dividing by zero, and its ratio never counts as it has no peers.
+_SMALLEST_PRIOR = 1e-6
+
+
+def divergence_loss(
+    logits: Tensor,
+    target: Tensor,
+    *,
+    divergence: str = "total_variation",
+    noisy_prior: Tensor | ArrayLike | None = None,
+    ignore_index: int = -100,
+    reduction: str = "mean",
+) -> Tensor:
+    """Return the negative variational f-divergence between own and peers' labels.
+
+    Parameters
+    ----------
+    logits, target, ignore_index, reduction
+        As in :func:`~peerloss.functional.peer_loss`.
+    divergence
+        ``"total_variation"`` (bounded in [−1, 1], invariant under noise as peer loss is) or
+        ``"jensen_shannon"``.
+    noisy_prior
+        π̃ (K,); counted in this batch where not given.
+
+    Returns
+    -------
+    A scalar, or (n,) with ``reduction="none"``; 0 for a model that always answers π̃.
+
+    Examples
+    --------
+    >>> sure = torch.tensor([[0.0, 99.0], [99.0, 0.0]])
+    >>> divergence_loss(sure, torch.tensor([1, 0]))
+    tensor(-0.3333)
+
+    References
+    ----------
+    Wei and Liu, *When Optimizing f-Divergence is Robust with Label Noise*, ICLR 2021.
+    """
+    batch = make_batch(logits, target, ignore_index=ignore_index)
+    check_choice(divergence, "divergence", DIVERGENCES)
+    prior = None if noisy_prior is None else check_prior(noisy_prior, "noisy_prior")
+    with without_autocast(batch.logits):
+        return batch_divergence_loss(batch, divergence=divergence, noisy_prior=prior, reduction=reduction)
+
+
+def batch_divergence_loss(
+    batch: Batch, *, divergence: str, noisy_prior: Tensor | None, reduction: str
+) -> Tensor:
+    """Compute :func:`divergence_loss` from checked arguments (shared with the module)."""
+    if noisy_prior is None:
+        counts = batch.label_counts().to(batch.logits.dtype)
+        prior = counts / counts.sum().clamp(min=1.0)
+    else:
+        prior = fit_to_batch(noisy_prior, "noisy_prior", batch)
+    log_ratio = torch.log_softmax(batch.logits, dim=1) - prior.clamp(min=_SMALLEST_PRIOR).log()
+    if divergence == "total_variation":
+        own = peers = 0.5 * torch.tanh(0.5 * log_ratio)
+    else:
+        log_two = torch.log(log_ratio.new_tensor(2.0))
+        own = log_two - torch.nn.functional.softplus(-log_ratio)
+        peers = torch.nn.functional.softplus(log_ratio) - log_two
+    rows = peers @ prior - own.gather(1, batch.target[:, None]).squeeze(1)
+    return reduce_rows(rows, batch, weight=None, reduction=reduction)

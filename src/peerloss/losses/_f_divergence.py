@@ -1,0 +1,63 @@
+"""f-divergence peers as a module."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerloss._validation import check_choice
+from peerloss.functional._batch import check_prior, without_autocast
+from peerloss.functional.divergence import DIVERGENCES, batch_divergence_loss
+from peerloss.losses._common import LabelLoss, as_buffer
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+    from torch import Tensor
+
+
+class DivergenceLoss(LabelLoss):
+    """f-divergence between own and peers' labels; twin of :func:`peerloss.functional.divergence_loss`.
+
+    Total variation is as flat as it is robust: start from a model that has been trained with another loss.
+
+    Parameters
+    ----------
+    divergence
+        ``"total_variation"`` or ``"jensen_shannon"``.
+    noisy_prior
+        π̃ (K,); ``None`` counts it in each batch.
+    ignore_index, reduction
+        As in :class:`PeerLoss`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> DivergenceLoss()(torch.tensor([-99.0, 99.0]), torch.tensor([0, 1]))
+    tensor(-0.3333)
+    """
+
+    noisy_prior: Tensor | None
+
+    def __init__(
+        self,
+        divergence: str = "total_variation",
+        *,
+        noisy_prior: Tensor | ArrayLike | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(ignore_index=ignore_index, reduction=reduction)
+        self.divergence = check_choice(divergence, "divergence", DIVERGENCES)
+        prior = None if noisy_prior is None else as_buffer(check_prior(noisy_prior, "noisy_prior"))
+        self.register_buffer("noisy_prior", prior)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of logits (n, K) against noisy labels (n,)."""
+        batch = self.batch(logits, target)
+        with without_autocast(batch.logits):
+            return batch_divergence_loss(
+                batch, divergence=self.divergence, noisy_prior=self.noisy_prior, reduction=self.reduction
+            )
+
+    def extra_repr(self) -> str:
+        """Show divergence and options."""
+        return f"{self.divergence!r}, {super().extra_repr()}"
