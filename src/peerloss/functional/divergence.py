@@ -8,8 +8,8 @@ variational form of an f-divergence between "own label" and "peer's label" is
 largest where p is the posterior of the noisy label. The losses are its negative:
 
 - Jensen–Shannon: g = log(2r/(1 + r)), f*(g) = log((1 + r)/2);
-- total variation: g = f*(g) = ½·(r − 1)/(r + 1), a smooth stand-in for ½·sign(r − 1). Both being one function, this
-  is expected peer loss (α = 1) on the bounded loss matrix −g, and its invariance under noise holds.
+- total variation: g = f*(g) = ½·(r − 1)/(r + 1), a smooth stand-in for ½·sign(r − 1). Both being one
+  function, this is expected peer loss (α = 1) on the bounded loss matrix −g, with its invariance.
 
 (Kullback–Leibler gives g = 1 + log r, f*(g) = r: cross entropy up to a constant.)
 """
