@@ -20,9 +20,7 @@ INTERRUPTED = 130
 
 
 def reproduce(
-    name: Annotated[
-        str, typer.Argument(help="table-a1, table-a1-grid, curves, or the path of a spec (TOML).")
-    ],
+    name: Annotated[str, typer.Argument(help="table-a1, curves, boundary, …, or the path of a spec (TOML).")],
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of results.")] = Path("runs"),
     protocol: Annotated[
@@ -77,7 +75,8 @@ def reproduce(
     if as_json:
         typer.echo(json.dumps(_as_json(experiment.name, protocol, summary, results)))
     else:
-        Console().print(_table(experiment.title, results))
+        typer.echo(f"{experiment.title} (test accuracy, mean over the cells that are done)")
+        Console().print(_table(results))
         typer.echo(_told(summary, output))
     for key, trace in list(summary.failed.items())[:3]:
         typer.echo(f"Failed: {key}\n{trace}", err=True)
@@ -138,12 +137,12 @@ def _as_json(name: str, protocol: str, summary: RunSummary, results: list[Result
     }
 
 
-def _table(title: str, results: list[Result]) -> Table:
+def _table(results: list[Result]) -> Table:
     from rich.table import Table
 
     means = _means(results)
     priors = list(dict.fromkeys(result.prior for result in results))
-    table = Table(title=f"{title}: mean over the cells that are done")
+    table = Table()
     table.add_column("method")
     for prior in priors:
         table.add_column(f"{prior} prior", justify="right")

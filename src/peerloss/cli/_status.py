@@ -46,7 +46,8 @@ def status(
         typer.echo(json.dumps([asdict(plan) for plan in plans]))
         return
     for plan in plans:
-        table = Table(title=f"{plan.experiment}, protocol {plan.protocol}: {plan.title}")
+        typer.echo(f"{plan.experiment}, protocol {plan.protocol}: {plan.title}")
+        table = Table()
         for heading in ("method", "done", "of"):
             table.add_column(heading, justify="left" if heading == "method" else "right")
         for method, (done, planned) in plan.by_method.items():

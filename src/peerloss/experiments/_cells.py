@@ -27,8 +27,10 @@ class Recipe:
     """α of the peer score by which noisy validation chooses; 0 is noisy accuracy."""
     choose: str
     """``"seed"``: each seed for itself. ``"row"``: by the mean over a row's seeds, when results are read."""
+    record: tuple[str, ...]
+    """What is recorded of networks beside their figures."""
     record_every: int | None
-    """Steps between the points of the learning curve; ``None`` records none."""
+    """Steps between the points of curves."""
     settings: Settings
     """What all trials have in common."""
     trials: tuple[Settings, ...]

@@ -6,8 +6,11 @@ import time
 from collections import defaultdict
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
+import numpy as np
+
 from peerloss.experiments._methods import METHODS, NET_SETTINGS, NetMethod
-from peerloss.experiments._trials import Trial, accuracy, validation_score
+from peerloss.experiments._observe import draw_plane, observe
+from peerloss.experiments._trials import Trial
 from peerloss.training import Net, TrainedNets, train_nets
 
 if TYPE_CHECKING:
@@ -82,18 +85,16 @@ def _shape(cell: Cell, task: Task, settings: Settings) -> Shape:
 
 
 def _train(shape: Shape, group: list[_Wanted]) -> None:
-    curves: list[list[tuple[float, float]]] = [[] for _ in range(len(group) + 1)]
-
-    def watch(number: int, logits: Callable[[Any], Any]) -> float:
-        wanted = group[min(number, len(group) - 1)]
-        task, alpha = wanted.task, wanted.cell.recipe.scoring_alpha
-        score = validation_score(task, logits(task.X_validation).argmax(axis=1), alpha)
-        curves[number].append((score, accuracy(task, logits(task.X_test).argmax(axis=1))))
-        return score
-
     nets = [wanted.net for wanted in group]
     if len(nets) == 1:
         nets = nets * 2  # torch rounds a stack of one otherwise than every larger one
+    points: list[list[dict[str, float]]] = [[] for _ in nets]
+
+    def watch(number: int, logits: Callable[[Any], Any]) -> float:
+        wanted = group[min(number, len(group) - 1)]
+        points[number].append(observe(wanted.cell, wanted.task, logits))
+        return 0.0
+
     started = time.perf_counter()
     trained = train_nets(
         None,
@@ -107,16 +108,23 @@ def _train(shape: Shape, group: list[_Wanted]) -> None:
     )
     seconds = (time.perf_counter() - started) / len(group)
     for number, wanted in enumerate(group):
-        curve = None
-        if shape.record_every is not None and not trained.diverged[number]:
-            curve = [(int(step), *point) for step, point in zip(trained.steps, curves[number], strict=True)]
-        predict = None if trained.diverged[number] else _predictor(trained, number)
-        wanted.trials[wanted.place] = Trial(predict, seconds, curve)
+        wanted.trials[wanted.place] = _trial(trained, number, wanted, points[number], seconds)
 
 
-def _predictor(trained: TrainedNets, number: int) -> Callable[[FloatArray], IntArray]:
+def _trial(
+    trained: TrainedNets, number: int, wanted: _Wanted, points: list[dict[str, float]], seconds: float
+) -> Trial:
+    if trained.diverged[number]:
+        return Trial(None, seconds)
+
+    def probability(X: FloatArray) -> FloatArray:
+        return trained.mean_probabilities(X, nets=[number])[:, 1]
+
     def predict(X: FloatArray) -> IntArray:
-        codes: IntArray = trained.mean_probabilities(X, nets=[number]).argmax(axis=1)
-        return codes
+        return (probability(X) > 0.5).astype(np.int64)
 
-    return predict
+    curve = None
+    if points:
+        curve = {"step": trained.steps.tolist()} | {name: [p[name] for p in points] for name in points[0]}
+    plane = draw_plane(wanted.task, probability) if "plane" in wanted.cell.recipe.record else None
+    return Trial(predict, seconds, curve, plane)

@@ -3,9 +3,10 @@
 Top level: ``title``; ``data_sets`` and ``noise`` (pairs e_neg, e_pos; every data set with every pair) or
 ``rows`` (data set, e_neg, e_pos); ``priors``, ``seeds`` (how many), ``test_size``, ``validation_size``. Then
 a table for each protocol, ``[paper]`` or ``[fair]``: ``trials`` (``"all"`` or a number), ``choose``
-(``"seed"`` or ``"row"``), ``scoring_alpha`` (a number, or one a prior), ``record_every``; ``nets`` holds
-settings of all networks and ``methods.NAME`` those of one method, which ``methods.NAME.PRIOR`` overrides for
-one prior. A setting that is a list is searched.
+(``"seed"`` or ``"row"``), ``scoring_alpha`` (a number, or one a prior), ``record`` (a list of ``"curve"``,
+``"invariance"``, ``"plane"``) and ``record_every`` (steps); ``nets`` holds settings of all networks and
+``methods.NAME`` those of one method, which ``methods.NAME.PRIOR`` overrides for one prior. A setting that is
+a list is searched.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from peerloss.datasets import list_datasets
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._cells import Cell, Recipe, Settings
 from peerloss.experiments._methods import METHODS, NET_SETTINGS, NetMethod
+from peerloss.experiments._observe import OBSERVATIONS
 from peerloss.experiments._tasks import PRIORS
 from peerloss.noise import NoiseModel
 
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("paper", "fair")
 _TOP = {"title", "data_sets", "noise", "rows", "priors", "seeds", "test_size", "validation_size", *PROTOCOLS}
-_PROTOCOL = {"trials", "choose", "scoring_alpha", "record_every", "nets", "methods"}
+_PROTOCOL = {"trials", "choose", "scoring_alpha", "record", "record_every", "nets", "methods"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,7 +196,8 @@ def _rows(table: Mapping[str, Any], name: str) -> list[tuple[str, float, float]]
         entries = [[data_set, *pair] for data_set, pair in product(sets, pairs)]
     if not isinstance(entries, list) or not entries:
         raise InvalidInputError(f"{name} has no rows; name data sets and noise rates.")
-    known, rows = list_datasets(), []
+    known: list[str] = [*list_datasets(), "circles"]
+    rows = []
     for entry in entries:
         if not isinstance(entry, list) or len(entry) != 3:
             raise InvalidInputError(f"{name}: a row must be [data set, e_neg, e_pos]; got {entry!r}.")
@@ -214,7 +217,6 @@ def _recipe(
     if isinstance(scoring, dict):
         _check_keys(scoring, PRIORS, f"{where} scoring_alpha")
         scoring = scoring.get(prior, 0.0)
-    every = protocol.get("record_every")
     limits = {"low_open": True, "high_open": True}
     test_size = check_in_range(table.get("test_size"), "test_size", 0.0, 1.0, **limits)
     validation_size = check_in_range(
@@ -227,10 +229,22 @@ def _recipe(
         validation_size=validation_size,
         scoring_alpha=check_finite(scoring, f"{where} scoring_alpha"),
         choose=check_choice(protocol.get("choose", "seed"), f"{where} choose", ("seed", "row")),
-        record_every=None if every is None else check_count(every, f"{where} record_every"),
+        **_recorded(protocol, where),
         settings={name: value for name, value in settings.items() if name not in searched},
         trials=_trials(searched, protocol.get("trials", "all"), method, where),
     )
+
+
+def _recorded(protocol: Mapping[str, Any], where: str) -> dict[str, Any]:
+    """Return what of the networks' training is recorded, and how often."""
+    record, every = protocol.get("record", []), protocol.get("record_every")
+    if record:
+        _each(record, OBSERVATIONS, f"{where} record")
+    if {"curve", "invariance"}.intersection(record):
+        check_count(every, f"{where} record_every")
+    elif every is not None:
+        raise InvalidInputError(f"{where} has `record_every`, but its `record` names no curve.")
+    return {"record": tuple(record), "record_every": every}
 
 
 def _settings(protocol: Mapping[str, Any], method: str, prior: str, where: str) -> Settings:

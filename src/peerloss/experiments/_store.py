@@ -62,7 +62,12 @@ class Store:
     ``diverged``
         How many trials diverged.
     ``curve``
-        ``null``, or lists ``step``, ``noisy_validation`` and ``test_accuracy`` of the chosen trial.
+        ``null``, or lists over the training of the chosen trial: ``step``, and as the spec asks
+        ``noisy_validation``, ``test_accuracy``; ``train_noisy_peer_loss``, ``train_clean_peer_loss`` and the
+        same of ``validation`` (α = 1, on the noisy and on the clean labels of the same rows).
+    ``plane``
+        ``null``, or the decision of the chosen trial over two standardised features: ``x``, ``y`` and
+        ``probability[i][j]`` of class 1 at ``x[j]``, ``y[i]``; ``points`` and ``noisy_labels`` of training.
     ``seconds``, ``finished``
         Training time of all trials; time of day (UTC, ISO).
     ``versions``, ``machine``

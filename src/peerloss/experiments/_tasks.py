@@ -11,11 +11,11 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from peerloss.datasets import load_dataset, split_and_flip
+from peerloss.noise import NoiseModel
 
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.datasets import Dataset
-    from peerloss.noise import NoiseModel
+    from peerloss.datasets import Dataset, Split
 
 #: Names of the two settings of the paper, and whether the clean classes are made equally large.
 PRIORS = {"equalized": True, "original": False}
@@ -38,6 +38,8 @@ class Task:
     """The true rates: for methods that, as in the paper, are told them."""
     prior: str
     seed: int
+    clean: tuple[IntArray, IntArray] | None = None
+    """Clean labels of training and validation rows: for the figure of the invariance, never for a method."""
 
     def digest(self) -> str:
         """Return a hash of rows and labels (features to six decimals, so that it holds across machines)."""
@@ -50,7 +52,14 @@ class Task:
 
 
 def make_task(
-    data_set: str, noise: NoiseModel, *, prior: str, seed: int, test_size: float, validation_size: float
+    data_set: str,
+    noise: NoiseModel,
+    *,
+    prior: str,
+    seed: int,
+    test_size: float,
+    validation_size: float,
+    keep_clean: bool = False,
 ) -> Task:
     """Split, flip exact numbers of labels, and cut the validation part from the noisy rows.
 
@@ -60,11 +69,23 @@ def make_task(
         Which draw; ``prior`` is a key of ``PRIORS``.
     test_size, validation_size
         Shares of *all* rows, as in the authors' code.
+    keep_clean
+        Also give the clean labels of the noisy rows.
     """
-    split = split_and_flip(_dataset(data_set), noise, equalize=PRIORS[prior], test_size=test_size, seed=seed)
+
+    def split_with(rates: NoiseModel) -> Split:
+        return split_and_flip(
+            _dataset(data_set), rates, equalize=PRIORS[prior], test_size=test_size, seed=seed
+        )
+
+    split = split_with(noise)
     train, validation = train_test_split(
         np.arange(len(split.y_train)), test_size=validation_size / (1.0 - test_size), random_state=seed
     )
+    clean = None
+    if keep_clean:  # the same seed splits alike whatever the noise
+        labels = split_with(NoiseModel.binary(0.0, 0.0)).y_train
+        clean = labels[train], labels[validation]
     return Task(
         X_train=split.X_train[train],
         y_train=split.y_train[train],
@@ -75,6 +96,7 @@ def make_task(
         noise=noise,
         prior=prior,
         seed=seed,
+        clean=clean,
     )
 
 

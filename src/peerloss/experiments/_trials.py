@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from peerloss.metrics import peer_score
 
@@ -21,8 +21,10 @@ class Trial:
     predict: Callable[[FloatArray], IntArray] | None
     """``None`` where training left the finite numbers."""
     seconds: float
-    curve: list[tuple[int, float, float]] | None = None
-    """Step, noisy validation score and clean test accuracy, where the recipe asks for curves."""
+    curve: dict[str, list[float]] | None = None
+    """Steps, and what the recipe wants recorded at each."""
+    plane: dict[str, Any] | None = None
+    """Decision boundary, where the recipe wants it."""
 
 
 def validation_score(task: Task, predicted: IntArray, alpha: float) -> float:

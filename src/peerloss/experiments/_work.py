@@ -43,10 +43,13 @@ def run_cells(cells: Sequence[Cell]) -> list[Record]:
 def _task(cell: Cell, made: dict[tuple[Any, ...], Task]) -> Task:
     """Make the cell's task, or take the one made for another method."""
     sizes = {"test_size": cell.recipe.test_size, "validation_size": cell.recipe.validation_size}
-    key = (cell.data_set, cell.e_neg, cell.e_pos, cell.prior, cell.seed, *sizes.values())
+    keep_clean = "invariance" in cell.recipe.record
+    key = (cell.data_set, cell.e_neg, cell.e_pos, cell.prior, cell.seed, keep_clean, *sizes.values())
     if key not in made:
         noise = NoiseModel.binary(cell.e_neg, cell.e_pos)
-        made[key] = make_task(cell.data_set, noise, prior=cell.prior, seed=cell.seed, **sizes)
+        made[key] = make_task(
+            cell.data_set, noise, prior=cell.prior, seed=cell.seed, keep_clean=keep_clean, **sizes
+        )
     return made[key]
 
 
@@ -74,7 +77,6 @@ def _record(cell: Cell, task: Task, trials: list[Trial]) -> Record:
     # Where a whole row chooses together, its choice is made on reading and any trial may be the one.
     opened = range(len(trials)) if recipe.choose == "row" else [best]
     predicted = {i: predict(task.X_test) for i in opened if (predict := trials[i].predict) is not None}
-    curve = trials[best].curve
     return {
         "format": FORMAT,
         "key": cell.key,
@@ -101,12 +103,8 @@ def _record(cell: Cell, task: Task, trials: list[Trial]) -> Record:
             float(balanced_accuracy_score(task.y_test, predicted[best])) if best in predicted else None
         ),
         "diverged": len(trials) - len(finite),
-        "curve": curve
-        and {
-            "step": [point[0] for point in curve],
-            "noisy_validation": [point[1] for point in curve],
-            "test_accuracy": [point[2] for point in curve],
-        },
+        "curve": trials[best].curve,
+        "plane": trials[best].plane,
         "seconds": round(sum(trial.seconds for trial in trials), 4),
         "finished": datetime.now(UTC).isoformat(timespec="milliseconds"),
         "versions": versions(),

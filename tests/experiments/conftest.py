@@ -1,0 +1,17 @@
+"""One undisturbed run that the others are compared with."""
+
+import pytest
+
+from tests.experiments.tiny import figures, run_tiny, write_spec
+
+
+@pytest.fixture(scope="session")
+def spec(tmp_path_factory):
+    return write_spec(tmp_path_factory.mktemp("spec"))
+
+
+@pytest.fixture(scope="session")
+def undisturbed(spec, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("undisturbed")
+    run_tiny(spec, folder)
+    return figures(folder)

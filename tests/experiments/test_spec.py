@@ -1,0 +1,148 @@
+"""Specs: what they say is what is run, and what they must not say is refused with the way out."""
+
+import pytest
+
+from peerloss import list_datasets
+from peerloss.exceptions import InvalidInputError
+from peerloss.experiments import METHODS, list_experiments, load_experiment
+from tests.experiments.tiny import SPEC, write_spec
+
+NEURAL = ["peer", "surrogate", "symmetric", "dmi", "nn"]
+
+
+def changed(tmp_path, old, new):
+    assert old in SPEC
+    return write_spec(tmp_path, SPEC.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("name", list_experiments())
+def test_the_specs_of_the_package_are_in_order(name):
+    """Each loads under each protocol it offers, without a cell twice."""
+    protocols = ("paper", "fair") if name == "table-a1" else ("paper",)
+    for protocol in protocols:
+        cells = load_experiment(name, protocol=protocol).cells()
+        assert len({cell.key for cell in cells}) == len(cells) > 0
+
+
+def test_table_a1_is_the_papers():
+    """Ten sets, fifty rows, two priors, eight seeds; α = 1 when equalised, else the authors' grid and 0."""
+    table = load_experiment("table-a1")
+    assert {row[0] for row in table.rows} == set(list_datasets())
+    assert len(table.rows) == 50
+    assert table.methods == (*NEURAL, "c-svm", "pam")
+    assert len(table.cells()) == 50 * 2 * 7 * 8
+    equalized, original = (table.recipes["peer", prior] for prior in ("equalized", "original"))
+    assert equalized.settings["alpha"] == 1.0
+    assert equalized.trials == ({},)
+    assert sorted(trial["alpha"] for trial in original.trials) == [
+        -5, 0, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1, 2, 3, 4, 5,
+    ]  # fmt: skip
+    for method in NEURAL:
+        settings = table.recipes[method, "original"].settings
+        assert (settings["width"], settings["learning_rate"], settings["batch_size"], settings["steps"]) == (
+            8, 0.0007, 64, 1000,
+        )  # fmt: skip
+
+
+def test_fair_means_equally_many_trials():
+    """Every method that searches gets the same number; PeerClassifier searches inside its training rows."""
+    fair = load_experiment("table-a1", protocol="fair")
+    assert set(fair.methods) == set(METHODS)
+    counts = {
+        method: {len(fair.recipes[method, prior].trials) for prior in fair.priors} for method in METHODS
+    }
+    assert counts.pop("peer-classifier") == {1}
+    assert set(map(tuple, counts.values())) == {(8,)}
+    assert {recipe.choose for recipe in fair.recipes.values()} == {"seed"}
+
+
+def test_the_grid_of_the_authors_has_a_hundred_points():
+    """Four widths, five rates, five batches; every method tries a hundred."""
+    grid = load_experiment("table-a1-grid")
+    assert {len(recipe.trials) for recipe in grid.recipes.values()} == {100}
+    nn = grid.recipes["nn", "original"].trials
+    assert len({(t["width"], t["learning_rate"], t["batch_size"]) for t in nn}) == 100
+
+
+def test_keys_tell_recipes_apart(tmp_path, spec):
+    """Cells of other settings have other keys; fewer seeds or data sets have the same ones."""
+    keys = {cell.key for cell in load_experiment(spec).cells()}
+    fewer = {cell.key for cell in load_experiment(spec, data_sets=["heart"], seeds=1).cells()}
+    assert fewer < keys
+    longer = {cell.key for cell in load_experiment(changed(tmp_path, "steps = 10", "steps = 11")).cells()}
+    assert {key for key in keys & longer if "/peer/" in key or "/dmi/" in key} == set()
+    assert {key for key in keys - longer if "/pam/" in key} == set()
+
+
+def test_a_part_can_be_asked_for(spec):
+    """Data sets, methods and seeds."""
+    part = load_experiment(spec, data_sets=["thyroid"], methods=["pam", "peer"], seeds=1, first_seed=100)
+    cells = part.cells()
+    assert {cell.data_set for cell in cells} == {"thyroid"}
+    assert [cell.method for cell in cells[:2]] == ["peer", "pam"], "in the order of the spec"
+    assert {cell.seed for cell in cells} == {100}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "told"),
+    [
+        ('title = "tiny"', 'tilte = "tiny"', "unknown key `tilte`; known are data_sets"),
+        ("[paper.methods.pam]", "[paper.methods.pma]", "unknown method 'pma'; known are peer, surr"),
+        ('["heart", 0.1', '["hart", 0.1', "data sets must be among breast, .*circles.*; got 'hart'"),
+        ('["heart", 0.1, 0.3]', '["heart", 0.1]', "a row must be"),
+        ('["heart", 0.1, 0.3]', '["heart", 1.1, 0.3]', "e_neg"),
+        ('["thyroid", 0.2, 0.2]', '["heart", 0.1, 0.3]', "repeated"),
+        ('"original"]', '"orignal"]', "priors must be among equalized, original; got 'orignal'"),
+        ("seeds = 2", "seeds = 0", "seeds"),
+        ("test_size = 0.15", "test_size = 1.5", "test_size"),
+        ("validation_size = 0.10", "validation_size = 0.9", "validation_size"),
+        ("margin = [0.0, 1.0]", "margins = [0.0, 1.0]", "unknown key `margins`; known are average, "),
+        ("margin = [0.0, 1.0]", "margin = []", "`margin` must be a number"),
+        ("steps = 10", "step = 10", r"nets has the unknown key `step`; known are batch_size"),
+        ('choose = "row"', 'choose = "rows"', "choose"),
+        ('choose = "row"', "choose = [", "not a TOML file"),
+        ('record = ["curve"]', 'record = ["curves"]', "record must be among curve, invariance, plane; got"),
+        ('record = ["curve"]', "", "`record_every`, but its `record` names no curve"),
+        ("record_every = 5", "", "record_every` must be"),
+        ('rows = [["heart", 0.1, 0.3], ["thyroid", 0.2, 0.2]]', "", "either `rows` or both"),
+    ],
+)
+def test_mistakes_in_a_spec_are_told(tmp_path, old, new, told):
+    """The message names the place and lists what is known."""
+    with pytest.raises(InvalidInputError, match=told):
+        load_experiment(changed(tmp_path, old, new))
+
+
+def test_a_grid_smaller_than_the_trials_is_refused(tmp_path):
+    """Otherwise fair would not be fair."""
+    spec = changed(tmp_path, "margin = [0.0, 1.0, 2.0]\n", 'average = ["last"]\nmargin = [0.0]\n')
+    assert len(load_experiment(spec, protocol="fair").recipes["pam", "original"].trials) == 1
+    spec = changed(tmp_path, "trials = 2", "trials = 3")
+    with pytest.raises(InvalidInputError, match="grid of 'nn' has 2 points"):
+        load_experiment(spec, protocol="fair")
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"protocol": "other"}, "`protocol` must be one of 'paper', 'fair'"),
+        ({"data_sets": ["german"]}, "`data_sets` must be among those of tiny: heart, thyroid; got 'german'"),
+        ({"methods": ["nn"]}, "`methods` must be among those of tiny: peer, dmi, c-svm, pam; got 'nn'"),
+        ({"methods": []}, "`methods` is empty"),
+        ({"seeds": 0}, "seeds"),
+    ],
+)
+def test_wrong_choices_are_told(spec, options, told):
+    """With what there is."""
+    with pytest.raises(InvalidInputError, match=told):
+        load_experiment(spec, **options)
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    """And a missing protocol the offered ones."""
+    with pytest.raises(
+        InvalidInputError, match="must be one of boundary, curves, invariance, table-a1, table-a1-grid"
+    ):
+        load_experiment("table-a2")
+    with pytest.raises(InvalidInputError, match="`protocol` of curves must be one of paper; got 'fair'"):
+        load_experiment("curves", protocol="fair")
