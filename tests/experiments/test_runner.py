@@ -75,14 +75,14 @@ def start(processes, spec, folder):
 
 def test_twenty_kills_lose_nothing(spec, undisturbed, tmp_path, processes):
     """SIGKILL at random moments, twenty times; then one run to the end has exactly the undisturbed cells."""
-    started = time.monotonic()
     whole = start(processes, spec, tmp_path / "whole")
+    started = time.monotonic()
     whole.join()
     length = time.monotonic() - started
     folder, pause, counts = tmp_path / "killed", np.random.default_rng(1), []
     for _ in range(20):
         runner = start(processes, spec, folder)
-        time.sleep(pause.uniform(0.0, length / 8))
+        time.sleep(pause.uniform(0.0, length / 4))
         runner.kill()
         runner.join()
         counts.append(len(Store(folder).done()))
