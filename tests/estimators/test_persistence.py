@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import zipfile
 
 import numpy as np
 import pandas as pd
@@ -24,6 +25,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from skops.io._protocol import PROTOCOL
 
 from peerloss import (
     CostSensitiveSVC,
@@ -433,6 +435,24 @@ def test_a_crafted_part_names_no_other_type(saved, tmp_path):
     rewrite(folder, "parts.skops", b"PK nonsense")
     with pytest.raises(ModelFolderError, match="parts cannot be read"):
         load_model(folder)
+
+
+@pytest.mark.parametrize("loader", ["ObjectNode", "LossNode", "TypeNode", "FunctionNode", "MethodNode"])
+def test_a_crafted_part_imports_nothing(saved, tmp_path, loader):
+    """A module that is only named in the file stays unimported, whatever kind of entry names it."""
+    folder = copy_of(saved, tmp_path)
+    empty = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode", "content": []}
+    named = {"__class__": "anything", "__module__": "this", "__loader__": loader}
+    content = (
+        {"func": "anything", "obj": named | {"__loader__": "TypeNode"}} if loader == "MethodNode" else empty
+    )
+    schema = named | {"content": content, "__reduce__": {"args": empty}, "protocol": PROTOCOL}
+    with zipfile.ZipFile(tmp_path / "parts.zip", "w") as file:
+        file.writestr("schema.json", json.dumps(schema))
+    rewrite(folder, "parts.skops", (tmp_path / "parts.zip").read_bytes())
+    with pytest.raises(ModelFolderError, match=r"not trusted: .*this\.anything"):
+        load_model(folder)
+    assert "this" not in sys.modules
 
 
 @pytest.mark.parametrize("backend", ["lightgbm", "xgboost"])

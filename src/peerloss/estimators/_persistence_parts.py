@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 #: What the portfolio, the column encoder and `cv` arguments need beyond what skops trusts by itself.
 ALLOWED_TYPES = (
+    "_loss.CyHalfMultinomialLoss",  # how scikit-learn 1.6 names its module
     "numpy.dtype",
     "sklearn._loss.link.HalfLogitLink",
     "sklearn._loss.link.Interval",
@@ -28,6 +29,7 @@ ALLOWED_TYPES = (
     "sklearn._loss.link.MultinomialLogit",
     "sklearn._loss.loss.HalfBinomialLoss",
     "sklearn._loss.loss.HalfMultinomialLoss",
+    "sklearn.compose._column_transformer._RemainderColsList",
     "sklearn.compose._column_transformer.make_column_selector",
     "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
     "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
