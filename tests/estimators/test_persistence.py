@@ -176,6 +176,7 @@ def test_the_manifest_says_what_is_inside(saved):
     """Class, labels, versions and a checksum of each file, without loading."""
     manifest = read_manifest(saved)
     assert manifest["class"] == "PeerPlugInClassifier"
+    assert manifest["steps"] == ["PeerPlugInClassifier"]
     assert manifest["classes"] == ["no", "yes"]
     assert manifest["versions"]["numpy"] == np.__version__
     for name, digest in manifest["files"].items():

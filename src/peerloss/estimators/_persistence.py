@@ -176,13 +176,15 @@ def _as_files(state: State, trusted: Sequence[str]) -> dict[str, bytes]:
 
 def _manifest(model: Any, files: Mapping[str, bytes]) -> dict[str, Any]:
     names = getattr(model, "feature_names_in_", None)
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
     boosted = {file.split(".")[-1] for file in files if file.startswith("booster-")}
     libraries = [*_LIBRARIES, *(["lightgbm"] if "txt" in boosted else [])]
     libraries += ["xgboost"] if "json" in boosted else []
     return {
         "format": FORMAT,
         "format_version": FORMAT_VERSION,
-        "class": type(model).__name__,
+        "class": type(steps[-1]).__name__,
+        "steps": [type(step).__name__ for step in steps],
         "classes": [str(label) for label in model.classes_],
         "feature_names": None if names is None else [str(name) for name in names],
         "versions": {library: _version(library) for library in libraries},
