@@ -83,8 +83,7 @@ def _turn(inputs: Tensor, degrees: float, generator: torch.Generator | None) -> 
     top = torch.stack((scale * angle.cos(), scale * (shear - angle.sin()), zero), dim=2)
     bottom = torch.stack((scale * angle.sin(), scale * angle.cos(), zero), dim=2)
     grid = functional.affine_grid(torch.cat((top, bottom), dim=1), list(inputs.shape), align_corners=False)
-    turned = functional.grid_sample(inputs, grid, padding_mode="reflection", align_corners=False)
-    return turned.contiguous(memory_format=torch.channels_last)
+    return functional.grid_sample(inputs, grid, padding_mode="reflection", align_corners=False)
 
 
 def _recolour(inputs: Tensor, strength: float, generator: torch.Generator | None) -> Tensor:

@@ -240,6 +240,8 @@ class _Run:
         return loss.detach()
 
     def _forward(self, inputs: Tensor) -> Tensor:
+        if _is_images(self.X):  # augmentation may change the layout, for which a compiler would compile anew
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
         with _precision(self.device, self.recipe.half_precision):
             logits: Tensor = self.forward(inputs)
         return logits
