@@ -15,7 +15,7 @@ import torch
 from peerloss import BaseLoss, DMILoss, PeerLoss
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.models import MLP, ResNet
-from peerloss.training import DeepRecipe, Sieve, _deep, predict_logits, train_deep
+from peerloss.training import DeepRecipe, Sieve, _deep_run, predict_logits, train_deep
 
 N = 240
 RECIPE = DeepRecipe(epochs=3, batch_size=32, learning_rate=0.05, alpha=((0.3, 0.0), (1.0, 1.0)), average=0.9)
@@ -163,7 +163,7 @@ def test_a_training_in_two_parts_equals_one_in_one(recipe, tmp_path, monkeypatch
         )
 
     whole = run(None)
-    original = _deep._Run.train_epoch
+    original = _deep_run.Run.train_epoch
     for stop in range(1, recipe.epochs):
         path = tmp_path / f"{stop}.pt"
 
@@ -172,10 +172,10 @@ def test_a_training_in_two_parts_equals_one_in_one(recipe, tmp_path, monkeypatch
                 raise KeyboardInterrupt
             return original(self)
 
-        monkeypatch.setattr(_deep._Run, "train_epoch", breaks)
+        monkeypatch.setattr(_deep_run.Run, "train_epoch", breaks)
         with pytest.raises(KeyboardInterrupt):
             run(path)
-        monkeypatch.setattr(_deep._Run, "train_epoch", original)
+        monkeypatch.setattr(_deep_run.Run, "train_epoch", original)
         torch.rand(5)
         resumed = run(path)
         assert all(same(resumed.weights[name], whole.weights[name]) for name in whole.weights)

@@ -1,0 +1,275 @@
+"""The state of a deep training and its epochs: what :func:`train_deep` drives, saves and loads."""
+
+from __future__ import annotations
+
+import math
+import time
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from peerloss._validation import check_same_length
+from peerloss.exceptions import DivergenceError, InvalidInputError
+from peerloss.losses import AlphaSchedule
+from peerloss.metrics import peer_score
+from peerloss.training._augment import Augment, crop_and_flip, distort, to_inputs
+from peerloss.training._average import WeightAverage
+from peerloss.training._predict import is_images, precision, predict_logits
+from peerloss.training._sieve import mix_pairs, sieve_targets, soft_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerloss._validation import IntArray
+    from peerloss.training._log import Record
+    from peerloss.training._recipe import DeepRecipe
+
+_REMEDY = (
+    "Training has diverged: lower the learning rate, keep the clip of the loss (eps=1e-5) or take a bounded "
+    "base, raise α later and less (`recipe.alpha`), or clip gradients (`clip_norm`)."
+)
+
+Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class DeepResult:
+    """What a training leaves behind."""
+
+    history: list[Record]
+    """One record an epoch: loss, rate, α, seconds, noisy validation scores, share of labels kept."""
+    weights: dict[str, Weights]
+    """State dicts by name: ``"last"``; ``"average"`` (the running mean); ``"best"`` on noisy validation."""
+    best_epoch: int | None
+
+
+class Run:
+    """Everything that changes during a training, so that it is saved and loaded as one."""
+
+    def __init__(
+        self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
+    ) -> None:
+        self.recipe, self.device, self.loss = recipe, device, loss
+        self.X, self.y = on_device(device, X), torch.as_tensor(label_codes(y)).to(device)
+        check_same_length(X=self.X, y=self.y)  # type: ignore[arg-type]
+        self.model = model.to(device)
+        if is_images(self.X):
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self.forward = torch.compile(model, dynamic=False) if recipe.compile else model
+        if isinstance(loss, nn.Module):
+            loss.to(device).train()
+        self.optimizer = torch.optim.SGD(
+            model.parameters(),
+            lr=recipe.learning_rate,
+            momentum=recipe.momentum,
+            nesterov=True,
+            weight_decay=recipe.weight_decay,
+            fused=device.type == "cuda",
+        )
+        self.batch = min(recipe.batch_size, len(self.X))
+        self.steps = len(self.X) // self.batch  # an epoch leaves out the rows that fill no batch
+        knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
+        self.schedule = AlphaSchedule(loss, knots) if knots else None
+        self.average = None if recipe.average is None else WeightAverage(model, recipe.average)
+        self.remembered: Tensor | None = None  # the teacher's probabilities, a running mean over epochs
+        self.history: list[Record] = []
+        self.epoch = 0
+        self.best: tuple[int, float, Weights] | None = None
+        self.generator = torch.Generator(device)
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        return {**asdict(self.recipe), "rows": len(self.X)}
+
+    @property
+    def finished(self) -> bool:
+        waited = 0 if self.best is None else self.epoch - self.best[0]
+        out_of_patience = self.recipe.patience is not None and waited >= self.recipe.patience
+        return self.epoch >= self.recipe.epochs or out_of_patience
+
+    def train_epoch(self) -> Record:
+        """Go through the data once and return the epoch's figures."""
+        started = time.perf_counter()
+        self.generator.manual_seed(
+            _mix(self.recipe.seed, self.epoch)
+        )  # the epoch's draws need no saved state
+        sieve = self.recipe.sieve
+        sieving = sieve is not None and self.epoch >= sieve.start * self.recipe.epochs
+        targets, kept = self._teach() if sieving else (None, torch.ones((), device=self.device))
+        augment = sieve.augment if sieving and sieve is not None else self.recipe.augment
+        order = torch.randperm(len(self.X), device=self.device, generator=self.generator)
+        order = order[: self.steps * self.batch]
+        total = torch.zeros((), device=self.device)
+        self.model.train()
+        with _fastest_kernels():
+            for step, (rows, inputs) in enumerate(self._batches(order, augment)):
+                total += self._step(step, inputs, rows, targets)
+        self.epoch += 1
+        # The last step can break the weights after a finite loss. Here the device is waited for.
+        mean, size = torch.stack((total / self.steps, _weights_norm(self.model))).tolist()
+        if not math.isfinite(mean + size):
+            raise DivergenceError(f"the mean loss is {mean:g}, the norm of the weights {size:g}. {_REMEDY}")
+        return {
+            "epoch": self.epoch,
+            "loss": mean,
+            "rate": self.optimizer.param_groups[0]["lr"],
+            "alpha": float(getattr(self.loss, "alpha", 0.0)),
+            "kept": float(kept.float().mean()),
+            "seconds": time.perf_counter() - started,
+        }
+
+    def _batches(self, order: Tensor, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
+        images = is_images(self.X)
+        epoch = crop_and_flip(self.X, order, augment, generator=self.generator) if images else self.X[order]
+        for rows, inputs in zip(order.split(self.batch), epoch.split(self.batch), strict=True):
+            yield rows, distort(to_inputs(inputs), augment, generator=self.generator) if images else inputs
+
+    def _step(self, step: int, inputs: Tensor, rows: Tensor, targets: Tensor | None) -> Tensor:
+        alpha = 0.0 if targets is not None else float(getattr(self.loss, "alpha", 0.0))
+        done = (self.epoch * self.steps + step + 1) / (self.recipe.epochs * self.steps + 1)
+        self.optimizer.param_groups[0]["lr"] = self.recipe.rate(done, alpha)
+        if targets is None:
+            loss = self._judge(self._forward(inputs), rows)
+        else:
+            taught = targets[rows]
+            if self.recipe.sieve is not None and self.recipe.sieve.mixup:
+                inputs, taught = mix_pairs(inputs, taught, generator=self.generator)
+            loss = soft_loss(self._forward(inputs), taught)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.recipe.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip_norm)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
+        if self.schedule is not None:
+            self.schedule.step()
+        return loss.detach()
+
+    def _forward(self, inputs: Tensor) -> Tensor:
+        if is_images(self.X):  # augmentation may change the layout, for which a compiler would compile anew
+            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        with precision(self.device, self.recipe.half_precision):
+            logits: Tensor = self.forward(inputs)
+        return logits
+
+    def _judge(self, logits: Tensor, rows: Tensor) -> Tensor:
+        try:
+            return self.loss(logits, self.y[rows])  # type: ignore[no-any-return]
+        except InvalidInputError as error:  # on the CPU a loss refuses logits that are not finite
+            if bool(torch.isfinite(logits).all()):
+                raise
+            raise DivergenceError(f"the model's outputs are not finite. {_REMEDY}") from error
+
+    def _teach(self) -> tuple[Tensor, Tensor]:
+        """Show the averaged model all rows, mirrored every other epoch; return targets and what was kept."""
+        assert self.average is not None  # noqa: S101 (the recipe has checked it)
+        assert self.recipe.sieve is not None  # noqa: S101
+        mirror = is_images(self.X) and self.epoch % 2 == 1
+        with self.average.in_use():
+            seen = self._probabilities(self.X.flip(2) if mirror else self.X)
+        if self.remembered is not None:
+            seen = torch.lerp(seen, self.remembered, self.recipe.sieve.memory)
+        self.remembered = seen
+        noisy_prior = torch.bincount(self.y, minlength=seen.shape[1]) / len(self.y)
+        return sieve_targets(seen, self.y, noisy_prior, self.recipe.sieve)
+
+    def _probabilities(self, X: Tensor) -> Tensor:
+        self.model.eval()
+        size = 4 * self.recipe.batch_size
+        logits = predict_logits(self.forward, X, batch_size=size, half_precision=self.recipe.half_precision)
+        return torch.softmax(logits, dim=1)
+
+    def score(self, X: Tensor, y: IntArray) -> Record:
+        """Take the noisy validation score, of the average where there is one; keep the best weights."""
+        with nullcontext() if self.average is None else self.average.in_use():
+            predicted = self._probabilities(X).argmax(dim=1).cpu().numpy()
+            score = peer_score(y, predicted, alpha=self.recipe.score_alpha)
+            if self.best is None or score > self.best[1]:
+                self.best = (self.epoch, score, _copy(self.model))
+        return {"score": score}
+
+    def state_dict(self) -> dict[str, Any]:
+        generator = getattr(self.loss, "generator", None)
+        return {
+            "settings": self.settings,
+            "epoch": self.epoch,
+            "history": self.history,
+            "model": self.model.state_dict(),
+            "loss": self.loss.state_dict() if isinstance(self.loss, nn.Module) else {},
+            "loss_generator": None if generator is None else generator.get_state(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "remembered": self.remembered,
+            "best": None if self.best is None else list(self.best),
+            "random": torch.get_rng_state(),  # a model may draw too, as dropout does
+            "random_device": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.epoch, self.history = state["epoch"], state["history"]
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if isinstance(self.loss, nn.Module):
+            self.loss.load_state_dict(state["loss"])
+        if state["loss_generator"] is not None:
+            self.loss.generator.set_state(state["loss_generator"])
+        if self.schedule is not None:
+            self.schedule.load_state_dict(state["schedule"])
+        if self.average is not None:
+            self.average.load_state_dict(state["average"])
+        remembered, best = state["remembered"], state["best"]
+        self.remembered = None if remembered is None else remembered.to(self.device)
+        self.best = None if best is None else (best[0], best[1], best[2])
+        torch.set_rng_state(state["random"])
+        if state["random_device"] is not None:
+            torch.cuda.set_rng_state(state["random_device"], self.device)
+
+    def result(self) -> DeepResult:
+        weights = {"last": _copy(self.model)}
+        if self.average is not None:
+            with self.average.in_use():
+                weights["average"] = _copy(self.model)
+        if self.best is not None:
+            weights["best"] = self.best[2]
+        self.model.eval()
+        return DeepResult(self.history, weights, None if self.best is None else self.best[0])
+
+
+def on_device(device: torch.device, X: Any) -> Tensor:
+    return torch.as_tensor(X).to(device)
+
+
+def label_codes(y: Any) -> IntArray:
+    return np.asarray(y.cpu() if isinstance(y, Tensor) else y, dtype=np.int64)
+
+
+def _copy(model: nn.Module) -> Weights:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+@torch.no_grad()
+def _weights_norm(model: nn.Module) -> Tensor:
+    """Return the sum of the norms of all weights and buffers: not finite if one of them is not."""
+    floats = [tensor for tensor in model.state_dict().values() if tensor.is_floating_point()]
+    return torch.stack([tensor.norm() for tensor in floats]).sum()
+
+
+def _mix(seed: int, epoch: int) -> int:
+    return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0] >> 1)
+
+
+@contextmanager
+def _fastest_kernels() -> Iterator[None]:
+    """Let cuDNN try its kernels: batches have one shape, so it pays."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before

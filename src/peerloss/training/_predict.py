@@ -1,0 +1,44 @@
+"""Logits of many rows, and how inputs and precision are treated on the way."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from peerloss.training._augment import to_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+
+@torch.no_grad()
+def predict_logits(
+    model: Callable[[Tensor], Tensor], X: Tensor, *, batch_size: int = 2048, half_precision: bool = True
+) -> Tensor:
+    """Return the logits (n, K), float32, of inputs on the device of a model in evaluation mode.
+
+    All batches have one size, so that a compiled model is compiled once: the last is filled up with rows from
+    the beginning.
+    """
+    n = len(X)
+    size = min(batch_size, n)
+    order = torch.arange(-(-n // size) * size, device=X.device) % n
+    parts = []
+    for start in range(0, len(order), size):
+        rows = X[order[start : start + size]]
+        with precision(X.device, half_precision):
+            parts.append(model(to_inputs(rows) if is_images(X) else rows).float())
+    return torch.cat(parts)[:n]
+
+
+def is_images(X: Tensor) -> bool:
+    """Whether inputs are images in bytes, (n, height, width, channels)."""
+    return X.dtype == torch.uint8 and X.ndim == 4
+
+
+def precision(device: torch.device, half_precision: bool) -> torch.autocast:
+    """Compute in bfloat16 on a GPU where that is wanted."""
+    enabled = half_precision and device.type == "cuda"
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)
