@@ -11,6 +11,8 @@ import typer
 from peerloss.exceptions import PeerLossError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.table import Table
 
     from peerloss.experiments import Experiment, Result, RunSummary, Store
@@ -76,7 +78,7 @@ def reproduce(
         typer.echo(json.dumps(_as_json(experiment.name, protocol, summary, results)))
     else:
         typer.echo(f"{experiment.title} (test accuracy, mean over the cells that are done)")
-        Console().print(_table(results))
+        Console().print(_table(results, experiment.methods))
         typer.echo(_told(summary, output))
     for key, trace in list(summary.failed.items())[:3]:
         typer.echo(f"Failed: {key}\n{trace}", err=True)
@@ -137,7 +139,7 @@ def _as_json(name: str, protocol: str, summary: RunSummary, results: list[Result
     }
 
 
-def _table(results: list[Result]) -> Table:
+def _table(results: list[Result], methods: Sequence[str]) -> Table:
     from rich.table import Table
 
     means = _means(results)
@@ -146,7 +148,7 @@ def _table(results: list[Result]) -> Table:
     table.add_column("method")
     for prior in priors:
         table.add_column(f"{prior} prior", justify="right")
-    for method in dict.fromkeys(result.method for result in results):
+    for method in methods:
         found = [means.get((method, prior)) for prior in priors]
         table.add_row(method, *("" if entry is None else f"{entry[0]:.3f}" for entry in found))
     return table
