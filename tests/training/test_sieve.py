@@ -65,16 +65,19 @@ def test_targets_are_labels_where_the_teacher_agrees_and_its_answer_elsewhere():
 
 
 def test_targets_by_hand():
-    """A row's target is belief·label + (1 − belief)·sharpened answer, times its largest entry."""
+    """Kept: the posterior p_k·T[k, y] with T counted from the teacher; else its sharpened answer."""
     probabilities = torch.tensor([[0.7, 0.2, 0.1], [0.2, 0.1, 0.7], [0.1, 0.7, 0.2]])
     y = torch.tensor([0, 1, 1])  # the means over rows are 1/3, so nothing is balanced
     targets, kept = sieve_targets(probabilities, y, UNIFORM, Sieve(sharpness=2.0))
     assert kept.tolist() == [True, False, True]
-    sharp = torch.tensor([0.49, 0.04, 0.01]) / 0.54
-    own = 0.7 * torch.tensor([1.0, 0.0, 0.0]) + 0.3 * sharp
-    torch.testing.assert_close(targets[0], own * own.max())
-    other = torch.tensor([0.04, 0.01, 0.49]) / 0.54
-    torch.testing.assert_close(targets[1], other * other.max())
+    given_label_0 = torch.tensor([0.7, 0.2, 0.1])  # share of each clean class that carries label 0
+    posterior = probabilities[0] * given_label_0 / (0.49 + 0.04 + 0.01)
+    torch.testing.assert_close(targets[0], posterior * posterior.max())
+    sharp = torch.tensor([0.04, 0.01, 0.49]) / 0.54
+    torch.testing.assert_close(targets[1], sharp * sharp.max())
+    given_label_1 = torch.tensor([0.3, 0.8, 0.9])
+    posterior = probabilities[2] * given_label_1 / (0.03 + 0.56 + 0.18)
+    torch.testing.assert_close(targets[2], posterior * posterior.max())
 
 
 def test_a_teacher_that_drifts_to_one_class_is_pulled_back():

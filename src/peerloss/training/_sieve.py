@@ -63,16 +63,19 @@ def sieve_targets(
 ) -> tuple[Tensor, Tensor]:
     """Return soft targets (n, K) whose rows sum to the row's weight, and which labels were kept (n,).
 
-    A kept label counts with the probability that the teacher gives it; the rest of each row is the teacher's
-    answer, balanced so that classes are as frequent as in the noisy labels (a teacher that drifts towards a
-    few classes is pulled back) and sharpened. A row weighs as much as its target is sure.
+    A kept label is taken for what it is, a noisy observation: the target is the posterior p_k·T[k, ỹ], with T
+    counted from the teacher's own probabilities. Elsewhere it is the teacher's answer, sharpened. In both,
+    classes are balanced half-way towards the noisy prior, so that a teacher that drifts towards a few of them
+    is pulled back. A row weighs as much as its target is sure.
     """
     kept = keep_rows(probabilities, y, noisy_prior, threshold=sieve.threshold)
     drift = probabilities.mean(dim=0).clamp(min=1e-6) / noisy_prior.clamp(min=1e-6)
-    taught = functional.normalize((probabilities / drift.sqrt()) ** sieve.sharpness, p=1.0, dim=1)
-    belief = (probabilities.gather(1, y[:, None]).squeeze(1) * kept)[:, None]
+    balanced = probabilities / drift.sqrt()
     labels = functional.one_hot(y, probabilities.shape[1]).to(probabilities.dtype)
-    targets = belief * labels + (1.0 - belief) * taught
+    transition = functional.normalize(probabilities.T @ labels, p=1.0, dim=1)
+    informed = balanced * transition.T[y]
+    taught = balanced**sieve.sharpness
+    targets = functional.normalize(torch.where(kept[:, None], informed, taught), p=1.0, dim=1)
     return targets * targets.amax(dim=1, keepdim=True), kept
 
 
