@@ -65,19 +65,16 @@ def test_targets_are_labels_where_the_teacher_agrees_and_its_answer_elsewhere():
 
 
 def test_targets_by_hand():
-    """Kept: the posterior p_k·T[k, y] with T counted from the teacher; else its sharpened answer."""
-    probabilities = torch.tensor([[0.7, 0.2, 0.1], [0.2, 0.1, 0.7], [0.1, 0.7, 0.2]])
-    y = torch.tensor([0, 1, 1])  # the means over rows are 1/3, so nothing is balanced
+    """Kept labels count by p_y / max p beside the teacher's sharpened answer; the others not at all."""
+    probabilities = torch.tensor([[0.5, 0.4, 0.1], [0.1, 0.5, 0.4], [0.4, 0.1, 0.5]])
+    y = torch.tensor([0, 2, 1])  # the means over rows are 1/3, so nothing is balanced
     targets, kept = sieve_targets(probabilities, y, UNIFORM, Sieve(sharpness=2.0))
-    assert kept.tolist() == [True, False, True]
-    given_label_0 = torch.tensor([0.7, 0.2, 0.1])  # share of each clean class that carries label 0
-    posterior = probabilities[0] * given_label_0 / (0.49 + 0.04 + 0.01)
-    torch.testing.assert_close(targets[0], posterior * posterior.max())
-    sharp = torch.tensor([0.04, 0.01, 0.49]) / 0.54
-    torch.testing.assert_close(targets[1], sharp * sharp.max())
-    given_label_1 = torch.tensor([0.3, 0.8, 0.9])
-    posterior = probabilities[2] * given_label_1 / (0.03 + 0.56 + 0.18)
-    torch.testing.assert_close(targets[2], posterior * posterior.max())
+    assert kept.tolist() == [True, True, False]
+    torch.testing.assert_close(targets[0], torch.tensor([1.0, 0.0, 0.0]))
+    own = 0.8 * torch.tensor([0.0, 0.0, 1.0]) + 0.2 * torch.tensor([0.01, 0.25, 0.16]) / 0.42
+    torch.testing.assert_close(targets[1], own * own.max())
+    sharp = torch.tensor([0.16, 0.01, 0.25]) / 0.42
+    torch.testing.assert_close(targets[2], sharp * sharp.max())
 
 
 def test_a_teacher_that_drifts_to_one_class_is_pulled_back():

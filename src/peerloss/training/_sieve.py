@@ -63,19 +63,17 @@ def sieve_targets(
 ) -> tuple[Tensor, Tensor]:
     """Return soft targets (n, K) whose rows sum to the row's weight, and which labels were kept (n,).
 
-    A kept label is taken for what it is, a noisy observation: the target is the posterior p_k·T[k, ỹ], with T
-    counted from the teacher's own probabilities. Elsewhere it is the teacher's answer, sharpened. In both,
-    classes are balanced half-way towards the noisy prior, so that a teacher that drifts towards a few of them
-    is pulled back. A row weighs as much as its target is sure.
+    A kept label counts as much as the teacher finds it likely beside its favourite, p_ỹ / max p, so fully where
+    it is the favourite. The rest of a target is the teacher's answer, sharpened, with classes balanced half-way
+    towards the noisy prior, so that a teacher that drifts towards a few of them is pulled back. A row weighs
+    as much as its target is sure.
     """
     kept = keep_rows(probabilities, y, noisy_prior, threshold=sieve.threshold)
     drift = probabilities.mean(dim=0).clamp(min=1e-6) / noisy_prior.clamp(min=1e-6)
-    balanced = probabilities / drift.sqrt()
+    taught = functional.normalize((probabilities / drift.sqrt()) ** sieve.sharpness, p=1.0, dim=1)
+    believed = probabilities.gather(1, y[:, None]) / probabilities.amax(dim=1, keepdim=True) * kept[:, None]
     labels = functional.one_hot(y, probabilities.shape[1]).to(probabilities.dtype)
-    transition = functional.normalize(probabilities.T @ labels, p=1.0, dim=1)
-    informed = balanced * transition.T[y]
-    taught = balanced**sieve.sharpness
-    targets = functional.normalize(torch.where(kept[:, None], informed, taught), p=1.0, dim=1)
+    targets = torch.lerp(taught, labels, believed)
     return targets * targets.amax(dim=1, keepdim=True), kept
 
 
