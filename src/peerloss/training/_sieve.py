@@ -64,8 +64,9 @@ def sieve_targets(
     """Return soft targets (n, K) whose rows sum to the row's weight, and which labels were kept (n,).
 
     A kept label counts as much as the teacher finds it likely beside its favourite, p_ỹ / max p. The rest
-    of a target is the teacher's answer, sharpened, with classes balanced half-way towards the noisy prior, so that
-    a teacher that drifts towards a few of them is pulled back. A row weighs as much as its target is sure.
+    of a target is the teacher's answer, sharpened, with classes balanced half-way towards the noisy prior, so
+    that a teacher that drifts towards a few of them is pulled back. A row
+    weighs as much as its target is sure.
     """
     kept = keep_rows(probabilities, y, noisy_prior, threshold=sieve.threshold)
     drift = probabilities.mean(dim=0).clamp(min=1e-6) / noisy_prior.clamp(min=1e-6)
