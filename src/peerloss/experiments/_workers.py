@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 BACKENDS = ("joblib", "ray")
+#: After so long without work a process ends: what a killed runner leaves behind is soon gone.
+IDLE_SECONDS = 30
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
@@ -48,7 +50,14 @@ def spread(
         return _spread_on_ray(function, items, jobs, address)
     if effective_n_jobs(jobs) == 1:
         return map(function, items)
-    workers = Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
+    workers = Parallel(
+        jobs,
+        backend="loky",
+        return_as="generator_unordered",
+        batch_size=1,
+        pre_dispatch="n_jobs",
+        idle_worker_timeout=IDLE_SECONDS,
+    )
     values: Iterator[_Out] = workers(delayed(function)(item) for item in items)
     return values
 
