@@ -59,13 +59,9 @@ def make_recipe(noise: str, method: str, epochs: int | None, overrides: list[str
     elif method == "peer+sieve":
         recipe = replace(
             recipe,
-            epochs=100 if noise in HUMAN else 60,
-            learning_rate=0.1,
-            schedule="cosine",
-            warm_up=0.1,
-            alpha=((0.1, 0.0), (0.25, peak)),
-            average=0.999,
-            sieve=Sieve(start=0.25),
+            epochs=90,
+            alpha=((0.35 / 3, 0.0), (1 / 3, peak)),
+            sieve=Sieve(start=1 / 3),
         )
     if epochs is not None:
         recipe = replace(recipe, epochs=epochs)

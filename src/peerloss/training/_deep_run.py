@@ -59,7 +59,10 @@ class Run:
         self.model = model.to(device)
         if is_images(self.X):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        self.forward = torch.compile(model, dynamic=False) if recipe.compile else model
+        self.forward: Any = model
+        if recipe.compile:  # on a GPU with CUDA graphs: launching the kernels of a small step costs most
+            mode = "reduce-overhead" if device.type == "cuda" else None
+            self.forward = torch.compile(model, dynamic=False, mode=mode)
         if isinstance(loss, nn.Module):
             loss.to(device).train()
         self.optimizer = torch.optim.SGD(
@@ -75,7 +78,8 @@ class Run:
         knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
         self.schedule = AlphaSchedule(loss, knots) if knots else None
         self.average = None if recipe.average is None else WeightAverage(model, recipe.average)
-        self.remembered: Tensor | None = None  # the teacher's probabilities, a running mean over epochs
+        self.decisions = [] if recipe.sieve is None else recipe.sieve.decisions(recipe.epochs)
+        self.taught: Tensor | None = None  # the teacher's probabilities when it last decided
         self.history: list[Record] = []
         self.epoch = 0
         self.best: tuple[int, float, Weights] | None = None
@@ -97,10 +101,12 @@ class Run:
         self.generator.manual_seed(
             _mix(self.recipe.seed, self.epoch)
         )  # the epoch's draws need no saved state
-        sieve = self.recipe.sieve
-        sieving = sieve is not None and self.epoch >= sieve.start * self.recipe.epochs
-        targets, kept = self._teach() if sieving else (None, torch.ones((), device=self.device))
-        augment = sieve.augment if sieving and sieve is not None else self.recipe.augment
+        if self.epoch in self.decisions:
+            self.taught = self._teach()
+        targets, kept = self._targets()
+        augment = self.recipe.augment
+        if targets is not None and self.recipe.sieve is not None:
+            augment = self.recipe.sieve.augment
         order = torch.randperm(len(self.X), device=self.device, generator=self.generator)
         order = order[: self.steps * self.batch]
         total = torch.zeros((), device=self.device)
@@ -130,8 +136,7 @@ class Run:
 
     def _step(self, step: int, inputs: Tensor, rows: Tensor, targets: Tensor | None) -> Tensor:
         alpha = 0.0 if targets is not None else float(getattr(self.loss, "alpha", 0.0))
-        done = (self.epoch * self.steps + step + 1) / (self.recipe.epochs * self.steps + 1)
-        self.optimizer.param_groups[0]["lr"] = self.recipe.rate(done, alpha)
+        self.optimizer.param_groups[0]["lr"] = self.recipe.rate(self._share_done(step), alpha)
         if targets is None:
             loss = self._judge(self._forward(inputs), rows)
         else:
@@ -153,6 +158,8 @@ class Run:
     def _forward(self, inputs: Tensor) -> Tensor:
         if is_images(self.X):  # augmentation may change the layout, for which a compiler would compile anew
             inputs = inputs.contiguous(memory_format=torch.channels_last)
+        if self.recipe.compile:
+            torch.compiler.cudagraph_mark_step_begin()
         with precision(self.device, self.recipe.half_precision):
             logits: Tensor = self.forward(inputs)
         return logits
@@ -165,18 +172,25 @@ class Run:
                 raise
             raise DivergenceError(f"the model's outputs are not finite. {_REMEDY}") from error
 
-    def _teach(self) -> tuple[Tensor, Tensor]:
-        """Show the averaged model all rows, mirrored every other epoch; return targets and what was kept."""
+    def _share_done(self, step: int) -> float:
+        """Return how far training is; with a sieve, the round that goes on."""
+        first = max((epoch for epoch in self.decisions if epoch <= self.epoch), default=0)
+        end = min((epoch for epoch in self.decisions if epoch > self.epoch), default=self.recipe.epochs)
+        return ((self.epoch - first) * self.steps + step + 1) / ((end - first) * self.steps + 1)
+
+    def _teach(self) -> Tensor:
+        """Show the averaged model all rows, images mirrored too; return its probabilities."""
         assert self.average is not None  # noqa: S101 (the recipe has checked it)
-        assert self.recipe.sieve is not None  # noqa: S101
-        mirror = is_images(self.X) and self.epoch % 2 == 1
         with self.average.in_use():
-            seen = self._probabilities(self.X.flip(2) if mirror else self.X)
-        if self.remembered is not None:
-            seen = torch.lerp(seen, self.remembered, self.recipe.sieve.memory)
-        self.remembered = seen
-        noisy_prior = torch.bincount(self.y, minlength=seen.shape[1]) / len(self.y)
-        return sieve_targets(seen, self.y, noisy_prior, self.recipe.sieve)
+            seen = self._probabilities(self.X)
+            return (seen + self._probabilities(self.X.flip(2))) / 2.0 if is_images(self.X) else seen
+
+    def _targets(self) -> tuple[Tensor | None, Tensor]:
+        """Return what the rows are taught, ``None`` for their labels, and which labels are kept."""
+        if self.taught is None or self.recipe.sieve is None:
+            return None, torch.ones((), device=self.device)
+        noisy_prior = torch.bincount(self.y, minlength=self.taught.shape[1]) / len(self.y)
+        return sieve_targets(self.taught, self.y, noisy_prior, self.recipe.sieve)
 
     def _probabilities(self, X: Tensor) -> Tensor:
         self.model.eval()
@@ -205,7 +219,7 @@ class Run:
             "optimizer": self.optimizer.state_dict(),
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
-            "remembered": self.remembered,
+            "taught": self.taught,
             "best": None if self.best is None else list(self.best),
             "random": torch.get_rng_state(),  # a model may draw too, as dropout does
             "random_device": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
@@ -223,8 +237,8 @@ class Run:
             self.schedule.load_state_dict(state["schedule"])
         if self.average is not None:
             self.average.load_state_dict(state["average"])
-        remembered, best = state["remembered"], state["best"]
-        self.remembered = None if remembered is None else remembered.to(self.device)
+        taught, best = state["taught"], state["best"]
+        self.taught = None if taught is None else taught.to(self.device)
         self.best = None if best is None else (best[0], best[1], best[2])
         torch.set_rng_state(state["random"])
         if state["random_device"] is not None:

@@ -29,7 +29,8 @@ def predict_logits(
     for start in range(0, len(order), size):
         rows = X[order[start : start + size]]
         with precision(X.device, half_precision):
-            parts.append(model(to_inputs(rows) if is_images(X) else rows).float())
+            # A copy: a compiled model writes its next answers to the same place.
+            parts.append(model(to_inputs(rows) if is_images(X) else rows).to(torch.float32, copy=True))
     return torch.cat(parts)[:n]
 
 

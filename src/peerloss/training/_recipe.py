@@ -39,7 +39,7 @@ class DeepRecipe:
     augment: Augment = field(default_factory=Augment)
     """Changes of images (uint8 inputs); other inputs are taken as they are."""
     sieve: Sieve | None = None
-    """The second stage: labels kept or replaced by the averaged model. Needs ``average``."""
+    """Later rounds: labels kept or replaced by the averaged model. Needs ``average``."""
     patience: int | None = None
     """Stop after so many epochs without a better noisy validation score."""
     score_alpha: float = 1.0

@@ -24,16 +24,20 @@ class Sieve:
 
     start: float = 0.4
     """Share of the epochs after which the teacher decides about labels; before that the loss does."""
+    rounds: int = 2
+    """So many times it decides, evenly over the rest. In between targets stay as they are, so that no mistake
+    feeds on itself, and with each round the rate starts anew."""
     threshold: float = 0.0
     """Labels with an expected peer loss below this are kept."""
-    memory: float = 0.7
-    """Weight of earlier epochs in the teacher's remembered probabilities."""
-    sharpness: float = 2.0
-    """Power to which the teacher's probabilities are raised before they are taught."""
-    mixup: bool = True
+    mixup: bool = False
     """Whether images and targets are mixed in pairs."""
     augment: Augment = STRONG
     """Changes of the images that the student sees."""
+
+    def decisions(self, epochs: int) -> list[int]:
+        """Return the epochs before which the teacher decides."""
+        first = round(self.start * epochs)
+        return [first + round(i * (epochs - first) / self.rounds) for i in range(self.rounds)]
 
 
 def keep_rows(probabilities: Tensor, y: Tensor, noisy_prior: Tensor, *, threshold: float = 0.0) -> Tensor:
@@ -63,17 +67,15 @@ def sieve_targets(
 ) -> tuple[Tensor, Tensor]:
     """Return soft targets (n, K) whose rows sum to the row's weight, and which labels were kept (n,).
 
-    A kept label counts as much as the teacher finds it likely beside its favourite, p_ỹ / max p. The rest
-    of a target is the teacher's answer, sharpened, with classes balanced half-way towards the noisy prior, so
-    that a teacher that drifts towards a few of them is pulled back. A row
-    weighs as much as its target is sure.
+    A kept label is taken for what it is, a noisy observation: the target is the posterior p_k·T[k, ỹ], with T
+    counted from the teacher's own probabilities. Elsewhere it is the teacher's answer alone. A row weighs as
+    much as its target is sure.
     """
     kept = keep_rows(probabilities, y, noisy_prior, threshold=sieve.threshold)
-    drift = probabilities.mean(dim=0).clamp(min=1e-6) / noisy_prior.clamp(min=1e-6)
-    taught = functional.normalize((probabilities / drift.sqrt()) ** sieve.sharpness, p=1.0, dim=1)
-    believed = probabilities.gather(1, y[:, None]) / probabilities.amax(dim=1, keepdim=True) * kept[:, None]
     labels = functional.one_hot(y, probabilities.shape[1]).to(probabilities.dtype)
-    targets = torch.lerp(taught, labels, believed)
+    transition = functional.normalize(probabilities.T @ labels, p=1.0, dim=1)
+    posterior = functional.normalize(probabilities * transition.T[y], p=1.0, dim=1)
+    targets = torch.where(kept[:, None], posterior, probabilities)
     return targets * targets.amax(dim=1, keepdim=True), kept
 
 
