@@ -8,13 +8,15 @@ import pandas as pd
 import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from peerloss import NoiseModel, flip_labels, peer_scorer
-from peerloss.estimators import RobustMLPClassifier
+from peerloss.estimators import PeerPlugInClassifier, RobustMLPClassifier
+from peerloss.estimators._clean import NEAR_BALANCE
 from peerloss.estimators._mlp_checks import LOSSES
 from peerloss.estimators._mlp_search import ALPHA_GRID, assign_folds, hold_out, search_alpha
 from peerloss.exceptions import DivergenceError, DivergenceWarning, IdentifiabilityWarning, InvalidInputError
@@ -133,7 +135,7 @@ def test_candidates_are_compared_under_one_scorer_alpha():
         folds=folds,
         grid=(0.0, 1.0, 2.0, 3.0),
     )
-    assert found.alpha == found.scorer_alpha == 1.0
+    assert found.alpha == 1.0
     assert found.scores[3] == -np.inf
     tied = search_alpha(np.eye(2)[np.stack([y, y])], 1.9, y=y, weight=None, folds=folds, grid=(1.0, 2.0))
     assert tied.alpha == 2.0
@@ -148,6 +150,36 @@ def test_the_search_compares_under_the_estimated_alpha():
     model = fast(alpha="auto", max_steps=150).fit(X[keep], noisy[keep])
     right = optimal_alpha(NoiseModel.binary(0.05, 0.4), y[keep].mean())
     assert abs(model.report_["scorer_alpha"] - right) < abs(1.0 - right)
+
+
+def test_balanced_noisy_labels_are_weighed_apart():
+    """With δ_p̃ = 0 no α tells unequal rates; rows weighted by their label have one, and accuracy gains.
+
+    The plug-in reaches the Bayes threshold by it; the networks have a grid of α to choose from and gain less.
+    """
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(3000, 3))
+    y = (X[:, 0] + 0.7 * rng.normal(size=3000) > -0.61).astype(int)  # two thirds are 1
+    noisy = flip_labels(y, NoiseModel.binary(0.05, 0.3), exact=True, random_state=1)
+    noisy_delta = 2 * noisy.mean() - 1
+    assert abs(noisy_delta) < NEAR_BALANCE
+    model = fast(alpha="auto").fit(X, noisy)
+    plain = fast("plain").fit(X, noisy)
+    assert model.report_["scorer_alpha"] > 1
+    assert model.score(X, y) > plain.score(X, y) + 0.01
+    plug_in = PeerPlugInClassifier(LogisticRegression(), alpha="auto").fit(X, noisy)
+    fixed = PeerPlugInClassifier(LogisticRegression(), alpha=1.0).fit(X, noisy)
+    assert plug_in.score(X, y) > fixed.score(X, y) + 0.04
+
+
+def test_logits_that_run_away_are_said():
+    """Unclipped cross entropy at α above 1 on one clean feature: finite, but past 10⁴."""
+    X = np.repeat([[-1.0], [1.0]], 50, axis=0)
+    y = np.repeat([0, 1], 50)
+    with pytest.warns(DivergenceWarning, match="runs away"):
+        RobustMLPClassifier(
+            alpha=3.0, eps=0.0, weight_decay=0.0, learning_rate=0.05, random_state=0, max_steps=1500
+        ).fit(X, y)
 
 
 def test_folds_and_held_out_rows_keep_the_classes():

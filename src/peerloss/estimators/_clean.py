@@ -3,20 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from peerloss._validation import check_finite
 from peerloss.estimators._calibration import clean_proba
 from peerloss.noise import CleanPosterior, NoiseModel, estimate_noise, fit_clean_posterior
-from peerloss.theory import optimal_alpha_from_noisy_prior
+from peerloss.theory import (
+    optimal_alpha_from_noisy_prior,
+    optimal_alpha_of_weighted,
+    unbalancing_label_weights,
+)
 
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray, IntArray
 
 #: Probabilities are kept this far from 0 and 1 before log-odds are taken.
 CLIP = 1e-3
+#: Noisy labels with |δ_p̃| below this are taken for balanced: α* = d/δ_p̃ would be large and unsteady.
+NEAR_BALANCE = 0.05
 #: The most that undoing the noise may multiply errors by.
 MAX_GAIN = 20.0
 
@@ -117,19 +123,36 @@ def check_alpha_or_auto(alpha: Any, name: str = "alpha") -> float | None:
     return check_finite(alpha, name, advice="Pass 'auto' or a number such as 1.0.")
 
 
+class AutomaticAlpha(NamedTuple):
+    """What ``alpha="auto"`` means for some data."""
+
+    alpha: float
+    label_weights: FloatArray
+    """(K,), 1 but where noisy labels are so nearly balanced that no useful α* exists without weights."""
+    noise: NoiseModel
+    """The estimated noise."""
+
+
 def automatic_alpha(
     proba: FloatArray, codes: IntArray, weight: FloatArray, noisy_prior: FloatArray
-) -> tuple[float, NoiseModel]:
-    """Return what ``alpha="auto"`` means, and the estimated noise behind it.
+) -> AutomaticAlpha:
+    """Apply the library's rule for α to out-of-fold noisy probabilities.
 
-    It is α* = (e_neg − e_pos)/δ_p̃ at the rates that out-of-fold probabilities and noisy labels suggest; 1,
-    the choice that needs no rates, where no α* exists.
+    It is α* = (e_neg − e_pos)/δ_p̃ at the rates that probabilities and noisy labels suggest. Where δ_p̃ is
+    near 0 it is that of rows weighted by their label, the paper's downsampling remark. For several classes
+    without an α* it is 1, the choice that needs no rates.
     """
     fitted = CleanMap.fit(
         proba, codes, weight, metric="accuracy", alpha=None, noisy_prior=noisy_prior, gold=None
     )
+    equal = np.ones(len(noisy_prior))
+    if len(noisy_prior) == 2 and abs(noisy_prior[1] - noisy_prior[0]) < NEAR_BALANCE:
+        weights = unbalancing_label_weights(noisy_prior)
+        return AutomaticAlpha(
+            optimal_alpha_of_weighted(fitted.noise, noisy_prior, weights), weights, fitted.noise
+        )
     alpha = fitted.implied_alpha()
-    return (alpha if np.isfinite(alpha) else 1.0), fitted.noise
+    return AutomaticAlpha(alpha if np.isfinite(alpha) else 1.0, equal, fitted.noise)
 
 
 def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:

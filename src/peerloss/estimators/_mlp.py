@@ -16,10 +16,12 @@ from peerloss.estimators._mlp_search import (
     assign_folds,
     hold_out,
     out_of_fold_probabilities,
+    rule_for_alpha,
     search_alpha,
 )
 from peerloss.exceptions import DivergenceError, DivergenceWarning
 from peerloss.functional.base import DEFAULT_EPS
+from peerloss.losses._divergence import LOGIT_LIMIT
 from peerloss.metrics import peer_score
 from peerloss.noise import NoiseModel, as_noise_model, estimate_noise
 from peerloss.training import Net, TrainedNets, train_nets
@@ -33,6 +35,8 @@ if TYPE_CHECKING:
 
 #: Points of the learning curves.
 N_RECORDS = 20
+#: So many rows are shown to the trained nets to see whether their logits ran away.
+RUNAWAY_ROWS = 1000
 
 
 class RobustMLPClassifier(NoisyLabelClassifier):
@@ -185,7 +189,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         self.loss_curve_, self.validation_score_curve_ = self.nets_.loss_curve, self.nets_.score_curve
         self.n_iter_ = int(self.nets_.best_step.max())
         self.report_ |= {"steps": self.nets_.best_step.tolist(), "backend": self.nets_.backend[0]}
-        self._tell_divergence()
+        self._tell_divergence(task.X[:RUNAWAY_ROWS])
 
     def _train_members(self, task: _Task) -> TrainedNets:
         nets = [
@@ -228,6 +232,22 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             return float("nan")
         if not isinstance(self.alpha, str):
             return float(self.alpha)
+        probabilities, folds = self._out_of_fold(task)
+        scorer_alpha = 1.0 if self.scorer_alpha == "auto" else float(self.scorer_alpha)
+        if self.scorer_alpha == "auto":
+            rule = rule_for_alpha(probabilities[ALPHA_GRID.index(0.0)], task.codes, task.weight)
+            if rule is not None:
+                scorer_alpha = rule.alpha
+                if np.ptp(rule.label_weights):  # balanced labels, which no α could tell apart: weigh them
+                    task.weigh_labels(rule.label_weights)
+                    probabilities, folds = self._out_of_fold(task)
+        found = search_alpha(probabilities, scorer_alpha, y=task.codes, weight=task.weight, folds=folds)
+        self.report_["scorer_alpha"] = scorer_alpha
+        self.report_["alpha_scores"] = dict(zip(ALPHA_GRID, found.scores, strict=True))
+        return found.alpha
+
+    def _out_of_fold(self, task: _Task) -> tuple[FloatArray, IntArray]:
+        """Return out-of-fold probabilities (candidates, n, K) for every α of the grid, and the folds."""
         folds = assign_folds(task.codes, self.cv, task.seed)
         settings = self._loss_of_net(1.0)
         parts = [
@@ -235,16 +255,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             for f in range(self.cv)
         ]
         trained = task.train(task.X, [replace(part, alpha=a) for a in ALPHA_GRID for part in parts])
-        found = search_alpha(
-            out_of_fold_probabilities(trained, task.X, folds),
-            None if self.scorer_alpha == "auto" else float(self.scorer_alpha),
-            y=task.codes,
-            weight=task.weight,
-            folds=folds,
-        )
-        self.report_["scorer_alpha"] = found.scorer_alpha
-        self.report_["alpha_scores"] = dict(zip(ALPHA_GRID, found.scores, strict=True))
-        return found.alpha
+        return out_of_fold_probabilities(trained, task.X, folds), folds
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -293,7 +304,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         standard /= self.scale_
         return standard.astype(np.float32)
 
-    def _tell_divergence(self) -> None:
+    def _tell_divergence(self, X: Any) -> None:
         lost = np.flatnonzero(self.nets_.diverged).tolist()
         self.report_["diverged"] = lost
         remedy = "Lower `learning_rate`, use `alpha` below 1 or a bounded `base` such as 'sigmoid'."
@@ -305,9 +316,18 @@ class RobustMLPClassifier(NoisyLabelClassifier):
                 DivergenceWarning,
                 stacklevel=4,
             )
+        sane = np.flatnonzero(~self.nets_.diverged)
+        largest = float(np.abs(self.nets_.logits(X, nets=sane)).max())
+        if self.alpha_ >= 1 and largest > LOGIT_LIMIT:
+            warnings.warn(
+                f"logits have reached {largest:.3g} (limit {LOGIT_LIMIT:g}) at alpha = {self.alpha_:g} ≥ 1: "
+                f"the loss is not bounded below and training runs away. {remedy}",
+                DivergenceWarning,
+                stacklevel=4,
+            )
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class _Task:
     """The training data in the engine's form."""
 
@@ -323,6 +343,11 @@ class _Task:
         chosen: Any = slice(None) if rows is None else rows
         weight = None if self.weight is None else self.weight[chosen]
         return Net(self.codes[chosen], rows=rows, weight=weight, **settings)
+
+    def weigh_labels(self, label_weights: FloatArray) -> None:
+        """Weigh the rows by their labels, beside their own weights."""
+        own = 1.0 if self.weight is None else self.weight
+        self.weight = own * label_weights[self.codes]
 
 
 def _mean_and_scale(X: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from peerloss.estimators._clean import automatic_alpha
+from peerloss.estimators._clean import AutomaticAlpha, automatic_alpha
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.metrics import peer_score
 
@@ -24,15 +24,13 @@ class AlphaSearch(NamedTuple):
     """What a search found."""
 
     alpha: float
-    scorer_alpha: float
-    """The one α under which all candidates were compared."""
     scores: tuple[float, ...]
     """Mean peer score over folds of every candidate; −inf for one that diverged."""
 
 
 def search_alpha(
     probabilities: FloatArray,
-    scorer_alpha: float | None,
+    scorer_alpha: float,
     *,
     y: IntArray,
     weight: FloatArray | None,
@@ -46,15 +44,12 @@ def search_alpha(
     probabilities
         Out-of-fold probabilities of every candidate (candidates, n, K), NaN where one diverged.
     scorer_alpha
-        α of the peer score: 1 for balanced accuracy, α* for accuracy; ``None`` for the library's rule, which
-        estimates α* from the candidate trained at α = 0. Never the candidate's own.
+        α of the peer score: 1 for balanced accuracy, α* for accuracy. Never the candidate's own.
     y, weight, folds
         Noisy labels, weights (or ``None``) and fold numbers, (n,).
     grid
         The α of the candidates. Of equal scores the one nearest to the scorer's wins.
     """
-    if scorer_alpha is None:
-        scorer_alpha = _estimated_alpha(probabilities[list(grid).index(0.0)], y, weight)
     scores = tuple(_mean_score(table, y, weight, folds, scorer_alpha) for table in probabilities)
     if max(scores) == -np.inf:
         raise DivergenceError(
@@ -62,16 +57,16 @@ def search_alpha(
             "`base` such as 'sigmoid'."
         )
     best = max(range(len(grid)), key=lambda i: (scores[i], -abs(grid[i] - scorer_alpha)))
-    return AlphaSearch(float(grid[best]), scorer_alpha, scores)
+    return AlphaSearch(float(grid[best]), scores)
 
 
-def _estimated_alpha(plain: FloatArray, y: IntArray, weight: FloatArray | None) -> float:
-    """Return the library's α from probabilities of plain training; 1, which needs none, if that diverged."""
+def rule_for_alpha(plain: FloatArray, y: IntArray, weight: FloatArray | None) -> AutomaticAlpha | None:
+    """Apply the library's rule to out-of-fold probabilities of plain training; ``None`` if that diverged."""
     if np.isnan(plain).any():
-        return 1.0
+        return None
     weights = np.ones(len(y)) if weight is None else weight
     prior = np.bincount(y, weights, minlength=plain.shape[1]) / weights.sum()
-    return automatic_alpha(plain, y, weights, prior)[0]
+    return automatic_alpha(plain, y, weights, prior)
 
 
 def _mean_score(

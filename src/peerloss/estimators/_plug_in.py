@@ -61,6 +61,9 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         π̃, the weighted frequencies of the labels, shape (K,).
     alpha_
         The α in use.
+    label_weights_
+        Weights of the noisy labels at which ``alpha_`` is meant, (K,): 1, but where ``alpha="auto"`` meets
+        labels so nearly balanced that no α* exists without them.
     oof_proba_
         Calibrated out-of-fold probabilities of the noisy label, (n, K), one row a training row.
 
@@ -77,6 +80,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     calibrator_: Calibrator
     noisy_prior_: FloatArray
     alpha_: float
+    label_weights_: FloatArray
     oof_proba_: FloatArray
 
     def __init__(self, estimator: Any, *, alpha: float | str = 1.0, cv: Any = 5) -> None:
@@ -123,7 +127,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             if unseen.size:  # rows without weight taught nothing, so the final fit is out of fold for them
                 scores[unseen] = self._scores(self.estimator_, _safe_indexing(X, unseen))
             self.oof_proba_ = self.calibrator_.proba(scores)
-            self.alpha_ = self._resolve_alpha(data) if alpha is None else alpha
+            self.alpha_, self.label_weights_ = self._resolve_alpha(data, alpha)
         return self
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
@@ -133,7 +137,9 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the clean classes, shape (n, K); their argmax is the peer decision."""
-        return clean_proba(self.predict_noisy_proba(X), self.alpha_, self.noisy_prior_)
+        noisy = self.predict_noisy_proba(X) * self.label_weights_
+        prior = self.noisy_prior_ * self.label_weights_
+        return clean_proba(noisy / noisy.sum(axis=1, keepdims=True), self.alpha_, prior / prior.sum())
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -146,9 +152,11 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
         return tags
 
-    def _resolve_alpha(self, data: FitInput) -> float:
-        alpha, _ = automatic_alpha(self.oof_proba_, data.codes, data.weight, self.noisy_prior_)
-        return alpha
+    def _resolve_alpha(self, data: FitInput, alpha: float | None) -> tuple[float, FloatArray]:
+        if alpha is not None:
+            return alpha, np.ones(len(data.classes))
+        found = automatic_alpha(self.oof_proba_, data.codes, data.weight, self.noisy_prior_)
+        return found.alpha, found.label_weights
 
     def _check_estimator(self, *, weighted: bool) -> None:
         estimator = self.estimator

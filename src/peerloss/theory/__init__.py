@@ -40,6 +40,11 @@ from peerloss.theory._transforms import (
     invert_transform,
     peer_transform,
 )
+from peerloss.theory._weights import (
+    balancing_label_weights,
+    optimal_alpha_of_weighted,
+    unbalancing_label_weights,
+)
 
 __all__ = [
     "FLIP_SYMMETRIC_BASES",
@@ -47,6 +52,7 @@ __all__ = [
     "CalibrationReport",
     "ConvexityReport",
     "Transform",
+    "balancing_label_weights",
     "binary_delta",
     "calibration_condition",
     "calibration_transform",
@@ -66,6 +72,7 @@ __all__ = [
     "optimal_alpha",
     "optimal_alpha_as_printed",
     "optimal_alpha_from_noisy_prior",
+    "optimal_alpha_of_weighted",
     "peer_decision",
     "peer_risk",
     "peer_threshold",
@@ -75,5 +82,6 @@ __all__ = [
     "required_samples",
     "sign_matrix",
     "suboptimality_bound",
+    "unbalancing_label_weights",
     "zero_one_peer_risk",
 ]
