@@ -1,0 +1,45 @@
+"""``peerloss report``: what a folder of results says, as a page or as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path  # noqa: TC003 (typer reads annotations at run time)
+from typing import Annotated
+
+import typer
+
+from peerloss.cli._errors import user_errors
+
+
+def report(
+    results: Annotated[Path, typer.Argument(help="Folder that peerloss reproduce -o wrote.")],
+    *,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The page (.html). Without it: report.html in RESULTS."),
+    ] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print figures as JSON only, in a fixed order; write nothing.")
+    ] = False,
+) -> None:
+    """Write tables beside the paper's, tests and figures as one HTML page that needs nothing but itself.
+
+    Beside it a folder of the same name holds pictures (PNG), tables (Markdown, CSV) and figures (JSON).
+
+    Example: peerloss report runs -o page.html
+    """
+    with user_errors():
+        from peerloss.report import build_report, figures, write_report
+
+        if as_json and output is not None:
+            raise typer.BadParameter("give either -o or --json, not both.")
+        found = build_report(results)
+        if as_json:
+            typer.echo(json.dumps(figures(found)))
+            return
+        page = results / "report.html" if output is None else output
+        written = write_report(found, page)
+    for note in found.notes:
+        typer.echo(f"Note: {note}", err=True)
+    experiments = ", ".join(section.name for section in found.sections)
+    typer.echo(f"{page}: {experiments}; {len(written) - 1} files more in {page.with_suffix('')}.")

@@ -1,0 +1,204 @@
+"""A table beside the paper's: means, rows near the best, the order of methods, and cells that differ."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from peerloss.report._paper import PAPER_SEEDS, Row, near_best
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from peerloss.report._table import AccuracyTable, Cell, TableRow
+
+#: Beyond this many standard errors a difference is not put down to chance.
+CHANCE = 2.0
+#: The paper's order of methods, by mean accuracy.
+ORDER = ("peer", "surrogate", "nn")
+#: What separates every figure here from the printed one.
+CHOSEN_ON_TEST = (
+    "the authors' code chose width, rate and batch of all networks on the clean test accuracy of peer loss, "
+    "here nothing is chosen on test labels"
+)
+#: Test sets up to this size are named as a reason.
+SMALL_TEST = 100
+
+
+@dataclass(frozen=True)
+class MethodSummary:
+    """One method over the complete rows of one prior."""
+
+    method: str
+    mean: float
+    near_best: int
+    """Rows within 2 points of the best of all methods here."""
+    beside_paper: BesidePaper | None
+    """``None`` for methods without printed figures."""
+
+
+@dataclass(frozen=True)
+class BesidePaper:
+    """The same among rows and methods that the paper prints, so that both sides choose among the same."""
+
+    mean: float
+    printed_mean: float
+    near_best: int
+    printed_near_best: int
+
+    @property
+    def difference(self) -> float:
+        """Mean here minus printed mean."""
+        return self.mean - self.printed_mean
+
+
+@dataclass(frozen=True)
+class PriorSummary:
+    """All methods over the complete rows of one prior."""
+
+    prior: str
+    rows: int
+    """Complete rows; what follows is about them."""
+    incomplete: int
+    printed_rows: int
+    """Complete rows that the paper has too."""
+    methods: tuple[MethodSummary, ...]
+    ordering_here: tuple[str, ...] | None
+    """Methods of the paper's order by mean here, the best first; ``None`` where one is missing."""
+    ordering_printed: tuple[str, ...] | None
+    within_spread: int
+    """Cells whose printed figure is within one standard deviation over seeds."""
+    compared: int
+    """Cells for which that can be said."""
+
+    @property
+    def all_printed(self) -> bool:
+        """Whether the paper has all of these rows and methods, so that both sides compare the same."""
+        return self.printed_rows == self.rows and all(entry.beside_paper for entry in self.methods)
+
+    @property
+    def ordering_holds(self) -> bool | None:
+        """Whether peer loss leads the surrogate, and that plain training, as in the paper."""
+        return None if self.ordering_here is None else self.ordering_here == ORDER
+
+
+@dataclass(frozen=True)
+class Deviation:
+    """A cell that is far from the printed figure."""
+
+    row: Row
+    method: str
+    mean: float
+    printed: float
+    difference: float
+    n_test: int
+    error: float
+    """Standard error of the difference, if the printed mean spreads like ours."""
+    reason: str
+
+
+def summarise(table: AccuracyTable) -> list[PriorSummary]:
+    """Return the summary of each prior."""
+    return [_summary(table, prior) for prior in table.priors]
+
+
+def _summary(table: AccuracyTable, prior: str) -> PriorSummary:
+    rows = table.complete(prior)
+    shared = [entry for entry in rows if any(cell.printed is not None for cell in entry.cells.values())]
+    common = [m for m in table.methods if shared and all(e.cells[m].printed is not None for e in shared)]
+    here = [near_best({m: entry.means[m] for m in common}) for entry in shared]
+    there = [near_best({m: _printed(entry, m) for m in common}) for entry in shared]
+    beside = {
+        m: BesidePaper(
+            mean=_mean(entry.means[m] for entry in shared),
+            printed_mean=_mean(_printed(entry, m) for entry in shared),
+            near_best=sum(m in bold for bold in here),
+            printed_near_best=sum(m in bold for bold in there),
+        )
+        for m in common
+    }
+    methods = [
+        MethodSummary(
+            method=m,
+            mean=_mean(entry.means[m] for entry in rows),
+            near_best=sum(m in entry.bold for entry in rows),
+            beside_paper=beside.get(m),
+        )
+        for m in table.methods
+        if rows
+    ]
+    judged = [cell.within_spread for entry in table.of_prior(prior) for cell in entry.cells.values()]
+    ordered = set(ORDER) <= set(common)
+    return PriorSummary(
+        prior=prior,
+        rows=len(rows),
+        incomplete=len(table.of_prior(prior)) - len(rows),
+        printed_rows=len(shared),
+        methods=tuple(methods),
+        ordering_here=_ordered({m: beside[m].mean for m in ORDER}) if ordered else None,
+        ordering_printed=_ordered({m: beside[m].printed_mean for m in ORDER}) if ordered else None,
+        within_spread=sum(inside is True for inside in judged),
+        compared=sum(inside is not None for inside in judged),
+    )
+
+
+def _printed(entry: TableRow, method: str) -> float:
+    figure = entry.cells[method].printed
+    return math.nan if figure is None else figure
+
+
+def _mean(values: Iterable[float]) -> float:
+    return float(np.mean(list(values)))
+
+
+def _ordered(means: dict[str, float]) -> tuple[str, ...]:
+    return tuple(sorted(means, key=lambda method: -means[method]))
+
+
+def deviations(table: AccuracyTable) -> list[Deviation]:
+    """Return the cells further than 3 points from the printed figures, in the order of the table."""
+    found = []
+    for entry in table.rows:
+        for method, cell in entry.cells.items():
+            mean, in_paper = cell.mean, cell.printed
+            if mean is None or in_paper is None or not cell.far:
+                continue
+            error = error_of_difference(cell, mean)
+            reason = _reason(entry.row, method, cell.n_test, mean - in_paper, error)
+            found.append(
+                Deviation(entry.row, method, mean, in_paper, mean - in_paper, cell.n_test, error, reason)
+            )
+    return found
+
+
+def error_of_difference(cell: Cell, mean: float) -> float:
+    """Return the standard error of ours minus the printed mean, if single trainings spread alike in both.
+
+    With one seed the spread is that of counting the test rows.
+    """
+    spread = math.sqrt(mean * (1.0 - mean) / cell.n_test) if cell.spread is None else cell.spread
+    return spread * math.sqrt(1.0 / len(cell.accuracies) + 1.0 / PAPER_SEEDS)
+
+
+def _reason(row: Row, method: str, n_test: int, difference: float, error: float) -> str:
+    parts = []
+    if n_test <= SMALL_TEST:
+        parts.append(f"a test set has {n_test} rows, so that one row is {100 / n_test:.1f} points")
+    errors = abs(difference) / error if error > 0 else math.inf
+    if errors <= CHANCE:
+        parts.append(f"{errors:.1f} standard errors: chance is enough")
+    else:
+        told = f"{errors:.1f} standard errors" if math.isfinite(errors) else "no spread over seeds"
+        parts.append(f"{told}: more than chance; {_difference_of_protocols(row, method)}")
+    return "; ".join(parts)
+
+
+def _difference_of_protocols(row: Row, method: str) -> str:
+    if method == "c-svm":
+        return "the authors' code never tunes the class weight, here noisy validation does"
+    if row.data_set == "german" and row.e_neg != row.e_pos:
+        return "the authors' code has the positive class of german reversed, so that the rates change places"
+    return CHOSEN_ON_TEST

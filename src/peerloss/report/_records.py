@@ -1,0 +1,183 @@
+"""From a folder of results to records to rely on: checked, in order, one set of settings a method."""
+
+from __future__ import annotations
+
+import warnings
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peerloss.exceptions import InvalidInputError
+from peerloss.experiments import METHODS, Store, list_experiments, progress
+from peerloss.report._paper import Row, printed_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from peerloss.experiments import Progress
+
+Record = dict[str, Any]
+
+#: In this order; whatever else a store holds follows by name.
+_EXPERIMENTS = ("table-a1", "table-a1-grid", "curves", "boundary", "invariance")
+_PROTOCOLS = ("paper", "fair")
+_PRIORS = ("equalized", "original")
+_TEXTS = ("experiment", "protocol", "data_set", "prior", "method", "spec", "choose", "finished")
+
+
+@dataclass(frozen=True)
+class Group:
+    """The records of one experiment under one protocol."""
+
+    experiment: str
+    protocol: str
+    title: str
+    records: tuple[Record, ...]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What a folder holds."""
+
+    groups: tuple[Group, ...]
+    notes: tuple[str, ...]
+    """What is missing or was left out, for the reader of the report."""
+
+
+def read_results(folder: Path) -> Results:
+    """Read a folder that ``peerloss reproduce -o`` wrote; what is missing or damaged becomes a note."""
+    if not folder.is_dir():
+        raise InvalidInputError(
+            f"`results` must be a folder that peerloss reproduce -o wrote; {folder} is none."
+        )
+    store = Store(folder)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        stored, plans = store.records(), progress(store)
+    notes = list(dict.fromkeys(str(warning.message) for warning in caught))
+    usable = [record for record in stored if is_usable(record)]
+    if len(usable) < len(stored):
+        notes.append(f"{len(stored) - len(usable)} records are damaged and were left out.")
+    if not usable:
+        raise InvalidInputError(
+            f"`results` {folder} holds no finished cell. Run for example: "
+            f"peerloss reproduce table-a1 --data-sets heart -o {folder}"
+        )
+    kept, replaced = _newest_settings(usable)
+    notes += replaced
+    notes += [_unfinished(plan) for plan in plans if plan.done < plan.cells]
+    groups = _grouped(kept, {(plan.experiment, plan.protocol): plan.title for plan in plans})
+    found = {group.experiment for group in groups}
+    notes += [
+        f"{name} has not been run; peerloss reproduce {name}, with the same -o, adds it."
+        for name in list_experiments()
+        if name not in found
+    ]
+    return Results(groups, tuple(notes))
+
+
+def is_usable(record: Record) -> bool:
+    """Whether a record has what a report reads, of the right kinds: files may come from anywhere."""
+    try:
+        trials, curve, plane = record["trials"], record["curve"], record["plane"]
+        accuracy, validation = (_numbers(trials[name]) for name in ("test_accuracy", "noisy_validation"))
+        tried = all(len(values) == len(accuracy) for values in trials["settings"].values())
+        fine = (
+            all(isinstance(record[name], str) for name in _TEXTS)
+            and all(0 <= record[name] <= 1 for name in ("e_neg", "e_pos"))
+            and all(type(record[name]) is int and record[name] >= 0 for name in ("seed", "n_test", "chosen"))
+            and record["n_test"] > 0
+            and record["chosen"] < len(accuracy) == len(validation)
+            and tried
+            and not bool(((accuracy < 0) | (accuracy > 1)).any())
+        )
+        if curve is not None:
+            lengths = {len(_numbers(values, gaps=False)) for values in curve.values()}
+            fine &= "step" in curve and len(lengths) == 1
+        if plane is not None:
+            fine &= _is_plane(plane)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        return False
+    return fine
+
+
+def _numbers(values: Any, *, gaps: bool = True) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Return a list of numbers as an array; ``None`` is a gap."""
+    if not isinstance(values, list) or any(isinstance(value, str | bool) for value in values):
+        raise TypeError(values)
+    array = np.array([np.nan if value is None else float(value) for value in values])
+    if np.isinf(array).any() or (not gaps and np.isnan(array).any()):
+        raise ValueError(values)
+    return array
+
+
+def _is_plane(plane: Record) -> bool:
+    x, y = _numbers(plane["x"], gaps=False), _numbers(plane["y"], gaps=False)
+    inside = np.stack([_numbers(line, gaps=False) for line in plane["probability"]])
+    points = np.stack([_numbers(point, gaps=False) for point in plane["points"]])
+    labels = _numbers(plane["noisy_labels"], gaps=False)
+    return bool(
+        inside.shape == (len(y), len(x)) and points.shape == (len(labels), 2) and min(inside.shape) > 1
+    )
+
+
+def _newest_settings(records: list[Record]) -> tuple[list[Record], list[str]]:
+    """Keep, of cells that were run with different settings, those of the settings used last."""
+    latest: dict[tuple[str, ...], tuple[str, str]] = {}
+    for record in records:
+        place = _place(record)
+        latest[place] = max(latest.get(place, ("", "")), (record["finished"], record["spec"]))
+    kept = [record for record in records if record["spec"] == latest[_place(record)][1]]
+    old = sorted({_place(record) for record in records if record["spec"] != latest[_place(record)][1]})
+    return kept, [
+        f"{experiment} ({protocol}): {method}, {prior} prior, was run with several settings; "
+        "only the settings used last are shown."
+        for experiment, protocol, method, prior in old
+    ]
+
+
+def _place(record: Record) -> tuple[str, ...]:
+    return tuple(record[name] for name in ("experiment", "protocol", "method", "prior"))
+
+
+def _unfinished(plan: Progress) -> str:
+    missing = ", ".join(
+        f"{method} {planned - done}" for method, (done, planned) in plan.by_method.items() if done < planned
+    )
+    return (
+        f"{plan.experiment} ({plan.protocol}) is not finished: {plan.done} of {plan.cells} cells are done "
+        f"(missing: {missing}). The figures below are those of what is there."
+    )
+
+
+def _grouped(records: Iterable[Record], titles: dict[tuple[str, str], str]) -> tuple[Group, ...]:
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        groups[record["experiment"], record["protocol"]].append(record)
+    names = sorted(groups, key=lambda name: (place_in(_EXPERIMENTS, name[0]), place_in(_PROTOCOLS, name[1])))
+    return tuple(Group(*name, titles.get(name, name[0]), tuple(groups[name])) for name in names)
+
+
+def place_in(known: Iterable[str], name: str) -> tuple[int, str]:
+    """Return a key that sorts known names as listed and others behind them, by name."""
+    order = list(known)
+    return (order.index(name) if name in order else len(order), name)
+
+
+def row_order(row: Row) -> tuple[Any, ...]:
+    """Return a key that sorts rows: priors, then data sets as in the paper, then noise rates."""
+    paper = dict.fromkeys(known.data_set for known in printed_table())
+    return (place_in(_PRIORS, row.prior), place_in(paper, row.data_set), row.e_neg, row.e_pos)
+
+
+def method_order(methods: Iterable[str]) -> list[str]:
+    """Return method names without repetition: as in the paper's tables, ours behind, unknown ones last."""
+    return sorted(set(methods), key=lambda name: place_in(METHODS, name))
+
+
+def method_title(method: str) -> str:
+    """Return the heading of a method, as in the paper's tables."""
+    return METHODS[method].title if method in METHODS else method

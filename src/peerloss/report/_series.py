@@ -1,0 +1,175 @@
+"""What the figures show: learning curves, the invariance of peer loss, decision boundaries."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peerloss.report._paper import Row
+from peerloss.report._records import method_order, row_order
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from peerloss._validation import FloatArray
+    from peerloss.report._records import Group, Record
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Test accuracy of one method during training, over seeds."""
+
+    method: str
+    seeds: int
+    step: FloatArray
+    mean: FloatArray
+    spread: FloatArray
+    """Standard deviation over seeds; 0 for one."""
+
+
+@dataclass(frozen=True)
+class CurvePanel:
+    """All methods on one row."""
+
+    row: Row
+    curves: tuple[Curve, ...]
+
+
+@dataclass(frozen=True)
+class InvariancePart:
+    """Peer loss on noisy against clean labels of the same rows, one point a recorded step and seed."""
+
+    name: str
+    """``train`` or ``validation``."""
+    clean: FloatArray
+    noisy: FloatArray
+    slopes: tuple[float, ...]
+    """One a seed: least squares through the origin, as Lemma 2 has no constant."""
+
+    @property
+    def slope(self) -> float:
+        """Mean over seeds."""
+        return float(np.mean(self.slopes))
+
+    @property
+    def error(self) -> float | None:
+        """Standard error of the mean; ``None`` for one seed."""
+        n = len(self.slopes)
+        return float(np.std(self.slopes, ddof=1) / np.sqrt(n)) if n > 1 else None
+
+
+@dataclass(frozen=True)
+class InvariancePanel:
+    """One row and method."""
+
+    row: Row
+    method: str
+    parts: tuple[InvariancePart, ...]
+
+    @property
+    def expected(self) -> float:
+        """The factor of Lemma 2."""
+        return 1.0 - self.row.e_neg - self.row.e_pos
+
+
+@dataclass(frozen=True)
+class Boundary:
+    """The decision of one training over two features."""
+
+    row: Row
+    method: str
+    seed: int
+    test_accuracy: float | None
+    x: FloatArray
+    y: FloatArray
+    probability: FloatArray
+    points: FloatArray
+    noisy_labels: FloatArray
+
+
+def curve_panels(group: Group) -> list[CurvePanel]:
+    """Return a panel for each row whose test accuracy was recorded during training."""
+    panels = []
+    for row, records in _by_row(group, "test_accuracy"):
+        curves = []
+        for method in method_order(record["method"] for record in records):
+            own = _of_equal_steps([record["curve"] for record in records if record["method"] == method])
+            values = np.array([curve["test_accuracy"] for curve in own])
+            spread = values.std(axis=0, ddof=1) if len(own) > 1 else np.zeros(values.shape[1])
+            step = np.asarray(own[0]["step"], dtype=float)
+            curves.append(Curve(method, len(own), step, values.mean(axis=0), spread))
+        panels.append(CurvePanel(row, tuple(curves)))
+    return panels
+
+
+def invariance_panels(group: Group) -> list[InvariancePanel]:
+    """Return a panel for each row and method whose peer loss on clean labels was recorded too."""
+    panels = []
+    for row, records in _by_row(group, "train_clean_peer_loss"):
+        for method in method_order(record["method"] for record in records):
+            curves = [record["curve"] for record in records if record["method"] == method]
+            parts = (_part(name, curves) for name in ("train", "validation"))
+            panels.append(InvariancePanel(row, method, tuple(part for part in parts if part is not None)))
+    return panels
+
+
+def boundaries(group: Group) -> list[Boundary]:
+    """Return the decision boundaries, that of the first seed where there are several."""
+    first: dict[tuple[Row, str], Record] = {}
+    for record in sorted(group.records, key=lambda record: record["seed"], reverse=True):
+        if record["plane"] is not None:
+            first[_row(record), record["method"]] = record
+    methods = method_order(method for _, method in first)
+    # As the figure is read: plain training before the rest, clean first, then as noise grows.
+    places = sorted(
+        first, key=lambda place: (place[1] != "nn", methods.index(place[1]), _noise_order(place[0]), place[0])
+    )
+    found = []
+    for row, method in places:
+        record = first[row, method]
+        arrays = {name: np.asarray(values, dtype=float) for name, values in record["plane"].items()}
+        accuracy = record["trials"]["test_accuracy"][record["chosen"]]
+        fields = {name: arrays[name] for name in ("x", "y", "probability", "points", "noisy_labels")}
+        found.append(Boundary(row, method, record["seed"], accuracy, **fields))
+    return found
+
+
+def _by_row(group: Group, recorded: str) -> list[tuple[Row, list[Record]]]:
+    """Return the records whose curve holds something, row by row and in the order of seeds."""
+    rows: dict[Row, list[Record]] = defaultdict(list)
+    for record in sorted(group.records, key=lambda record: record["seed"]):
+        if record["curve"] is not None and record["curve"]["step"] and recorded in record["curve"]:
+            rows[_row(record)].append(record)
+    return sorted(rows.items(), key=lambda item: row_order(item[0]))
+
+
+def _row(record: Record) -> Row:
+    return Row(record["data_set"], float(record["e_neg"]), float(record["e_pos"]), record["prior"])
+
+
+def _noise_order(row: Row) -> tuple[float, float, float]:
+    return (abs(row.e_neg - row.e_pos), row.e_neg, row.e_pos)
+
+
+def _of_equal_steps(curves: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Leave out curves that break off early or were recorded at other steps than the longest."""
+    longest = max((curve["step"] for curve in curves), key=len)
+    return [curve for curve in curves if curve["step"] == longest]
+
+
+def _part(name: str, curves: Iterable[dict[str, Any]]) -> InvariancePart | None:
+    clean, noisy, slopes = [], [], []
+    for curve in curves:
+        if not {f"{name}_clean_peer_loss", f"{name}_noisy_peer_loss"} <= set(curve):
+            continue
+        x, y = (np.asarray(curve[f"{name}_{labels}_peer_loss"], dtype=float) for labels in ("clean", "noisy"))
+        if (x @ x) > 0:
+            clean.append(x)
+            noisy.append(y)
+            slopes.append(float((x @ y) / (x @ x)))
+    if not slopes:
+        return None
+    return InvariancePart(name, np.concatenate(clean), np.concatenate(noisy), tuple(slopes))

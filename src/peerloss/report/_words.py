@@ -1,0 +1,100 @@
+"""What a table says, in sentences; and how its figures are written."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerloss.report._compare import CHOSEN_ON_TEST, ORDER
+from peerloss.report._paper import Row
+from peerloss.report._records import method_title
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerloss.report._compare import PriorSummary
+    from peerloss.report._report import Section
+
+#: The row that the settings of the authors' README are for.
+README_ROW = Row("heart", 0.1, 0.3, "original")
+MISSING = "–"
+
+
+def accuracy(value: float | None) -> str:
+    """Write an accuracy."""
+    return MISSING if value is None else f"{value:.3f}"
+
+
+def with_error(value: float | None, error: float | None) -> str:
+    """Write a mean with its standard error, where there is one."""
+    return accuracy(value) if value is None or error is None else f"{value:.3f} ± {error:.3f}"
+
+
+def points(difference: float | None) -> str:
+    """Write a difference of accuracies in points, with its sign."""
+    return MISSING if difference is None else f"{100 * difference:+.1f}".replace("-", "−")
+
+
+def p_value(p: float) -> str:
+    """Write a p-value; tiny ones are only said to be so."""
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def findings(section: Section) -> list[str]:
+    """Return what the table of a section says about the paper's claims."""
+    told = [sentence for summary in section.summaries for sentence in _about_prior(summary)]
+    if section.table:
+        for entry in section.table.rows:
+            if entry.row == README_ROW:
+                told += _about_readme_row({m: cell.within_spread for m, cell in entry.cells.items()})
+    if any(summary.printed_rows for summary in section.summaries):
+        told.append(f"Known difference to the paper: {CHOSEN_ON_TEST}.")
+    return told
+
+
+def _about_prior(summary: PriorSummary) -> Iterator[str]:
+    where = f"{summary.prior.capitalize()} prior"
+    if summary.incomplete:
+        rows = "row is" if summary.incomplete == 1 else "rows are"
+        yield (
+            f"{where}: {summary.incomplete} {rows} incomplete (a method or seed is missing or diverged) and "
+            f"left out of the comparisons; {summary.rows} remain."
+        )
+    beside = {entry.method: entry.beside_paper for entry in summary.methods if entry.beside_paper}
+    if summary.ordering_here:
+        paper = " > ".join(method_title(method) for method in ORDER)
+        here = ", ".join(f"{method_title(m)} {accuracy(beside[m].mean)}" for m in summary.ordering_here)
+        printed = ", ".join(accuracy(beside[m].printed_mean) for m in summary.ordering_here)
+        verdict = "holds" if summary.ordering_holds else "does not hold"
+        yield (
+            f"{where}, {_rows(summary.printed_rows)}: the paper's order of means, {paper}, {verdict} here: "
+            f"{here} (printed: {printed})."
+        )
+    if "peer" in beside:
+        peer = beside["peer"]
+        yield (
+            f"{where}: peer loss reaches {accuracy(peer.mean)} here, {accuracy(peer.printed_mean)} in print "
+            f"({points(peer.difference)} points); it is within 2 points of the best in "
+            f"{peer.near_best} of {_rows(summary.printed_rows)} here, in {peer.printed_near_best} in print."
+        )
+    if summary.compared:
+        yield (
+            f"{where}: {summary.within_spread} of {summary.compared} printed figures lie within one standard "
+            "deviation over the seeds here."
+        )
+
+
+def _rows(count: int) -> str:
+    return "1 row" if count == 1 else f"{count} rows"
+
+
+def _about_readme_row(within: dict[str, bool | None]) -> Iterator[str]:
+    judged = {method_title(method): inside for method, inside in within.items() if inside is not None}
+    if judged:
+        inside = [name for name, yes in judged.items() if yes]
+        outside = [name for name, yes in judged.items() if not yes]
+        name = f"{README_ROW.data_set.capitalize()} {README_ROW.noise}, {README_ROW.prior} prior"
+        yield (
+            f"{name}, the row of the authors' README: printed figures within one standard deviation over "
+            f"seeds for {', '.join(inside) or 'no method'}"
+            + (f"; not for {', '.join(outside)}." if outside else ".")
+        )
