@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 BACKENDS = ("joblib", "ray")
-#: After so long without work a process ends: what a killed runner leaves behind is soon gone.
-IDLE_SECONDS = 30
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
@@ -50,14 +48,7 @@ def spread(
         return _spread_on_ray(function, items, jobs, address)
     if effective_n_jobs(jobs) == 1:
         return map(function, items)
-    workers = Parallel(
-        jobs,
-        backend="loky",
-        return_as="generator_unordered",
-        batch_size=1,
-        pre_dispatch="n_jobs",
-        idle_worker_timeout=IDLE_SECONDS,
-    )
+    workers = Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
     values: Iterator[_Out] = workers(delayed(function)(item) for item in items)
     return values
 
