@@ -1,16 +1,18 @@
 """Cells: what methods see, how trials are chosen, what is written down."""
 
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import numpy as np
 import pytest
 
 from peerloss import CostSensitiveSVC, load_dataset
 from peerloss.experiments import METHODS, final_results, load_experiment
-from peerloss.experiments._methods import NET_SETTINGS
+from peerloss.experiments._methods import NET_SETTINGS, NetMethod
+from peerloss.experiments._networks import train_networks
 from peerloss.experiments._observe import observe
-from peerloss.experiments._tasks import make_task
-from peerloss.experiments._work import run_cells
+from peerloss.experiments._tasks import Task, make_task
+from peerloss.experiments._trials import accuracy
+from peerloss.experiments._work import _choose, _fit, run_cells
 from peerloss.noise import NoiseModel
 from tests.experiments.tiny import SPEC, write_spec
 
@@ -79,6 +81,39 @@ validation_size = 0.1
     assert record["diverged"] == 0
     assert 0.0 <= record["test_accuracy"] <= 1.0
     assert record["trials"]["settings"] == {}
+
+
+class SealedTask(Task):
+    """A task whose test and clean labels cannot be looked at."""
+
+    def __getattribute__(self, name):
+        if name in {"X_test", "y_test", "clean"}:
+            raise AssertionError(f"{name} was touched during selection")
+        return super().__getattribute__(name)
+
+
+@pytest.mark.parametrize("name", METHODS)
+def test_training_and_choosing_never_touch_the_test(tmp_path, name):
+    """Every method trains, tunes and is chosen with the test split and all clean labels sealed."""
+    grid = "learning_rate = [0.001, 0.01]\nsteps = 20\n" if "width" in METHODS[name].settings else ""
+    text = f"""
+rows = [["thyroid", 0.1, 0.3]]
+priors = ["original"]
+seeds = 1
+test_size = 0.15
+validation_size = 0.1
+[paper.methods.{name}]
+{grid}
+"""
+    (cell,) = load_experiment(write_spec(tmp_path, text)).cells()
+    task = make_task("thyroid", NoiseModel.binary(0.1, 0.3), prior="original", seed=100, **SIZES)
+    sealed = SealedTask(**{field.name: getattr(task, field.name) for field in fields(Task)})
+    with pytest.raises(AssertionError, match="touched"):
+        accuracy(sealed, task.y_test)
+    is_net = isinstance(METHODS[name], NetMethod)
+    trials = train_networks([(cell, sealed)])[0] if is_net else _fit(cell, sealed)
+    scores, best = _choose(cell, sealed, trials)
+    assert scores[best] == max(scores)
 
 
 def test_fair_keeps_the_test_of_rejected_trials_closed(tmp_path):

@@ -63,17 +63,22 @@ def _fit(cell: Cell, task: Task) -> list[Trial]:
     return trials
 
 
-def _record(cell: Cell, task: Task, trials: list[Trial]) -> Record:
-    """Choose a trial and write down the cell; the fields are described in ``Store``."""
-    recipe = cell.recipe
+def _choose(cell: Cell, task: Task, trials: list[Trial]) -> tuple[list[float | None], int]:
+    """Score every trial on noisy validation (``None``: it diverged) and return the best; sees no test."""
     scores = [
         None
         if t.predict is None
-        else validation_score(task, t.predict(task.X_validation), recipe.scoring_alpha)
+        else validation_score(task, t.predict(task.X_validation), cell.recipe.scoring_alpha)
         for t in trials
     ]
     finite = [i for i, score in enumerate(scores) if score is not None]
-    best = max(finite, key=lambda i: cast("float", scores[i])) if finite else 0
+    return scores, max(finite, key=lambda i: cast("float", scores[i])) if finite else 0
+
+
+def _record(cell: Cell, task: Task, trials: list[Trial]) -> Record:
+    """Choose a trial and write down the cell; the fields are described in ``Store``."""
+    recipe = cell.recipe
+    scores, best = _choose(cell, task, trials)
     # Where a whole row chooses together, its choice is made on reading and any trial may be the one.
     opened = range(len(trials)) if recipe.choose == "row" else [best]
     predicted = {i: predict(task.X_test) for i in opened if (predict := trials[i].predict) is not None}
@@ -102,7 +107,7 @@ def _record(cell: Cell, task: Task, trials: list[Trial]) -> Record:
         "test_balanced_accuracy": (
             float(balanced_accuracy_score(task.y_test, predicted[best])) if best in predicted else None
         ),
-        "diverged": len(trials) - len(finite),
+        "diverged": scores.count(None),
         "curve": trials[best].curve,
         "plane": trials[best].plane,
         "seconds": round(sum(trial.seconds for trial in trials), 4),
