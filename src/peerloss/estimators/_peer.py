@@ -50,7 +50,8 @@ class PeerReport:
     """Estimate of the metric on *clean* labels, from noisy ones alone."""
     accuracy_low: float
     accuracy_high: float
-    """A 90 % interval."""
+    """A 90 % interval under the model of the noise. Where the score itself levels off it is too narrow: see
+    ``results/accuracy_peer_classifier.md`` for how often it held."""
     diverged: tuple[str, ...] = ()
     """Networks that left the finite numbers and were dropped."""
 
