@@ -48,14 +48,18 @@ def draw_pictures(section: Section) -> list[Picture]:
 
 
 def _agreement(section: Section) -> Iterator[Picture]:
-    for summary in section.summaries:
-        if section.table and summary.compared and not section.curves:
+    table = section.table
+    if table is None or section.curves:  # beside curves it would only say what they say
+        return
+    for prior in table.priors:
+        cells = [cell for entry in table.of_prior(prior) for cell in entry.cells.values()]
+        compared = sum(cell.difference is not None for cell in cells)
+        if compared:
             alt = (
-                f"Accuracy here against printed accuracy, {summary.prior} prior: {summary.within_spread} of "
-                f"{summary.compared} cells within one standard deviation over seeds."
+                f"Accuracy here against printed accuracy, {prior} prior: {compared} cells, "
+                f"{sum(cell.far for cell in cells)} of them more than 3 points apart."
             )
-            png = draw.agreement_picture(section.table, summary.prior)
-            yield _picture(section, "agreement", alt, png, summary.prior)
+            yield _picture(section, "agreement", alt, draw.agreement_picture(table, prior), prior)
 
 
 def _curves(section: Section) -> Iterator[Picture]:

@@ -1,0 +1,110 @@
+"""What a report takes from a folder, and what it leaves out."""
+
+import json
+
+import pytest
+
+from peerloss.exceptions import InvalidInputError
+from peerloss.experiments import load_experiment
+from peerloss.experiments._plans import write_plan
+from peerloss.report._records import is_usable, method_order, read_results
+from tests.report.made_up import curve, plane, record, store
+
+
+def test_a_whole_record_is_usable():
+    """With curves and planes, and where training diverged."""
+    assert is_usable(record())
+    assert is_usable(record(test_accuracy=None))
+    assert is_usable(record(curve=curve(test_accuracy=[0.5]), plane=plane()))
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"test_accuracy": "high"},
+        {"test_accuracy": 1.5},
+        {"test_accuracy": float("inf")},
+        {"data_set": 3},
+        {"prior": None},
+        {"e_neg": "0.1"},
+        {"e_pos": float("nan")},
+        {"seed": 1.5},
+        {"seed": True},
+        {"n_test": 0},
+        {"chosen": 1},
+        {"chosen": -1},
+        {"trials": []},
+        {"trials": {"settings": {"alpha": [1, 2]}, "noisy_validation": [0.1], "test_accuracy": [0.1]}},
+        {"curve": {"step": [1, 2], "test_accuracy": [0.5]}},
+        {"curve": {"test_accuracy": [0.5]}},
+        {"curve": {"step": [1], "test_accuracy": [None]}},
+        {"curve": [1]},
+        {"plane": plane() | {"probability": [[0.1]]}},
+        {"plane": plane() | {"points": []}},
+        {"plane": {}},
+    ],
+    ids=str,
+)
+def test_a_damaged_record_is_not(damage):
+    """Whatever a file may hold, it is refused rather than drawn."""
+    assert not is_usable(record() | {k: v for k, v in record(**damage).items() if k in {*damage, "trials"}})
+
+
+def test_a_record_without_a_field_is_not():
+    """Every field that a report reads is needed."""
+    for name in ("trials", "method", "n_test", "curve", "plane", "spec", "finished"):
+        assert not is_usable({key: value for key, value in record().items() if key != name})
+
+
+def test_damaged_records_are_told_and_left_out(tmp_path):
+    """The others are there."""
+    store(tmp_path, [record(), record(seed=1, n_test=-1)])
+    found = read_results(tmp_path)
+    assert [len(group.records) for group in found.groups] == [1]
+    assert "1 records are damaged and were left out." in found.notes
+
+
+def test_lines_that_are_no_records_are_told(tmp_path):
+    """The warnings of the store reach the reader of the report."""
+    store(tmp_path, [record()])
+    (tmp_path / "records-cut.jsonl").write_text(json.dumps(record(seed=1)))
+    assert any("last line is incomplete" in note for note in read_results(tmp_path).notes)
+
+
+def test_of_several_settings_the_last_are_shown(tmp_path):
+    """An experiment whose spec was changed does not mix both; the reader is told."""
+    old = [record(seed=seed, spec="old", test_accuracy=0.1) for seed in (0, 1, 2)]
+    new = [record(seed=seed, spec="new", finished="2026-02-01T00:00:00.000+00:00") for seed in (0, 1)]
+    found = read_results(store(tmp_path, old + new))
+    assert {entry["spec"] for entry in found.groups[0].records} == {"new"}
+    assert any("was run with several settings" in note for note in found.notes)
+
+
+def test_an_unfinished_plan_is_told(tmp_path):
+    """With the number of cells that each method lacks; experiments never begun are named too."""
+    write_plan(tmp_path, load_experiment("table-a1", data_sets=["heart"], methods=["nn"], seeds=1))
+    found = read_results(store(tmp_path, [record()]))
+    assert found.notes[0].startswith(
+        "table-a1 (paper) is not finished: 0 of 10 cells are done (missing: nn 10)"
+    )
+    assert any("reproduce curves" in note for note in found.notes)
+    assert not any("reproduce table-a1," in note for note in found.notes)
+    assert found.groups[0].title.startswith("Table A1")
+
+
+def test_folders_without_results_are_errors(tmp_path):
+    """Both say what to do."""
+    with pytest.raises(
+        InvalidInputError, match=r"holds no finished cell. Run for example: peerloss reproduce"
+    ):
+        read_results(tmp_path)
+    with pytest.raises(InvalidInputError, match="must be a folder that peerloss reproduce -o wrote"):
+        read_results(tmp_path / "none")
+
+
+def test_order_does_not_depend_on_the_store(tmp_path):
+    """Known names come as in the paper, others behind them by name."""
+    assert method_order(["zzz", "nn", "pam", "peer", "aaa", "nn"]) == ["peer", "nn", "pam", "aaa", "zzz"]
+    names = [("zzz", "fair"), ("curves", "paper"), ("table-a1", "fair"), ("table-a1", "paper")]
+    found = read_results(store(tmp_path, [record(experiment=e, protocol=p) for e, p in names]))
+    assert [(g.experiment, g.protocol) for g in found.groups] == [names[3], names[2], names[1], names[0]]
