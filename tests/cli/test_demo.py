@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 from typer.testing import CliRunner
 
 import peerloss
@@ -9,14 +10,27 @@ from peerloss.cli import app
 from peerloss.experiments.demo import CASES, run_demo
 
 
-def test_demo_prints_a_table_and_a_summary():
-    """One row a case, with error bars, and one line that says what came out."""
-    run = CliRunner().invoke(app, ["demo", "--seeds", "2", "--steps", "20"])
+def test_demo_prints_a_table_and_a_summary_and_writes_a_page(tmp_path):
+    """One row a case, with error bars, a page, and one line that says what came out."""
+    pytest.importorskip("matplotlib", reason="the page needs peerloss[report]")
+    page = tmp_path / "new" / "page.html"
+    run = CliRunner().invoke(app, ["demo", "--seeds", "2", "--steps", "20", "-o", str(page)])
     assert run.exit_code == 0, run.output
+    assert str(page) in run.output.replace("\n", "")
+    written = page.read_text(encoding="utf-8")
+    assert written.count("<tr>") == 1 + len(CASES)
+    assert "data:image/png;base64," in written
     for name, *_ in CASES:
         assert name in run.output
     assert "±" in run.output
     assert "on average" in run.output.splitlines()[-1]
+
+
+def test_a_wrong_path_is_told_before_training(tmp_path):
+    """A page ends in .html; nothing is trained for a page that cannot be written."""
+    run = CliRunner().invoke(app, ["demo", "-o", str(tmp_path / "page.pdf")])
+    assert run.exit_code == 2
+    assert "must end in .html" in run.stderr
 
 
 def test_demo_prints_json_alone():

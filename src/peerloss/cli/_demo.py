@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from peerloss.cli._errors import user_errors
+from peerloss.exceptions import InvalidInputError
 
 
 def demo(
@@ -13,9 +17,14 @@ def demo(
     seed: Annotated[int, typer.Option(min=0, help="First seed; 0 to 7 were used to choose the loss.")] = 200,
     steps: Annotated[int, typer.Option(min=1, help="Training steps a network.")] = 1000,
     jobs: Annotated[int, typer.Option(help="Processes; -1 takes every core.")] = 1,
+    output: Annotated[Path, typer.Option("-o", "--output", help="The HTML page to write.")] = Path(
+        "demo/page.html"
+    ),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Train the same small network on noisy labels, plainly and with peer loss; print clean accuracy.
+    """Train the same small network on noisy labels, plainly and with peer loss; tell clean accuracy.
+
+    Prints a table and writes it, with a picture, as an HTML page.
 
     Example: peerloss demo --seeds 4
     """
@@ -24,7 +33,10 @@ def demo(
     from rich.table import Table
 
     from peerloss.experiments.demo import CASES, run_demo
+    from peerloss.report import check_page_path, write_demo
 
+    with user_errors():
+        check_page_path(output)
     quiet = Console(stderr=True)
     rows = []
     with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), TimeRemainingColumn(), console=quiet,
@@ -48,6 +60,12 @@ def demo(
             f"{row.peer - row.plain:+.3f}",
         )
     Console().print(table)
+    with user_errors():
+        try:
+            write_demo(rows, output, steps=steps)
+            typer.echo(f"The same as a page: {output}")
+        except InvalidInputError as error:  # matplotlib or jinja2 is missing; the table is there all the same
+            typer.echo(f"No page: {error}", err=True)
     gain = sum(row.peer - row.plain for row in rows) / len(rows)
     typer.echo(
         f"Peer loss: {gain:+.3f} accuracy on average, without knowing the noise rates (± standard error)."
