@@ -12,6 +12,7 @@ from peerloss.cli._datasets import datasets
 from peerloss.cli._demo import demo
 from peerloss.cli._fit import fit
 from peerloss.cli._predict import predict
+from peerloss.cli._report import report
 from peerloss.cli._reproduce import reproduce
 from peerloss.cli._status import status
 
@@ -43,5 +44,6 @@ app.command()(datasets)
 app.command()(demo)
 app.command()(fit)
 app.command()(predict)
+app.command()(report)
 app.command()(reproduce)
 app.command()(status)
