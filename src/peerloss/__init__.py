@@ -13,6 +13,7 @@ from peerloss._version import __version__
 
 if TYPE_CHECKING:
     from peerloss import functional, metrics, noise, peer_prediction, theory
+    from peerloss.audit import score_annotators
     from peerloss.boosting import PeerBoostingClassifier
     from peerloss.datasets import list_datasets, load_dataset
     from peerloss.estimators import (
@@ -50,6 +51,7 @@ _HOMES = {
     "make_peer_scorer": "metrics",
     "peer_score": "metrics",
     "peer_scorer": "metrics",
+    "score_annotators": "audit",
     "list_datasets": "datasets",
     "load_dataset": "datasets",
 }
@@ -83,6 +85,7 @@ __all__ = [
     "peer_score",
     "peer_scorer",
     "save_model",
+    "score_annotators",
     "theory",
 ]
 

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from peerloss._version import __version__
+from peerloss.cli._annotators import annotators
 from peerloss.cli._bound import bound
 from peerloss.cli._datasets import datasets
 from peerloss.cli._demo import demo
@@ -39,6 +40,7 @@ def main(
     """Learning from noisy labels without knowing the noise rates."""
 
 
+app.command()(annotators)
 app.command()(bound)
 app.command()(datasets)
 app.command()(demo)

@@ -1,0 +1,212 @@
+"""``peerloss annotators``: from a table of several people's labels to scores, payments and labels."""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from peerloss.cli._errors import user_errors
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable, Mapping
+
+    import pandas as pd
+
+#: Workers shown on the screen; all are in the file.
+SHOWN = 20
+
+NOT_AN_ACCURACY = (
+    "The score is a payment that makes honest work pay best, not an accuracy: to compare how often workers "
+    "are right, look at accuracy (Dawid–Skene) and agreement."
+)
+
+
+def annotators(
+    data: Annotated[
+        Path, typer.Argument(help="CSV, Parquet or ARFF with columns task (or item), worker, label.")
+    ],
+    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write, one row a worker.")],
+    mechanism: Annotated[str, typer.Option(help="Truthful score: ca, quadratic or log.")] = "ca",
+    budget: Annotated[str | None, typer.Option(help="Sum to split by truthful score, e.g. 99.50.")] = None,
+    aggregate: Annotated[
+        Path | None, typer.Option(help="CSV file to write with a label for each task.")
+    ] = None,
+    copies: Annotated[
+        Path | None, typer.Option(help="CSV file to write with pairs of workers who seem to copy.")
+    ] = None,
+    wide: Annotated[bool, typer.Option("--wide", help="The table has a column for each worker.")] = False,
+    false_positive_rate: Annotated[
+        float, typer.Option(help="Share of false alarms among workers flagged as uninformative.")
+    ] = 0.05,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Threads; -1 takes every core.")] = 1,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Score workers without gold labels: what to pay them, how accurate they seem, who seems to guess.
+
+    Example: peerloss annotators crowd.csv -o scores.csv --budget 100 --aggregate labels.csv
+    """
+    with user_errors():
+        from rich.console import Console
+
+        from peerloss._validation import check_choice
+        from peerloss.audit import aggregate_labels, dawid_skene, find_copiers, read_reports, score_annotators
+        from peerloss.audit._annotators import MECHANISMS
+        from peerloss.peer_prediction import Reports
+
+        check_choice(mechanism, "--mechanism", MECHANISMS)
+        paths = {"--output": output, "--aggregate": aggregate, "--copies": copies}
+        _check_paths({name: path for name, path in paths.items() if path is not None}, data)
+        with Console(stderr=True).status("reading") as status:
+            table = read_reports(data, wide=wide)
+            missing = 0 if wide else int(table["label"].isna().sum())
+            reports = Reports.from_table(table)
+            del table
+            status.update(f"scoring {len(reports.workers):,} workers by {len(reports):,} reports")
+            model = dawid_skene(reports)
+            scores = score_annotators(
+                model,
+                mechanism=mechanism,
+                budget=budget,
+                false_positive_rate=false_positive_rate,
+                n_jobs=jobs,
+                random_state=seed,
+            )
+            written: dict[Path, pd.DataFrame] = {output: scores.reset_index()}
+            if aggregate is not None:
+                written[aggregate] = aggregate_labels(model).reset_index()
+            pairs = None
+            if copies is not None:
+                status.update("comparing workers in pairs")
+                pairs = written[copies] = find_copiers(reports)
+        _write(written)
+    summary: dict[str, Any] = {
+        "scores": str(output),
+        "reports": len(reports),
+        "rows_without_label": missing,
+        "tasks": len(reports.tasks),
+        "workers": len(reports.workers),
+        "labels": [str(label) for label in reports.labels],
+        "mechanism": mechanism,
+        "uninformative": [str(name) for name in scores.index[scores["uninformative"]]],
+        "false_positive_rate": false_positive_rate,
+        "without_score": int(scores["score"].isna().sum()),
+        "dawid_skene_settled": model.converged,
+        "budget": budget,
+        "copies": None if pairs is None else pairs[["worker", "other"]].astype(str).to_numpy().tolist(),
+        "note": NOT_AN_ACCURACY,
+    }
+    if as_json:
+        typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+    else:
+        _print(scores, summary)
+
+
+def _check_paths(outputs: dict[str, Path], data: Path) -> None:
+    seen: dict[Path, str] = {}
+    for option, path in outputs.items():
+        if path.suffix.lower() != ".csv" or path.is_dir():
+            raise InvalidInputError(f"{option} must be a file whose name ends in .csv; got {path}.")
+        resolved = path.resolve()
+        if resolved == data.resolve():
+            raise InvalidInputError(
+                f"{option} must not be the table that is read, {data}. Choose another name."
+            )
+        if resolved in seen:
+            raise InvalidInputError(f"{option} must differ from {seen[resolved]}; both are {path}.")
+        seen[resolved] = option
+
+
+def _write(tables: dict[Path, pd.DataFrame]) -> None:
+    """Write everything to siblings, then rename, so that no output is half written."""
+    partial = {path: path.with_name(f".{path.name}.{os.getpid()}.partial") for path in tables}
+    try:
+        for path, table in tables.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            shown = (
+                table.assign(payment=table["payment"].map("{:.2f}".format)) if "payment" in table else table
+            )
+            shown.to_csv(partial[path], index=False, lineterminator="\n")
+        for path in tables:
+            partial[path].replace(path)
+    finally:
+        for leftover in partial.values():
+            leftover.unlink(missing_ok=True)
+
+
+def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console()
+    headings = ["worker", "tasks", "score", "interval", "agreement", "accuracy", "guesses"]
+    headings += ["payment"] if "payment" in scores else []
+    table = Table(title=f"Workers ({summary['mechanism']} score), suspects first, then by number of tasks")
+    for heading in headings:
+        table.add_column(heading, justify="left" if heading == "worker" else "right")
+    first = scores.sort_values(["uninformative", "n_tasks"], ascending=False, kind="stable").head(SHOWN)
+    for name, row in zip(first.index, first.to_dict("records"), strict=True):
+        table.add_row(Text(str(name)), *_cells(row))
+    console.print(table)
+    for line in (*_notes(scores, summary), _last_line(summary)):
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
+    lines = [f"{len(scores) - SHOWN} more workers in {summary['scores']}."] if len(scores) > SHOWN else []
+    lines.append(NOT_AN_ACCURACY)
+    if summary["uninformative"]:
+        lines.append(
+            f"Seem to guess (on average at most {summary['false_positive_rate']:.0%} of these wrongly): "
+            + ", ".join(summary["uninformative"][:SHOWN])
+            + (", …" if len(summary["uninformative"]) > SHOWN else "")
+            + "."
+        )
+    if summary["copies"]:
+        told = ", ".join(f"{one} and {other}" for one, other in summary["copies"][:SHOWN])
+        lines.append(f"Share uncommon answers more often than independent workers would: {told}.")
+    if summary["without_score"]:
+        lines.append(
+            f"Workers without a score (fewer than two tasks that others answered too): "
+            f"{summary['without_score']}."
+        )
+    if summary["budget"] is not None:
+        lines.append(
+            f"{summary['budget']} is split to the cent in proportion to tasks times the score beyond what "
+            "the same labels would earn on unrelated tasks, where that is above zero."
+        )
+    if summary["rows_without_label"]:
+        lines.append(f"Rows without a label, left out: {summary['rows_without_label']:,}.")
+    if not summary["dawid_skene_settled"]:
+        lines.append("Dawid–Skene had not settled after 100 rounds; its figures are approximate.")
+    return lines
+
+
+def _last_line(summary: dict[str, Any]) -> str:
+    return (
+        f"{summary['reports']:,} reports of {summary['workers']:,} workers on {summary['tasks']:,} tasks, "
+        f"{len(summary['labels'])} labels; {len(summary['uninformative'])} workers seem to guess; "
+        f"written to {summary['scores']}."
+    )
+
+
+def _cells(row: Mapping[Hashable, Any]) -> list[str]:
+    def number(name: str, digits: int = 3) -> str:
+        return "–" if math.isnan(row[name]) else f"{row[name]:.{digits}f}"
+
+    return [
+        f"{row['n_tasks']:,}",
+        number("score"),
+        f"{number('low', 2)}, {number('high', 2)}",
+        number("agreement"),
+        number("accuracy"),
+        "yes" if row["uninformative"] else "",
+        *([f"{row['payment']:.2f}"] if "payment" in row else []),
+    ]

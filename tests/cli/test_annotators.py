@@ -1,0 +1,133 @@
+"""``peerloss annotators``: from a table of several people's labels to scores."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from peerloss.audit import aggregate_labels, read_reports, score_annotators
+from peerloss.cli import app
+from tests.audit.crowds import random_crowd
+
+
+def run(*arguments):
+    return CliRunner().invoke(app, ["annotators", *map(str, arguments)])
+
+
+@pytest.fixture
+def crowd(tmp_path):
+    """Write a table whose first column is called item, with codes that begin with a zero."""
+    frame = random_crowd(0, n_tasks=40, n_workers=8)
+    frame = frame.rename(columns={"task": "item"}).assign(
+        item=[f"{t:03d}" for t in frame["task"]], label=np.array(["cat", "dog", "<b>"])[frame["label"]]
+    )
+    path = tmp_path / "crowd.csv"
+    frame.to_csv(path, index=False)
+    return path
+
+
+def test_files_hold_what_the_functions_return(crowd, tmp_path):
+    """Scores, payments and labels are those of the library; the last line sums up."""
+    out, labels, copies = tmp_path / "out" / "scores.csv", tmp_path / "labels.csv", tmp_path / "copies.csv"
+    options = ["--budget", "99.99", "--aggregate", labels, "--copies", copies, "--seed", 5]
+    done = run(crowd, "-o", out, *options)
+    assert done.exit_code == 0, done.output
+    table = pd.read_csv(crowd, dtype=str)
+    expected = score_annotators(table, budget="99.99", random_state=5)
+    written = pd.read_csv(out, dtype={"worker": str}).set_index("worker")
+    pd.testing.assert_frame_equal(written, expected, check_index_type=False)
+    assert sum(round(float(p) * 100) for p in written["payment"]) == 9999
+    aggregated = pd.read_csv(labels, dtype={"task": str}).set_index("task")
+    pd.testing.assert_frame_equal(aggregated, aggregate_labels(table), check_index_type=False)
+    assert copies.read_text().startswith("worker,other,")
+    assert "not an accuracy" in done.stdout
+    assert done.stdout.splitlines()[-1].endswith(f"written to {out}.")
+    assert {path.name for path in tmp_path.iterdir()} == {"crowd.csv", "labels.csv", "copies.csv", "out"}
+
+
+@pytest.mark.parametrize("mechanism", ["quadratic", "log"])
+def test_other_mechanisms_and_json(crowd, tmp_path, mechanism):
+    """JSON holds the summary and nothing else is printed."""
+    done = run(crowd, "-o", tmp_path / "s.csv", "--mechanism", mechanism, "--jobs", 2, "--json")
+    assert done.exit_code == 0, done.output
+    told = json.loads(done.stdout)
+    assert told["mechanism"] == mechanism
+    assert told["workers"] == 8
+    assert told["labels"] == ["<b>", "cat", "dog"]
+    assert told["false_positive_rate"] == 0.05
+
+
+def test_wide_table_is_the_long_one(crowd, tmp_path):
+    """A column for each worker gives the same scores, with or without names of the tasks."""
+    table = pd.read_csv(crowd, dtype=str)
+    wide = table.set_index(["item", "worker"])["label"].unstack("worker")  # noqa: PD010 (text has no mean)
+    wide.to_csv(tmp_path / "wide.csv")
+    wide.to_csv(tmp_path / "nameless.csv", index=False)
+    done = run(tmp_path / "wide.csv", "-o", tmp_path / "s.csv", "--wide")
+    assert done.exit_code == 0, done.output
+    exact = ["score", "n_tasks", "agreement", "accuracy", "uninformative"]
+    expected = score_annotators(table, random_state=0)[exact]
+    written = pd.read_csv(tmp_path / "s.csv", dtype={"worker": str}).set_index("worker")
+    pd.testing.assert_frame_equal(written.loc[expected.index, exact], expected, check_index_type=False)
+    nameless = score_annotators(read_reports(tmp_path / "nameless.csv", wide=True), random_state=0)[exact]
+    pd.testing.assert_frame_equal(nameless.loc[expected.index], expected, check_index_type=False)
+
+
+def test_rows_without_a_label_are_counted(tmp_path):
+    """A missing label is no answer; the command says how many there were."""
+    path = tmp_path / "c.csv"
+    path.write_text(
+        "task,worker,label\n" + "".join(f"{t},{w},{t % 2}\n" for t in range(5) for w in "abc") + "9,a,\n"
+    )
+    done = run(path, "-o", tmp_path / "s.csv")
+    assert done.exit_code == 0, done.output
+    assert "Rows without a label, left out: 1." in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("job,annotator,label\n1,a,x\n", [], "task (or item), worker missing, its columns are ['job',"),
+        ("task,ann\n1,x\n", ["--wide"], "a column for each of two workers or more"),
+        ("task,ann,bob\n1,x,y\n1,y,y\n", ["--wide"], "one row a task; '1' has more"),
+        ("task,worker,label\n1,a,x\n2,a,y\n", [], "a task with labels of two workers"),
+        ("task,worker,label\n1,a,x\n1,a,y\n1,b,y\n", [], "task 1, worker a has more"),
+        ("task,worker,label\n1,a,\n1,b,\n", [], "at least one report with a label"),
+        ("task,worker,label\n1,a,x\n1,b,x\n", [], "at least two different labels"),
+        ("task,worker,label\n1,,x\n1,b,y\n", [], "must name the worker of every report"),
+        ("task,worker,label\n1,a\n", [], "line 2: expected 3 fields"),
+        ("task,worker,label\n1,a,x\n1,b,y\n", ["--mechanism", "vote"], "`--mechanism` must be one of"),
+        ("task,worker,label\n1,a,x\n1,b,y\n", ["--budget", "1.234"], "positive sum in whole cents"),
+        ("task,worker,label\n1,a,x\n1,b,y\n", ["--budget", "1"], "nobody's truthful score is above zero"),
+    ],
+)
+def test_bad_input_is_one_clear_line(tmp_path, text, options, message):
+    """The message says what is wrong; nothing is written."""
+    path = tmp_path / "crowd.csv"
+    path.write_text(text)
+    done = run(path, "-o", tmp_path / "scores.csv", *options)
+    assert done.exit_code == 2, done.output
+    assert message in done.stderr
+    assert "Traceback" not in done.output
+    assert [found.name for found in tmp_path.iterdir()] == ["crowd.csv"]
+
+
+@pytest.mark.parametrize(
+    ("output", "more", "message"),
+    [
+        ("crowd.csv", [], "must not be the table that is read"),
+        ("scores.txt", [], "must be a file whose name ends in .csv"),
+        ("s.csv", ["--aggregate", "s.csv"], "--aggregate must differ from --output"),
+    ],
+)
+def test_refuses_outputs_that_would_destroy_something(crowd, monkeypatch, output, more, message):
+    """Outputs are CSV files that differ from the input and from each other."""
+    monkeypatch.chdir(crowd.parent)
+    before = crowd.read_bytes()
+    done = run(crowd, "-o", output, *more)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert crowd.read_bytes() == before
+    assert [path.name for path in crowd.parent.iterdir()] == ["crowd.csv"]
