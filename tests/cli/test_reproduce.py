@@ -107,3 +107,15 @@ def test_ctrl_c_says_how_to_go_on(spec, tmp_path, monkeypatch):
     told = run(spec, tmp_path / "r")
     assert told.exit_code == 130
     assert "the same command goes on" in told.stderr
+
+
+def test_all_runs_everything_and_writes_the_page(spec, tmp_path, monkeypatch):
+    """Each experiment in turn into one folder, then the report; data sets cannot be chosen."""
+    pytest.importorskip("matplotlib")
+    monkeypatch.setattr(command, "ALL", (spec, spec))
+    done = invoke("reproduce", "all", "-o", tmp_path / "out", "--jobs", "1", "--seeds", "1")
+    assert done.exit_code == 0, done.output
+    assert done.output.count("results in") == 2
+    assert "0 cells run" in done.output, "the second time everything is there"
+    assert (tmp_path / "out" / "report.html").exists()
+    assert invoke("reproduce", "all", "--data-sets", "heart").exit_code == 2

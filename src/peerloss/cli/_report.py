@@ -28,15 +28,23 @@ def report(
 
     Example: peerloss report runs -o page.html
     """
+    if as_json and output is not None:
+        raise typer.BadParameter("give either -o or --json, not both.")
+    if not as_json:
+        write_page(results, output)
+        return
     with user_errors():
-        from peerloss.report import build_report, figures, write_report
+        from peerloss.report import build_report, figures
 
-        if as_json and output is not None:
-            raise typer.BadParameter("give either -o or --json, not both.")
+        typer.echo(json.dumps(figures(build_report(results))))
+
+
+def write_page(results: Path, output: Path | None = None) -> None:
+    """Write the page, by default into the folder of results, and say where."""
+    with user_errors():
+        from peerloss.report import build_report, write_report
+
         found = build_report(results)
-        if as_json:
-            typer.echo(json.dumps(figures(found)))
-            return
         page = results / "report.html" if output is None else output
         written = write_report(found, page)
     for note in found.notes:

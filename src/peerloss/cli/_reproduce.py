@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from peerloss.cli._report import write_page
 from peerloss.exceptions import PeerLossError
 
 if TYPE_CHECKING:
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
 
 #: Exit code of a command ended by Ctrl-C, as shells expect it.
 INTERRUPTED = 130
+#: What ``all`` runs: every table and figure of the paper that needs no images.
+ALL = ("table-a1", "curves", "boundary", "invariance")
 
 
 def reproduce(
-    name: Annotated[str, typer.Argument(help="table-a1, curves, boundary, …, or the path of a spec (TOML).")],
+    name: Annotated[
+        str, typer.Argument(help="all, table-a1, curves, boundary, invariance, or the path of a spec (TOML).")
+    ],
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of results.")] = Path("runs"),
     protocol: Annotated[
@@ -45,27 +50,28 @@ def reproduce(
 ) -> None:
     """Run the cells of a table or figure that the folder of results does not hold yet.
 
-    It may be stopped at any moment; the same command goes on where it was. Several may share a folder.
+    It may be stopped at any moment; the same command goes on where it was. Several may share a folder. "all"
+    runs every table and figure of the paper but CIFAR-10's and writes the report.
 
     Example: peerloss reproduce table-a1 --data-sets heart,thyroid -o runs/a1
     """
-    from rich.console import Console
+    from peerloss.experiments import load_experiment
 
-    from peerloss.experiments import Store, final_results, load_experiment
-
+    everything = name == "all"
+    if everything and (data_sets or methods):
+        raise typer.BadParameter("all runs everything; name one experiment to choose data sets or methods.")
+    failed = False
     try:
-        experiment = load_experiment(
-            name,
-            protocol=protocol,
-            data_sets=_names(data_sets),
-            methods=_names(methods),
-            seeds=seeds,
-            first_seed=seed,
-        )
-        with Store(output) as store:
-            summary = _run_with_bar(experiment, store, backend, jobs, address, quiet=as_json)
-            wanted = {cell.key for cell in experiment.cells()}
-            results = final_results(record for record in store.records() if record["key"] in wanted)
+        for part in ALL if everything else (name,):
+            experiment = load_experiment(
+                part,
+                protocol="paper" if everything and part != "table-a1" else protocol,
+                data_sets=_names(data_sets),
+                methods=_names(methods),
+                seeds=None if everything and part == "boundary" else seeds,
+                first_seed=seed,
+            )
+            failed |= _run_and_tell(experiment, output, backend, jobs, address, as_json=as_json)
     except PeerLossError as error:
         typer.echo(f"Error: {error}", err=True)
         raise typer.Exit(code=2) from error
@@ -74,16 +80,33 @@ def reproduce(
             f"Stopped. What is finished lies in {output}; the same command goes on from there.", err=True
         )
         raise typer.Exit(code=INTERRUPTED) from None
+    if everything and not as_json:
+        write_page(output)
+    if failed:
+        raise typer.Exit(code=1)
+
+
+def _run_and_tell(
+    experiment: Experiment, output: Path, backend: str, jobs: int, address: str | None, *, as_json: bool
+) -> bool:
+    """Run one experiment, print what came of it, and return whether a cell failed."""
+    from rich.console import Console
+
+    from peerloss.experiments import Store, final_results
+
+    with Store(output) as store:
+        summary = _run_with_bar(experiment, store, backend, jobs, address, quiet=as_json)
+        wanted = {cell.key for cell in experiment.cells()}
+        results = final_results(record for record in store.records() if record["key"] in wanted)
     if as_json:
-        typer.echo(json.dumps(_as_json(experiment.name, protocol, summary, results)))
+        typer.echo(json.dumps(_as_json(experiment.name, experiment.protocol, summary, results)))
     else:
         typer.echo(f"{experiment.title} (test accuracy, mean over the cells that are done)")
         Console().print(_table(results, experiment.methods))
         typer.echo(_told(summary, output))
     for key, trace in list(summary.failed.items())[:3]:
         typer.echo(f"Failed: {key}\n{trace}", err=True)
-    if summary.failed:
-        raise typer.Exit(code=1)
+    return bool(summary.failed)
 
 
 def _names(text: str | None) -> list[str] | None:
