@@ -94,7 +94,7 @@ def test_cells_far_from_print_are_listed_with_the_reason(tmp_path):
     assert nn.difference == pytest.approx(0.71 - 0.75)
     assert nn.error == pytest.approx(spread * math.sqrt(1 / 2 + 1 / 8))
     assert "a test set has 40 rows, so that one row is 2.5 points" in nn.reason
-    assert "3.6 standard errors: more than chance; the authors' code chose" in nn.reason
+    assert "3.6 standard errors: more than chance; the authors chose settings on test" in nn.reason
     assert "no spread over seeds: more than chance" in found["surrogate"].reason
     assert "never tunes the class weight" in found["c-svm"].reason
 

@@ -201,4 +201,4 @@ def _difference_of_protocols(row: Row, method: str) -> str:
         return "the authors' code never tunes the class weight, here noisy validation does"
     if row.data_set == "german" and row.e_neg != row.e_pos:
         return "the authors' code has the positive class of german reversed, so that the rates change places"
-    return CHOSEN_ON_TEST
+    return "the authors chose settings on test, here nothing is"

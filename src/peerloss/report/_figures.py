@@ -133,15 +133,14 @@ def demo_picture(rows: Sequence[DemoRow]) -> bytes:
     """Draw plain training beside peer loss, with standard errors."""
     figure, axes = _new((6.4, 3.4))
     places = np.arange(len(rows))
-    for shift, method, colour, name in (
-        (-0.2, "plain", _COLOURS["nn"], "plain training"),
-        (0.2, "peer", _COLOURS["peer"], "peer loss"),
+    for shift, method, look, colour, name in (
+        (-0.08, "plain", "s", _COLOURS["nn"], "plain training"),
+        (0.08, "peer", "o", _COLOURS["peer"], "peer loss"),
     ):
         means = [getattr(row, method) for row in rows]
         errors = [getattr(row, f"{method}_error") or 0.0 for row in rows]
-        axes.bar(places + shift, means, 0.38, yerr=errors, color=colour, alpha=0.85, capsize=3, label=name)
+        axes.errorbar(places + shift, means, errors, fmt=look, color=colour, capsize=4, label=name)
     axes.set_xticks(places, [f"{row.data_set}\n{row.e_neg:g}, {row.e_pos:g}" for row in rows])
-    axes.set_ylim(0.4, 1.0)
     axes.grid(visible=False, axis="x")
     _title(axes, "", "", "accuracy on clean test labels")
     _legend(axes)
