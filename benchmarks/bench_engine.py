@@ -22,7 +22,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
 
-from peerloss.estimators import RobustMLPClassifier
+from peerloss import PeerBoostingClassifier, RobustMLPClassifier
 from peerloss.noise import NoiseModel, flip_labels
 from peerloss.training import Net, train_nets
 from peerloss.training._backends import has_numba
@@ -112,20 +112,36 @@ def fit_rows(rounds: int) -> list[str]:
 
 
 def growth_rows(sizes: tuple[int, ...]) -> list[str]:
-    """Time fits of more and more rows, for a fixed number of steps and for one epoch."""
+    """Time fits of more and more rows: networks for a fixed number of steps and one epoch, boosting."""
     rows = [
-        "| rows × 20 | 1000 steps | a row | one epoch | a row | predict |",
-        "|---|---|---|---|---|---|",
+        "| rows × 20 | 1000 steps | one epoch | a row | predict | boosting, 50 trees | a row |",
+        "|---|---|---|---|---|---|---|",
     ]
     for n in sizes:
         X, y = data(n, 20)
         fixed = RobustMLPClassifier(random_state=0)
         epoch = RobustMLPClassifier(random_state=0, max_steps=max(1, n // BATCH))
-        calls = partial(fixed.fit, X, y), partial(epoch.fit, X, y), partial(epoch.predict, X)
-        seconds = [_median_seconds(call) for call in calls]
+        boosting = PeerBoostingClassifier(n_estimators=50, random_state=0)
+        calls = [epoch.fit, fixed.fit, boosting.fit]
+        one, steps, trees = (_median_seconds(partial(call, X, y)) for call in calls)
+        predicting = _median_seconds(partial(epoch.predict, X))
         rows.append(
-            f"| {n:,} | {seconds[0]:.3f} s | {seconds[0] / n * 1e6:.2f} µs | {seconds[1]:.3f} s "
-            f"| {seconds[1] / n * 1e6:.2f} µs | {seconds[2]:.3f} s |"
+            f"| {n:,} | {steps:.3f} s | {one:.3f} s | {one / n * 1e6:.2f} µs "
+            f"| {predicting:.3f} s | {trees:.3f} s | {trees / n * 1e6:.2f} µs |"
+        )
+    return rows
+
+
+def feature_rows(sizes: tuple[int, ...]) -> list[str]:
+    """Time fits of 10,000 rows with more and more features."""
+    rows = ["| 10,000 × | one epoch | a feature | boosting, 50 trees | a feature |", "|---|---|---|---|---|"]
+    for d in sizes:
+        X, y = data(10_000, d)
+        net = RobustMLPClassifier(random_state=0, max_steps=10_000 // BATCH)
+        boosting = PeerBoostingClassifier(n_estimators=50, random_state=0)
+        one, trees = (_median_seconds(partial(call, X, y)) for call in (net.fit, boosting.fit))
+        rows.append(
+            f"| {d} | {one:.3f} s | {one / d * 1e3:.2f} ms | {trees:.3f} s | {trees / d * 1e3:.2f} ms |"
         )
     return rows
 
@@ -164,6 +180,10 @@ def main() -> None:
             "## Growth with the rows",
             "",
             *growth_rows(sizes),
+            "",
+            "## Growth with the features",
+            "",
+            *feature_rows((20, 80, 320)),
             "",
         ]
     )
