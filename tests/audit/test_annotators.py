@@ -131,6 +131,17 @@ def test_a_worker_with_one_report_is_kept_without_a_score():
     assert row["payment"] == 0
 
 
+def test_a_worker_alone_on_its_tasks_is_kept_without_a_score():
+    """Nobody to compare with: no score, no agreement; a worker without any label has no accuracy either."""
+    alone = pd.DataFrame({"task": [50, 51, 52], "worker": 99, "label": [0, 1, 2]})
+    silent = pd.DataFrame({"task": [0], "worker": 98, "label": [np.nan]})
+    table = score_annotators(pd.concat([random_crowd(0), alone, silent]), budget=5, random_state=0)
+    assert table.loc[[98, 99], ["score", "low", "high", "agreement"]].isna().all(axis=None)
+    assert table.loc[[98, 99], "n_tasks"].tolist() == [0, 3]
+    assert table["accuracy"].isna().tolist() == [False] * 6 + [False, True]
+    assert table.loc[[98, 99], "payment"].tolist() == [0, 0]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

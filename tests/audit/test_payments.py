@@ -43,6 +43,19 @@ def test_refuses_a_budget_that_is_no_sum_of_money(budget):
         split_budget([1.0], budget)
 
 
+def test_rounding_loses_no_cent():
+    """Shares that are whole cents come out as they are, also where division rounds."""
+    assert split_budget(np.full(30_000, 0.1), 300).tolist() == [0.01] * 30_000
+    paid = split_budget(np.random.default_rng(0).random(20_000), 10**13)
+    assert np.rint(paid * 100).sum() == 10**15
+
+
+def test_refuses_weights_that_are_no_numbers():
+    """Words are refused with the name of the argument."""
+    with pytest.raises(InvalidInputError, match="`weights` must be an array of numbers"):
+        split_budget(["many", "few"], 5)
+
+
 def test_refuses_to_split_among_nobody():
     """Without a positive weight there is no rule to follow."""
     with pytest.raises(InvalidInputError, match="nobody's truthful score is above zero"):

@@ -43,10 +43,12 @@ def score_annotators(
     """Score workers without gold labels: what to pay them, how accurate they seem, who seems to guess.
 
     ``score`` is a payment and not an accuracy. Correlated agreement gives zero in expectation to whoever does
-    not look at the tasks, and truth pays best; but it grows with the variety of a worker's tasks, so that two
-    equally accurate workers may score differently. To rank workers by accuracy use ``accuracy`` or
-    ``agreement``. On four crowds with gold labels the rank correlation with the true accuracy of workers with
-    20 tasks or more was .16 to .93 for CA, .69 to .93 for agreement and .84 to .93 for Dawid–Skene.
+    not look at the tasks, and truth pays best; but it does not pay for telling apart labels that the crowd
+    confuses (Δ > 0 between them), and it grows with the variety of a worker's tasks. To rank workers by
+    accuracy use ``accuracy`` or ``agreement``. On the crowds dog, weather, web and product the rank
+    correlation with the true accuracy of workers with 20 tasks or more was .16, .93, .86, .22 for CA, .83,
+    .94, .86, .69 for agreement and .84, .93, .93, .85 for Dawid–Skene (dog has two pairs of breeds that people
+    confuse, product one class of 88 %).
 
     Parameters
     ----------

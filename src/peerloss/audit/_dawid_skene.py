@@ -161,6 +161,9 @@ class _Model:
             (ones, (reports.task_codes, cells)), shape=(n_tasks, len(pairs))
         )
         self.said_transposed = self.said.T.tocsr()
+        self.of_label: sparse.csr_array[Any, tuple[int, int]] = sparse.csr_array(
+            (np.ones(len(pairs)), (self.label, np.arange(len(pairs)))), shape=(k, len(pairs))
+        )
         self.class_prior: FloatArray = np.full(k, 1.0 / k)
         self.pooled: FloatArray = np.eye(k)
         self.confusion: FloatArray = np.empty((len(pairs), k))
@@ -177,10 +180,8 @@ class _Model:
         """Estimate prior and confusions from the probabilities of the tasks."""
         answered = np.diff(self.said.indptr) > 0
         self.class_prior = probabilities[answered].mean(axis=0)
-        k = len(self.class_prior)
         mass = self.said_transposed @ probabilities
-        by_label = np.zeros((k, k))
-        np.add.at(by_label, self.label, mass)
+        by_label = self.of_label @ mass
         total = np.maximum(by_label.sum(axis=0), np.finfo(float).tiny)
         self.pooled = (by_label / total).T
         of_worker = np.add.reduceat(mass, self.starts, axis=0)

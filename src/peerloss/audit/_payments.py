@@ -6,6 +6,7 @@ from decimal import Decimal, InvalidOperation
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from peerloss._validation import as_float_array
 from peerloss.exceptions import InvalidInputError
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 #: Above this a float no longer tells cents apart: 10¹³ units of currency.
 MAX_CENTS = 10**15
+
+#: Relative error of a share, with room to spare.
+ROUNDING = 1e-12
 
 
 def split_budget(weights: ArrayLike, budget: float | str | Decimal) -> FloatArray:
@@ -47,18 +51,16 @@ def split_budget(weights: ArrayLike, budget: float | str | Decimal) -> FloatArra
     [33.34, 33.33, 33.33, 0.0]
     """
     cents = check_budget(budget)
-    share = np.maximum(np.nan_to_num(as_float_array(np.nan_to_num(weights), "weights", ndim=1)), 0.0)
+    share = np.maximum(as_float_array(pd.Series(weights).fillna(0.0), "weights", ndim=1), 0.0)
     if not share.any():
         raise InvalidInputError(
             "`budget` cannot be split: nobody's truthful score is above zero. Collect more reports on shared "
             "tasks, or pay equally."
         )
     exact = share / share.sum() * cents
-    paid: IntArray = np.floor(exact).astype(np.int64)
-    left = cents - int(paid.sum())
+    paid: IntArray = np.floor(exact * (1 - ROUNDING)).astype(np.int64)  # never above the exact share
     largest = np.argsort(paid - exact, kind="stable")
-    # Rounding can make a floor one cent too high: then `left` is negative and the smallest remainders give.
-    paid[largest[:left] if left >= 0 else largest[left:]] += np.sign(left)
+    paid[largest[: cents - int(paid.sum())]] += 1
     return np.asarray(paid / 100.0)
 
 

@@ -1,0 +1,397 @@
+"""Annotators: spammers in real crowds, Dawid–Skene beside crowd-kit, and ten million reports.
+
+Run ``python benchmarks/bench_annotators.py [spammers] [accuracy] [copiers] [rates] [scale]
+[--data-dir FOLDER] [--output FILE]``; without a name every part runs. Real crowds come from ``--data-dir`` or
+PEERLOSS_DATA. crowd-kit is compared where ``import crowdkit`` works (it brings transformers, so it is not
+among the development tools). Times are processor seconds, which other work on the machine hardly changes.
+``--reports`` sets the size of the large table, ``--rounds`` how many crowds are drawn for each setting.
+"""
+
+from __future__ import annotations
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+import warnings
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from measure import provenance
+from scipy.stats import spearmanr
+
+from peerloss.audit import aggregate_labels, dawid_skene, find_copiers, score_annotators
+from peerloss.audit._uninformative import consensus
+from peerloss.datasets import load_real_noise
+from peerloss.peer_prediction import (
+    Reports,
+    correlated_agreement,
+    logarithmic_score,
+    plain_agreement,
+    quadratic_score,
+)
+from peerloss.peer_prediction._kernel import SharedReports
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+CROWDS = ("dog", "weather_sentiment", "web", "product")
+KINDS = ("constant", "majority", "random")
+#: Workers with fewer tasks than this are not compared.
+ENOUGH = 20
+
+
+def load(name: str, folder: str | None) -> tuple[pd.DataFrame, pd.Series, int]:
+    """Return reports (the first where a worker answered a task twice), gold labels and number of classes."""
+    data = load_real_noise(name, data_dir=folder)
+    frame = data.reports.drop_duplicates(["task", "worker"]).astype({"worker": str})
+    return frame, data.gold, data.n_classes
+
+
+def accuracy_scores(reports: pd.DataFrame) -> pd.Series:
+    model = dawid_skene(reports)
+    return pd.Series(model.accuracy, index=model.reports.workers)
+
+
+SCORES: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
+    "CA": lambda reports: correlated_agreement(reports)["score"],
+    "quadratic": lambda reports: quadratic_score(reports)["score"],
+    "log": lambda reports: logarithmic_score(reports)["score"],
+    "plain agreement": lambda reports: plain_agreement(reports)["score"],
+    "Dawid–Skene": accuracy_scores,
+}
+
+
+def add_spammers(
+    frame: pd.DataFrame, kind: str, n_classes: int, rng: np.random.Generator, *, count: int = 10
+) -> pd.DataFrame:
+    """Add workers who do not look at the tasks, each with as many tasks as some real worker has."""
+    size = frame["worker"].value_counts()
+    tasks, top = frame["task"].unique(), frame["label"].mode()[0]
+    frames = [frame]
+    for i in range(count):
+        n = min(len(tasks), int(rng.choice(size[size >= ENOUGH])))
+        label = {
+            "constant": np.full(n, rng.integers(n_classes)),
+            "majority": np.full(n, top),
+            "random": rng.integers(n_classes, size=n),
+        }[kind]
+        chosen = rng.choice(tasks, n, replace=False)
+        frames.append(pd.DataFrame({"task": chosen, "worker": f"spam{i}", "label": label}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def auroc(score: pd.Series) -> float:
+    spam = score.index.str.startswith("spam")
+    honest, bad = score[~spam].to_numpy()[:, None], score[spam].to_numpy()
+    return float((honest > bad).mean() + (honest == bad).mean() / 2)
+
+
+def spammer_rows(folder: str | None, rounds: int) -> list[str]:
+    """AUROC of each score against added spammers; mean and 2.5 to 97.5 % of the rounds."""
+    title = (
+        f"AUROC against ten added spammers, workers with {ENOUGH} tasks or more, {rounds} rounds; flagged: "
+        "share of spammers and of the crowd's own workers that `uninformative` names."
+    )
+    rows = [
+        title,
+        "",
+        "| crowd | spammers | " + " | ".join(SCORES) + " | flagged spammers | flagged others |",
+        "|" + "---|" * (len(SCORES) + 4),
+    ]
+    for name in CROWDS:
+        frame, _, n_classes = load(name, folder)
+        for kind in KINDS:
+            rng = np.random.default_rng(0)
+            found: dict[str, list[float]] = {score: [] for score in SCORES}
+            flags: list[tuple[float, float]] = []
+            for done in range(rounds):
+                mixed = add_spammers(frame, kind, n_classes, rng)
+                size = mixed["worker"].value_counts()
+                enough = size.index[size >= ENOUGH]
+                for score, function in SCORES.items():
+                    found[score].append(auroc(function(mixed)[enough]))
+                if done < 10:
+                    flag = score_annotators(mixed, n_bootstrap=20, random_state=0)["uninformative"][enough]
+                    spam = flag.index.str.startswith("spam")
+                    flags.append((flag[spam].mean(), flag[~spam].mean()))
+            cells = " | ".join(_with_interval(values) for values in found.values())
+            shares = " | ".join(f"{share:.2f}" for share in np.mean(flags, axis=0))
+            rows.append(f"| {name} | {kind} | {cells} | {shares} |")
+    return rows
+
+
+def _with_interval(values: list[float]) -> str:
+    low, high = np.quantile(values, [0.025, 0.975])
+    return f"{np.mean(values):.3f} ({low:.3f}–{high:.3f})"
+
+
+def accuracy_rows(folder: str | None) -> list[str]:
+    """Labels against gold, workers' ranks against their true accuracy, time beside crowd-kit's."""
+    theirs = _crowdkit()
+    title = (
+        "Share of tasks with the gold label; rank correlation with the true accuracy of workers with "
+        f"{ENOUGH} tasks or more."
+    )
+    rows = [
+        title,
+        "",
+        "| crowd | majority | Dawid–Skene | crowd-kit's | s | crowd-kit's | CA | agreement | accuracy |",
+        "|" + "---|" * 9,
+    ]
+    for name in (*CROWDS, "labelme"):
+        frame, gold, _ = load(name, folder)
+        seconds, model = _timed(lambda: dawid_skene(frame))  # noqa: B023 (called at once)
+        labels = aggregate_labels(model)
+        known = gold.reindex(labels.index).dropna()
+        right = labels.loc[known.index, ["majority", "label"]].eq(known, axis=0).mean()
+        other, other_seconds = "–", "–"
+        if theirs is not None:
+            took, answer = _timed(lambda: theirs(100).fit_predict(frame))  # noqa: B023
+            other, other_seconds = f"{(answer.loc[known.index] == known).mean():.4f}", f"{took:.2f}"
+        checked = frame.assign(gold=frame["task"].map(gold)).dropna()
+        exact = (checked["label"] == checked["gold"]).groupby(checked["worker"]).mean()
+        size = frame["worker"].value_counts()
+        enough = [worker for worker in exact.index if size[worker] >= ENOUGH]
+        table = score_annotators(model, n_bootstrap=20, random_state=0).loc[enough]
+        ranks = " | ".join(
+            f"{spearmanr(table[column], exact[enough], nan_policy='omit')[0]:.2f}"
+            for column in ("score", "agreement", "accuracy")
+        )
+        rows.append(
+            f"| {name} | {right['majority']:.4f} | {right['label']:.4f} | {other} | {seconds:.2f} "
+            f"| {other_seconds} | {ranks} |"
+        )
+    return rows
+
+
+def _crowdkit() -> Any:
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from crowdkit.aggregation import DawidSkene  # noqa: PLC0415 (not a development tool)
+    except ImportError:
+        return None
+    return DawidSkene
+
+
+def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
+    """Return the processor time of a call, which other work on the machine does not change."""
+    start = time.process_time()
+    result = function()
+    return time.process_time() - start, result
+
+
+def copier_rows(folder: str | None) -> list[str]:
+    """Which of ten added copiers the pairwise test names, beside pairs that were there before."""
+    title = (
+        "Copiers of workers with 50 tasks or more: each answer is the source's with the rate given, else "
+        "that of a random worker on the task."
+    )
+    rows = [
+        title,
+        "",
+        "| crowd | pairs named before | copied: 100 % | 80 % | 60 % | other pairs |",
+        "|" + "---|" * 6,
+    ]
+    for name in CROWDS:
+        frame, _, _ = load(name, folder)
+        rng = np.random.default_rng(0)
+        size = frame["worker"].value_counts()
+        sources = rng.choice(size.index[size >= 50], 10, replace=False)
+        said = frame.groupby("task")["label"].agg(list)
+        cells, others = [], 0
+        for rate in (1.0, 0.8, 0.6):
+            frames = [frame]
+            for source in sources:
+                copy = frame[frame["worker"] == source].assign(worker=f"copy {source}")
+                own = rng.random(len(copy)) < rate
+                instead = [rng.choice(said[task]) for task in copy["task"]]
+                frames.append(copy.assign(label=np.where(own, copy["label"], instead)))
+            pairs = set(map(tuple, find_copiers(pd.concat(frames))[["worker", "other"]].to_numpy()))
+            hits = sum((source, f"copy {source}") in pairs for source in sources)
+            cells.append(f"{hits} of 10")
+            others += len(pairs) - hits
+        rows.append(f"| {name} | {len(find_copiers(frame))} | {' | '.join(cells)} | {others} |")
+    return rows
+
+
+SETTINGS = (
+    ("two even classes", (0.5, 0.5), 0.8),
+    ("nine to one", (0.9, 0.1), 0.85),
+    ("five even classes", (0.2,) * 5, 0.6),
+    ("five uneven classes", (0.6, 0.1, 0.1, 0.1, 0.1), 0.7),
+)
+
+
+def rate_rows(crowds: int) -> list[str]:
+    """Simulate crowds: false alarms and power of the flag, coverage of the intervals."""
+    title = (
+        "A quarter of the workers are half-hearted (the least who may not be flagged), a tenth spam. False "
+        "discoveries: share of others among those flagged. Coverage: honest workers whose 95 % interval "
+        "holds the expected score of honest workers."
+    )
+    rows = [
+        title,
+        "",
+        "| crowd | a task | a worker | half: p ≤ .05 | flagged | spammers flagged | false | coverage |",
+        "|" + "---|" * 8,
+    ]
+    for title, prior, accuracy in SETTINGS:
+        for per_task, per_worker in ((3, 10), (3, 30), (5, 100), (10, 20), (10, 300)):
+            totals = np.zeros(6)
+            for seed in range(crowds):
+                totals += _simulate(
+                    np.random.default_rng(seed), np.array(prior), accuracy, per_task, per_worker
+                )
+            half, small, wrong, spam, hit, false = totals
+            coverage = _coverage(np.array(prior), accuracy, per_task, per_worker)
+            rows.append(
+                f"| {title} | {per_task} | {per_worker} | {small / half:.3f} | {wrong / half:.4f} "
+                f"| {hit / spam:.2f} | {false / max(1.0, false + hit):.3f} | {coverage:.3f} |"
+            )
+    return rows
+
+
+def draw_crowd(
+    rng: np.random.Generator, prior: np.ndarray[Any, Any], accuracy: float, per_task: int, per_worker: int
+) -> tuple[Callable[[], pd.DataFrame], int, int]:
+    """Return a function that draws answers, and where half-hearted workers and spammers end."""
+    k, n_tasks = len(prior), 2000
+    transition = np.full((k, k), (1 - accuracy) / (k - 1))
+    np.fill_diagonal(transition, accuracy)
+    truth, noisy = rng.choice(k, n_tasks, p=prior), prior @ transition
+    slots = np.concatenate([rng.permutation(n_tasks) for _ in range(per_task)])
+    n_workers = len(slots) // per_worker
+    frame = pd.DataFrame({"task": slots, "worker": np.arange(len(slots)) // per_worker})
+    frame = frame[frame["worker"] < n_workers].drop_duplicates(ignore_index=True)
+    half, spam = n_workers // 4, n_workers // 4 + max(3, n_workers // 10)
+    worker, n = frame["worker"].to_numpy(), len(frame)
+    fixed = np.where(np.arange(n_workers) % 3 == 0, rng.integers(k, size=n_workers), noisy.argmax())[worker]
+
+    def answers() -> pd.DataFrame:
+        honest = (transition[truth[frame["task"]]].cumsum(axis=1) > rng.random((n, 1))).argmax(axis=1)
+        label = np.where((worker < half) & (rng.random(n) < 0.5), rng.choice(k, n, p=noisy), honest)
+        spammed = np.where(worker % 3 == 2, rng.integers(k, size=n), fixed)
+        return frame.assign(label=np.where((worker >= half) & (worker < spam), spammed, label))
+
+    return answers, half, spam
+
+
+def _simulate(rng: np.random.Generator, *setting: Any) -> np.ndarray[Any, Any]:
+    answers, half, spam = draw_crowd(rng, *setting)
+    frame = answers()
+    reports = Reports.from_table(frame)
+    model, shared = dawid_skene(reports), SharedReports(reports)
+    order = np.argsort(reports.workers)
+    p = consensus(shared, model).p_values(constant=shared.is_constant())[order]
+    flag = score_annotators(model, n_bootstrap=20, random_state=0)["uninformative"].to_numpy()[order]
+    hit = flag[half:spam].sum()
+    return np.array([half, (p[:half] <= 0.05).sum(), flag[:half].sum(), spam - half, hit, flag.sum() - hit])
+
+
+def _coverage(*setting: Any) -> float:
+    """Share of honest workers whose interval holds the expected score of workers like them."""
+    rng = np.random.default_rng(100)
+    answers, _, spam = draw_crowd(rng, *setting)
+    scores = pd.concat([correlated_agreement(answers())["score"].rename(i) for i in range(10)], axis=1)
+    target = np.nanmean(scores.sort_index().to_numpy()[spam:])  # honest workers are alike
+    table = score_annotators(answers(), random_state=0).sort_index()[spam:]
+    return float(((table["low"] <= target) & (target <= table["high"])).mean())
+
+
+def scale_rows(n_reports: int) -> list[str]:
+    """Measure a large table, as a frame and through the command line, each in a process of its own."""
+    rows = [
+        f"{n_reports:,} reports, ten a task, ten labels, {n_reports // 500:,} workers.",
+        "",
+        "| what | processor seconds | peak memory |",
+        "|---|---|---|",
+    ]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "crowd.parquet")
+        _large_table(n_reports).to_parquet(path)
+        for what, code in SCALE.items():
+            command = [sys.executable, "-c", code, str(path), folder]
+            done = subprocess.run(command, capture_output=True, text=True, check=True)
+            seconds, peak = done.stdout.split()[-2:]
+            rows.append(f"| {what} | {float(seconds):.0f} | {float(peak) / 2**20:.2f} GiB |")
+    return rows
+
+
+_END = """
+used = resource.getrusage(resource.RUSAGE_SELF)
+print(used.ru_utime + used.ru_stime - start, used.ru_maxrss)
+"""
+_BEGIN = """
+import resource, sys
+import pandas as pd
+from peerloss.audit import aggregate_labels, dawid_skene, score_annotators, find_copiers
+table = pd.read_parquet(sys.argv[1])
+used = resource.getrusage(resource.RUSAGE_SELF)
+start = used.ru_utime + used.ru_stime
+"""
+SCALE = {
+    "the table alone": _BEGIN + _END,
+    "dawid_skene": _BEGIN + "dawid_skene(table)" + _END,
+    "score_annotators": _BEGIN + "score_annotators(table, random_state=0)" + _END,
+    "find_copiers": _BEGIN + "find_copiers(table)" + _END,
+    "peerloss annotators --aggregate": """
+from peerloss.cli import app
+import sys
+from typer.testing import CliRunner
+start = 0.0
+done = CliRunner().invoke(app, ["annotators", sys.argv[1], "-o", sys.argv[2] + "/s.csv",
+                                "--aggregate", sys.argv[2] + "/l.csv"])
+assert done.exit_code == 0, done.output
+"""
+    + _END,
+}
+
+
+def _large_table(n_reports: int) -> pd.DataFrame:
+    """Workers of different skill; each task goes to ten neighbours in a random ring of workers."""
+    rng = np.random.default_rng(0)
+    n_tasks, n_workers = n_reports // 10, max(20, n_reports // 500)
+    truth = rng.integers(10, size=n_tasks)
+    task = np.repeat(np.arange(n_tasks, dtype=np.int32), 10)
+    step = rng.integers(1, n_workers // 10, size=n_tasks)
+    worker = np.repeat(rng.integers(n_workers, size=n_tasks), 10) + np.repeat(step, 10) * np.tile(
+        range(10), n_tasks
+    )
+    worker = (worker % n_workers).astype(np.int32)
+    skill = rng.uniform(0.3, 0.95, n_workers)
+    right = rng.random(len(task)) < skill[worker]
+    label = np.where(right, truth[task], rng.integers(10, size=len(task))).astype(np.int8)
+    return pd.DataFrame({"task": task, "worker": worker, "label": label})
+
+
+def main() -> None:
+    """Run the parts that were asked for."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("parts", nargs="*", help="spammers, accuracy, copiers, rates, scale")
+    parser.add_argument("--data-dir")
+    parser.add_argument("--reports", type=int, default=10_000_000)
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--output", type=Path)
+    options = parser.parse_args()
+    parts: dict[str, Callable[[], list[str]]] = {
+        "spammers": lambda: spammer_rows(options.data_dir, options.rounds),
+        "accuracy": lambda: accuracy_rows(options.data_dir),
+        "copiers": lambda: copier_rows(options.data_dir),
+        "rates": lambda: rate_rows(options.rounds),
+        "scale": lambda: scale_rows(options.reports),
+    }
+    lines = ["# Annotators", "", provenance("cpu")]
+    for name in options.parts or parts:
+        lines += ["", f"## {name}", "", *parts[name]()]
+        if options.output:
+            options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    print("\n".join(lines))
+
+
+if __name__ == "__main__":
+    main()
