@@ -36,7 +36,7 @@ STEPS, BATCH, ROWS, FEATURES = 1000, 64, 250, 23
 def data(n: int = ROWS, d: int = FEATURES) -> tuple[Any, Any]:
     rng = np.random.default_rng(0)
     X = rng.normal(size=(n, d))
-    return X, flip_labels((X[:, 0] + X[:, 1] > 0).astype(int), NoiseModel.binary(0.1, 0.3), random_state=0)
+    return X, flip_labels((X[:, 0] + X[:, 1] > 0).astype(int), NoiseModel.binary(0.1, 0.3), random_state=1)
 
 
 def sklearn_fit(X: Any, y: Any, hidden: tuple[int, ...]) -> Callable[[], object]:

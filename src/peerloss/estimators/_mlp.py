@@ -232,30 +232,33 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             return float("nan")
         if not isinstance(self.alpha, str):
             return float(self.alpha)
-        probabilities, folds = self._out_of_fold(task)
+        folds = assign_folds(task.codes, self.cv, task.seed)
+        plain = self._out_of_fold(task, folds, (0.0,))
         scorer_alpha = 1.0 if self.scorer_alpha == "auto" else float(self.scorer_alpha)
         if self.scorer_alpha == "auto":
-            rule = rule_for_alpha(probabilities[ALPHA_GRID.index(0.0)], task.codes, task.weight)
+            rule = rule_for_alpha(plain[0], task.codes, task.weight)
             if rule is not None:
                 scorer_alpha = rule.alpha
                 if np.ptp(rule.label_weights):  # balanced labels, which no α could tell apart: weigh them
                     task.weigh_labels(rule.label_weights)
-                    probabilities, folds = self._out_of_fold(task)
-        found = search_alpha(probabilities, scorer_alpha, y=task.codes, weight=task.weight, folds=folds)
+                    plain = self._out_of_fold(task, folds, (0.0,))
+        others = self._out_of_fold(task, folds, ALPHA_GRID[1:])
+        found = search_alpha(
+            np.concatenate([plain, others]), scorer_alpha, y=task.codes, weight=task.weight, folds=folds
+        )
         self.report_["scorer_alpha"] = scorer_alpha
         self.report_["alpha_scores"] = dict(zip(ALPHA_GRID, found.scores, strict=True))
         return found.alpha
 
-    def _out_of_fold(self, task: _Task) -> tuple[FloatArray, IntArray]:
-        """Return out-of-fold probabilities (candidates, n, K) for every α of the grid, and the folds."""
-        folds = assign_folds(task.codes, self.cv, task.seed)
+    def _out_of_fold(self, task: _Task, folds: IntArray, alphas: Sequence[float]) -> FloatArray:
+        """Return out-of-fold probabilities (candidates, n, K) for some α."""
         settings = self._loss_of_net(1.0)
         parts = [
             task.net(**settings, rows=np.flatnonzero(folds != f), seed=(task.seed, 2, f))
             for f in range(self.cv)
         ]
-        trained = task.train(task.X, [replace(part, alpha=a) for a in ALPHA_GRID for part in parts])
-        return out_of_fold_probabilities(trained, task.X, folds), folds
+        trained = task.train(task.X, [replace(part, alpha=a) for a in alphas for part in parts])
+        return out_of_fold_probabilities(trained, task.X, folds)
 
     def _settings(self) -> dict[str, Any]:
         return {

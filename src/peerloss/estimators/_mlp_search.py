@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from peerloss._validation import FloatArray, IntArray
     from peerloss.training import TrainedNets
 
-#: The authors' grid with 0, for labels may be clean, and without 4.
+#: The authors' grid without 4 and with 0, which comes first: the rates are read off plain training.
 ALPHA_GRID = (0.0, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0, 3.0, 5.0, -5.0)
 
 
