@@ -47,7 +47,7 @@ def score_annotators(
     confuses (Δ > 0 between them), and it grows with the variety of a worker's tasks. To rank workers by
     accuracy use ``accuracy`` or ``agreement``. On the crowds dog, weather, web and product the rank
     correlation with the true accuracy of workers with 20 tasks or more was .16, .93, .86, .22 for CA, .83,
-    .94, .86, .69 for agreement and .84, .93, .93, .85 for Dawid–Skene (dog has two pairs of breeds that people
+    .94, .86, .69 for agreement and .84, .93, .93, .85 for Dawid–Skene (dog has two pairs of breeds that many
     confuse, product one class of 88 %).
 
     Parameters
