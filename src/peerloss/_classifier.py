@@ -53,7 +53,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
         check_classification_targets(y)
         if len(classes) < 2:
             raise InvalidInputError(
-                f"`y` must hold at least two classes; every label is class {classes[0]!r}. "
+                f"`y` must hold at least two classes; every label is class {classes.tolist()[0]!r}. "
                 "A classifier cannot be trained on one class."
             )
         weight = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
