@@ -13,7 +13,7 @@ from peerloss._version import __version__
 
 if TYPE_CHECKING:
     from peerloss import functional, metrics, noise, peer_prediction, theory
-    from peerloss.audit import score_annotators
+    from peerloss.audit import find_label_issues, score_annotators
     from peerloss.boosting import PeerBoostingClassifier
     from peerloss.datasets import list_datasets, load_dataset
     from peerloss.estimators import (
@@ -51,6 +51,7 @@ _HOMES = {
     "make_peer_scorer": "metrics",
     "peer_score": "metrics",
     "peer_scorer": "metrics",
+    "find_label_issues": "audit",
     "score_annotators": "audit",
     "list_datasets": "datasets",
     "load_dataset": "datasets",
@@ -73,6 +74,7 @@ __all__ = [
     "RobustMLPClassifier",
     "__version__",
     "estimate_noise",
+    "find_label_issues",
     "flip_labels",
     "functional",
     "list_datasets",

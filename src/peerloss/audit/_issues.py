@@ -1,0 +1,210 @@
+"""Which labels are wrong: from a table and its labels, or from probabilities, to a :class:`LabelAudit`."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross_val_predict
+
+from peerloss.audit._annotations import Annotations, is_several, read_annotations, unlabelled
+from peerloss.audit._label_audit import LabelAudit
+from peerloss.audit._outlook import look_ahead
+from peerloss.audit._posterior import LabelPosterior, flag_suspects, label_posterior
+from peerloss.audit._probabilities import check_probabilities, encode
+from peerloss.estimators import PeerClassifier, TableEncoder
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+    from peerloss._validation import FloatArray, IntArray
+
+
+def find_label_issues(
+    X: Any,
+    y: Any,
+    *,
+    estimator: Any = None,
+    pred_proba: ArrayLike | None = None,
+    cv: Any = 5,
+    groups: ArrayLike | None = None,
+    n_jobs: int | None = None,
+    random_state: int | None = 0,
+) -> LabelAudit:
+    """Find rows whose label is probably wrong.
+
+    The score of a row is P(clean ≠ given | x, given label), from out-of-fold probabilities of the noisy
+    labels and the noise that they reveal. Rows are flagged so that the expected F1 of the flags is greatest.
+
+    Parameters
+    ----------
+    X
+        Features: a DataFrame (numbers and text, gaps allowed) or an array. ``None`` with ``pred_proba``, or
+        where several annotators labelled each row and nothing else is known.
+    y
+        Labels of any type, one a row. Or those of several annotators: a column each (missing where one said
+        nothing), or a long table with columns task (or item), worker and label, whose tasks are the index
+        of ``X``; the given label is then the majority's.
+    estimator
+        A classifier with ``predict_proba`` to be cross-fitted; ``None`` takes the portfolio of
+        :class:`PeerClassifier`.
+    pred_proba
+        *Out-of-fold* probabilities P(noisy label | x), one column a class in sorted order of the labels (or
+        of the categories of a Categorical, or 0..K-1). They are not copied, so they may be a memory map.
+    cv
+        Number of folds, or a splitter.
+    groups
+        Rows of one group are never split between training and held-out parts.
+    n_jobs
+        Processes; ``None`` is one.
+    random_state
+        Seed of folds and models.
+
+    Returns
+    -------
+    LabelAudit
+        ``.table`` keeps the index of ``X`` or ``y``.
+
+    Raises
+    ------
+    InvalidInputError
+        For labels that are missing, probabilities that are none, or lengths that differ.
+
+    Warns
+    -----
+    IdentifiabilityWarning
+        Where the data cannot tell the noise: rows are then ranked by the model's confidence in their label.
+
+    Examples
+    --------
+    >>> from peerloss import NoiseModel, flip_labels
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> clean = (X[:, 0] + X[:, 1] > 0).astype(int)
+    >>> noisy = flip_labels(clean, NoiseModel.binary(0.05, 0.3), random_state=0)
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> audit = find_label_issues(X, noisy, estimator=LogisticRegression())
+    >>> wrong = noisy != clean
+    >>> bool(wrong[audit.table["flagged"]].mean() > 0.6)
+    True
+    """
+    index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+    if X is not None and index is None and np.ndim(X) != 2:
+        raise InvalidInputError(f"`X` must have one row an example, 2 dimensions; got shape {np.shape(X)}.")
+    several = read_annotations(y, index) if is_several(y) else None
+    labels = _one_label(y, index) if several is None else several.given
+    if X is not None and len(labels) != len(X):
+        raise InvalidInputError(f"`X` and `y` must be equally long; got {len(X)} and {len(labels)} rows.")
+    columns = None if pred_proba is None else np.shape(pred_proba)[-1]
+    classes, codes = encode(labels, columns)
+    if len(classes) < 2:
+        raise InvalidInputError(f"`y` must hold at least two classes; every label is {classes[0]!r}.")
+    if pred_proba is not None:
+        proba = check_probabilities(pred_proba, len(codes), len(classes))
+    elif X is not None:
+        proba = _out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
+        proba = _all_columns(proba, codes, len(classes))
+    elif several is not None:
+        return _audit(labels, classes, codes, _from_reports(several, codes), None)
+    else:
+        raise InvalidInputError(
+            "give `X`, or `pred_proba`, or labels of several annotators; got one label a row only."
+        )
+    likelihood = None if several is None else several.likelihood
+    return _audit(labels, classes, codes, label_posterior(proba, codes, likelihood=likelihood), X)
+
+
+def _audit(
+    labels: pd.Series, classes: NDArray[Any], codes: IntArray, found: LabelPosterior, X: Any
+) -> LabelAudit:
+    if found.reason:
+        warnings.warn(
+            f"the noise cannot be told from these data: {found.reason}. Rows are ranked by the model's "
+            "confidence in their label instead. Use a better model, more rows or better features.",
+            IdentifiabilityWarning,
+            stacklevel=3,
+        )
+    rank = np.empty(len(codes), dtype=np.int64)
+    rank[np.argsort(-found.p_error, kind="stable")] = np.arange(1, len(codes) + 1)
+    table = pd.DataFrame(
+        {
+            "given": classes[codes],
+            "suggested": classes[found.likeliest],
+            "p_error": found.p_error,
+            "rank": rank,
+            "flagged": flag_suspects(found.p_error),
+        },
+        index=labels.index,
+    )
+    noisy_prior = np.bincount(codes, minlength=len(classes)) / len(codes)
+    return LabelAudit(
+        table=table,
+        classes=classes,
+        noise=found.noise,
+        noise_low=found.noise_low,
+        noise_high=found.noise_high,
+        noisy_prior=noisy_prior,
+        clean_prior=found.clean_prior,
+        outlook=look_ahead(found, noisy_prior, len(codes)),
+        reason=found.reason,
+        X=X,
+        label_name=str(labels.name) if labels.name is not None else "label",
+    )
+
+
+def _one_label(y: Any, index: pd.Index | None) -> pd.Series:
+    if np.ndim(y) != 1:
+        raise InvalidInputError(f"`y` must hold one label a row; got shape {np.shape(y)}.")
+    labels = (
+        y
+        if isinstance(y, pd.Series)
+        else pd.Series(np.asarray(y), index=index if index is not None and len(index) == len(y) else None)
+    )
+    if labels.empty:
+        raise InvalidInputError("`y` is empty; pass at least one label.")
+    missing = labels.isna()
+    if missing.any():
+        raise InvalidInputError(unlabelled(labels.index[missing]))
+    if index is not None and len(index) == len(labels) and not labels.index.equals(index):
+        raise InvalidInputError(
+            "`X` and `y` must have the same index, or rows and labels cannot be told to belong together. Use "
+            "`y.loc[X.index]`, or `y.to_numpy()` where the order is right."
+        )
+    return labels
+
+
+def _out_of_fold(
+    X: Any, codes: IntArray, estimator: Any, cv: Any, groups: Any, n_jobs: int | None, seed: int | None
+) -> FloatArray:
+    features = TableEncoder().fit_transform(X) if isinstance(X, pd.DataFrame) and estimator is None else X
+    if estimator is None:
+        model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed).fit(features, codes, groups=groups)
+        proba: FloatArray = model.oof_proba_
+        return proba
+    folds = cv
+    if isinstance(cv, int):
+        kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+        folds = kind(cv, shuffle=True, random_state=seed)
+    found: FloatArray = cross_val_predict(
+        clone(estimator), features, codes, cv=folds, groups=groups, n_jobs=n_jobs, method="predict_proba"
+    )
+    return found
+
+
+def _all_columns(proba: FloatArray, codes: IntArray, n_classes: int) -> FloatArray:
+    """Give classes that no row has a column of zeros."""
+    if proba.shape[1] == n_classes:
+        return proba
+    full = np.zeros((len(proba), n_classes))
+    full[:, np.unique(codes)] = proba
+    return full
+
+
+def _from_reports(several: Annotations, codes: IntArray) -> LabelPosterior:
+    """Use what the annotators said and nothing else."""
+    posterior = several.posterior
+    return label_posterior(posterior, codes, likelihood=np.ones_like(posterior))

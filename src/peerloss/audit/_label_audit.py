@@ -1,0 +1,141 @@
+"""What an audit found, for people: a table with the caller's index, the noise, what to do with it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peerloss.audit._files import write_whole
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+    from numpy.typing import NDArray
+
+    from peerloss._validation import FloatArray
+    from peerloss.audit._outlook import Outlook
+    from peerloss.noise import NoiseModel
+
+
+@dataclass(frozen=True, eq=False)
+class LabelAudit:
+    """Labels that are probably wrong; :func:`find_label_issues` makes one."""
+
+    table: pd.DataFrame
+    """One row a label, with the caller's index: ``given``, ``suggested`` (the likeliest class, which may be
+    the given one), ``p_error``, ``rank`` (1 is the likeliest error), ``flagged``."""
+    classes: NDArray[Any]
+    """(K,) the labels, in the order of the matrices."""
+    noise: NoiseModel | None
+    """The estimated T; ``None`` where the data cannot tell."""
+    noise_low: FloatArray | None
+    noise_high: FloatArray | None
+    """Ends of the 90 % intervals of each entry of T."""
+    noisy_prior: FloatArray
+    clean_prior: FloatArray
+    """(K,) shares of the given and, as estimated, of the clean labels."""
+    outlook: Outlook
+    """Whether peer loss applies and what to expect of training."""
+    reason: str = ""
+    """Why the noise cannot be told and rows are ranked by the model's confidence; empty where it can."""
+    X: Any = field(default=None, repr=False)
+    """The features given, if any."""
+    label_name: str = "label"
+
+    @property
+    def expected_errors(self) -> float:
+        """How many labels are wrong, in expectation; rather too many where classes overlap."""
+        return float(self.table["p_error"].sum())
+
+    @property
+    def suspects(self) -> pd.DataFrame:
+        """The flagged rows, likeliest errors first."""
+        return self.table[self.table["flagged"]].sort_values("rank")
+
+    def relabel(self) -> tuple[Any, pd.Series]:
+        """Return features and labels in which labels that are more likely wrong than right are replaced."""
+        wrong = self.table["p_error"] > 0.5
+        labels = self.table["given"].where(~wrong, self.table["suggested"]).rename(self.label_name)
+        return self.X, labels
+
+    def drop(self) -> tuple[Any, pd.Series]:
+        """Return features and labels without the flagged rows."""
+        kept = ~self.table["flagged"].to_numpy()
+        labels = self.table.loc[kept, "given"].rename(self.label_name)
+        return (None if self.X is None else self.X[kept]), labels
+
+    def summary(self) -> dict[str, Any]:
+        """Return the figures of the whole set as plain numbers, text and lists."""
+        rows = len(self.table)
+        return {
+            "rows": rows,
+            "classes": [str(label) for label in self.classes],
+            "flagged": int(self.table["flagged"].sum()),
+            "expected_errors": round(self.expected_errors, 3),
+            "expected_error_rate": round(self.expected_errors / rows, 5),
+            "more_likely_wrong_than_right": int((self.table["p_error"] > 0.5).sum()),
+            "noise": _numbers(None if self.noise is None else self.noise.transition),
+            "noise_low": _numbers(self.noise_low),
+            "noise_high": _numbers(self.noise_high),
+            "noisy_prior": _numbers(self.noisy_prior),
+            "clean_prior": _numbers(self.clean_prior),
+            "ranked_by": "confidence" if self.reason else "posterior",
+            "reason": self.reason,
+            "peer_loss_applies": self.outlook.applies,
+            "why": self.outlook.why,
+            "sum_of_rates": _number(self.outlook.sum_of_rates),
+            "sign_is_identity": self.outlook.sign_is_identity,
+            "alpha": _number(self.outlook.alpha),
+            "excess_error_bound": _number(self.outlook.bound),
+            "accuracy_as_labelled": _number(self.outlook.accuracy_as_labelled),
+            "accuracy_corrected": _number(self.outlook.accuracy_corrected),
+        }
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the table as CSV, its index first."""
+        write_whole(_with_suffix(path, ".csv"), lambda to: self._exported().to_csv(to, lineterminator="\n"))
+
+    def to_parquet(self, path: str | Path) -> None:
+        """Write the table as Parquet (needs pyarrow: ``pip install peerloss[tables]``)."""
+        write_whole(_with_suffix(path, ".parquet", ".pq"), lambda to: self._exported().to_parquet(to))
+
+    def to_html(self, path: str | Path, *, title: str = "Label audit") -> None:
+        """Write one page that needs nothing but itself: figures, confusion, suspects with their features."""
+        from peerloss.audit._page import audit_page  # noqa: PLC0415 - pages are needed by few
+
+        page = audit_page(self, title=title)
+        write_whole(_with_suffix(path, ".html", ".htm"), lambda to: to.write_text(page, encoding="utf-8"))
+
+    def _exported(self) -> pd.DataFrame:
+        table: pd.DataFrame = self.table.copy()
+        table.index.names = [
+            name if name is not None else f"row{level or ''}" for level, name in enumerate(table.index.names)
+        ]
+        return table
+
+    def __str__(self) -> str:
+        flagged = int(self.table["flagged"].sum())
+        return (
+            f"{flagged:,} of {len(self.table):,} labels are suspect; about {self.expected_errors:,.0f} "
+            f"({self.expected_errors / len(self.table):.1%}) are expected to be wrong. "
+            + (f"The noise cannot be told ({self.reason}). " if self.reason else "")
+            + str(self.outlook)
+        )
+
+
+def _with_suffix(path: str | Path, *suffixes: str) -> Path:
+    path = Path(path)
+    if path.suffix.lower() not in suffixes:
+        raise InvalidInputError(f"`path` must end in {' or '.join(suffixes)}; got {path}.")
+    return path
+
+
+def _numbers(values: FloatArray | None) -> Any:
+    return None if values is None else np.round(values, 6).tolist()
+
+
+def _number(value: float | None) -> float | None:
+    return None if value is None else round(float(value), 6)

@@ -1,0 +1,107 @@
+"""Tables of probabilities (n, K), perhaps too large to copy: checked and read in blocks."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from peerloss._validation import FloatArray, IntArray
+
+#: How many numbers a block of rows holds: 8 MB as float64, which stays near the processor.
+BLOCK_CELLS = 1 << 20
+#: How far a row may be from summing to one: models that compute in half precision are off by this much.
+SUM_TOLERANCE = 5e-3
+
+
+def check_probabilities(pred_proba: Any, n_rows: int, n_classes: int | None = None) -> NDArray[Any]:
+    """Return probabilities as an array of numbers, without a copy where they are one already."""
+    table = np.asarray(pred_proba)
+    if table.dtype.kind not in "fiu":
+        try:
+            table = table.astype(np.float64)
+        except (TypeError, ValueError) as error:
+            raise InvalidInputError(
+                f"`pred_proba` must hold numbers; it holds something else: {error}. Pass the result of "
+                "`predict_proba`, one column a class in sorted order of the labels."
+            ) from error
+    if table.ndim != 2 or table.shape[1] < 2:
+        raise InvalidInputError(
+            f"`pred_proba` must have one row an example and one column a class; got shape {table.shape}."
+            + (" For two classes use np.column_stack([1 - p, p])." if table.ndim == 1 else "")
+        )
+    if len(table) != n_rows:
+        raise InvalidInputError(f"`pred_proba` and `y` must be equally long; got {len(table)} and {n_rows}.")
+    if n_classes is not None and table.shape[1] != n_classes:
+        raise InvalidInputError(
+            f"`pred_proba` must have one column for each class of `y`, {n_classes}; got {table.shape[1]}. "
+            "Where a class has no row, use labels that are codes 0..K-1, or a pandas Categorical."
+        )
+    for rows in blocks(*table.shape):
+        _check_block(table[rows], rows.start)
+    return table
+
+
+def _check_block(block: NDArray[Any], first: int) -> None:
+    sums = block.sum(axis=1, dtype=np.float64)
+    low = block.min(axis=1)
+    wrong = ~(np.abs(sums - 1.0) <= SUM_TOLERANCE) | ~(low >= 0.0)  # NaN fails both
+    if not wrong.any():
+        return
+    row = int(np.flatnonzero(wrong)[0])
+    if not np.isfinite(block[row]).all():
+        what = "a value that is missing or infinite"
+    elif low[row] < 0:
+        what = f"{low[row]:g}"
+    else:
+        what = f"a sum of {sums[row]:g}"
+    raise InvalidInputError(
+        f"`pred_proba` must hold probabilities that sum to 1 in each row; found {what} in row {first + row}. "
+        "Pass probabilities, not scores: scipy.special.softmax(scores, axis=1) makes them."
+    )
+
+
+def blocks(n_rows: int, width: int) -> Iterator[slice]:
+    """Yield slices of rows of which each holds about ``BLOCK_CELLS`` numbers."""
+    step = max(1, BLOCK_CELLS // width)
+    return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
+
+
+def take(table: NDArray[Any], codes: IntArray) -> FloatArray:
+    """Return the entry of each row in the column of its code."""
+    return np.asarray(table[np.arange(len(codes)), codes], dtype=np.float64)
+
+
+def encode(y: pd.Series, n_columns: int | None) -> tuple[NDArray[Any], IntArray]:
+    """Return the classes and the code of each label.
+
+    Classes are the categories of a Categorical, the codes 0..K-1 where ``n_columns`` columns of probabilities
+    and whole-number labels say so, else the distinct labels, sorted.
+    """
+    if isinstance(y.dtype, pd.CategoricalDtype):
+        return np.asarray(y.cat.categories), y.cat.codes.to_numpy(dtype=np.int64)
+    values = y.to_numpy()
+    try:
+        classes, codes = np.unique(values, return_inverse=True)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"`y` must hold labels of one type; it mixes types that cannot be sorted: {error}. "
+            "Convert them, for example with `y.astype(str)`."
+        ) from error
+    whole = values.dtype.kind in "iu"
+    if (
+        whole
+        and n_columns is not None
+        and len(classes) < n_columns
+        and 0 <= classes[0] <= classes[-1] < n_columns
+    ):
+        return np.arange(n_columns), values.astype(np.int64)
+    return classes, np.asarray(codes, dtype=np.int64)

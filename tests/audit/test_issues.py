@@ -1,0 +1,217 @@
+"""From data or probabilities to an audit: what it keeps, what it refuses, what it says."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import StratifiedKFold, cross_val_predict
+
+from peerloss import NoiseModel, find_label_issues, flip_labels
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+
+
+@pytest.fixture(scope="module")
+def noisy_table():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(400, 3)), columns=list("abc"), index=[f"id{i}" for i in range(400)])
+    clean = pd.Series(np.where(X["a"] + X["b"] > 0, "yes", "no"), index=X.index, name="answer")
+    codes = flip_labels((clean == "yes").astype(int), NoiseModel.binary(0.1, 0.3), random_state=0)
+    return X, clean, pd.Series(np.where(codes == 1, "yes", "no"), index=X.index, name="answer")
+
+
+@pytest.fixture(scope="module")
+def audit(noisy_table):
+    X, _, noisy = noisy_table
+    return find_label_issues(X, noisy, estimator=LogisticRegression())
+
+
+def test_table_keeps_index_and_has_the_promised_columns(noisy_table, audit):
+    """One row a label, with the caller's index; ranks are 1..n in the order of p_error."""
+    X, _, noisy = noisy_table
+    assert audit.table.index.equals(X.index)
+    assert list(audit.table) == ["given", "suggested", "p_error", "rank", "flagged"]
+    assert (audit.table["given"] == noisy).all()
+    ordered = audit.table.sort_values("rank")
+    assert ordered["rank"].tolist() == list(range(1, 401))
+    assert ordered["p_error"].is_monotonic_decreasing
+    assert ordered["flagged"].is_monotonic_decreasing
+
+
+def test_flags_are_mostly_wrong_labels(noisy_table, audit):
+    """Two thirds of the flags and of the errors at least are found on separable data."""
+    _, clean, noisy = noisy_table
+    wrong = noisy != clean
+    assert wrong[audit.table["flagged"]].mean() > 0.66
+    assert audit.table["flagged"][wrong].mean() > 0.66
+    assert audit.expected_errors == pytest.approx(wrong.sum(), rel=0.4)
+
+
+def test_relabel_and_drop_give_data_back(noisy_table, audit):
+    """Relabelled labels are nearer to the clean ones; dropped rows are the flagged ones."""
+    X, clean, noisy = noisy_table
+    features, labels = audit.relabel()
+    assert features is X
+    assert labels.name == "answer"
+    assert (labels == clean).mean() > (noisy == clean).mean() + 0.1
+    kept, remaining = audit.drop()
+    assert kept.index.equals(remaining.index)
+    assert set(remaining.index) == set(audit.table.index[~audit.table["flagged"]])
+    assert (audit.table["given"] == noisy).all()
+
+
+def test_probabilities_alone_give_the_same_as_the_estimator(noisy_table, audit):
+    """`pred_proba` of the same folds leads to the same table."""
+    X, _, noisy = noisy_table
+    codes = (noisy == "yes").astype(int)
+    folds = StratifiedKFold(5, shuffle=True, random_state=0)
+    proba = cross_val_predict(LogisticRegression(), X, codes, cv=folds, method="predict_proba")
+    again = find_label_issues(None, noisy, pred_proba=proba)
+    pd.testing.assert_frame_equal(again.table, audit.table)
+    assert again.drop()[0] is None
+
+
+def test_summary_says_what_to_expect(audit):
+    """Peer loss applies; gain, bound and rates are there."""
+    told = audit.summary()
+    assert told["peer_loss_applies"] is True
+    assert told["sum_of_rates"] == pytest.approx(0.4, abs=0.15)
+    assert told["accuracy_corrected"] >= told["accuracy_as_labelled"]
+    assert 0 < told["excess_error_bound"] <= 1
+    assert "Peer loss applies" in str(audit)
+
+
+def test_the_portfolio_is_the_default(noisy_table):
+    """Without an estimator PeerClassifier's portfolio is cross-fitted; text columns are encoded."""
+    X, clean, noisy = noisy_table
+    table = X.iloc[:80].assign(colour=np.where(clean[:80] == "yes", "red", "blue"))
+    audit = find_label_issues(table, noisy[:80], cv=2)
+    wrong = (noisy != clean)[:80]
+    assert audit.table["p_error"][wrong].mean() > audit.table["p_error"][~wrong].mean() + 0.2
+
+
+def test_a_column_an_annotator():
+    """Wide labels with gaps: the majority is given, and who is right more often counts more."""
+    rng = np.random.default_rng(0)
+    clean = rng.integers(2, size=300)
+    said = np.array(
+        [flip_labels(clean, NoiseModel.binary(r, r), random_state=i) for i, r in enumerate([0.05, 0.3, 0.3])]
+    )
+    wide = pd.DataFrame(said.T, columns=["ann", "bob", "cy"]).astype(float)
+    wide.iloc[:50, 2] = np.nan
+    audit = find_label_issues(None, wide)
+    wrong = audit.table["given"] != clean
+    assert audit.table["p_error"][wrong].mean() > audit.table["p_error"][~wrong].mean() + 0.2
+    with_features = find_label_issues(
+        pd.DataFrame({"x": clean + rng.normal(size=300)}), wide, estimator=LogisticRegression()
+    )
+    assert ((with_features.relabel()[1] == clean).mean()) >= (audit.table["given"] == clean).mean()
+
+
+def test_a_long_table_of_reports():
+    """Tasks are found by the index of X, in any order."""
+    X = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0] * 10}, index=[f"t{i}" for i in range(40)])
+    reports = pd.DataFrame(
+        [
+            (f"t{i}", worker, "b" if i % 4 > 1 else "a")
+            for i in reversed(range(40))
+            for worker in ("ann", "bob")
+        ],
+        columns=["task", "worker", "label"],
+    )
+    audit = find_label_issues(X, reports, estimator=LogisticRegression())
+    assert audit.table.index.equals(X.index)
+    assert audit.table["given"].tolist() == ["a", "a", "b", "b"] * 10
+
+
+def test_unidentifiable_noise_is_said(noisy_table):
+    """Labels without any relation to the features: a warning, a reason, no noise, and still a ranking."""
+    X, _, _ = noisy_table
+    labels = np.random.default_rng(3).integers(2, size=len(X))
+    with pytest.warns(IdentifiabilityWarning, match="ranked by the model's confidence"):
+        audit = find_label_issues(X, labels, estimator=LogisticRegression())
+    assert audit.noise is None
+    assert audit.summary()["ranked_by"] == "confidence"
+    assert audit.outlook.applies is False
+    assert "cannot be told" in str(audit)
+
+
+def test_classes_without_rows_keep_their_column():
+    """Codes 0..K-1 and categories may name classes that no row has."""
+    proba = np.full((60, 3), 0.05)
+    codes = np.array([0, 2] * 30)
+    proba[np.arange(60), codes] = 0.9
+    by_codes = find_label_issues(None, codes, pred_proba=proba)
+    names = pd.Series(pd.Categorical.from_codes(codes, categories=["x", "y", "z"]))
+    by_names = find_label_issues(None, names, pred_proba=proba)
+    assert by_codes.classes.tolist() == [0, 1, 2]
+    assert by_names.classes.tolist() == ["x", "y", "z"]
+    assert by_names.table["p_error"].tolist() == by_codes.table["p_error"].tolist()
+
+
+GOOD = np.array([[0.9, 0.1], [0.2, 0.8]])
+
+
+@pytest.mark.parametrize(
+    ("X", "y", "proba", "message"),
+    [
+        (None, [0, 1], [["a", "b"], ["c", "d"]], "`pred_proba` must hold numbers"),
+        (None, [0, 1], GOOD * 2, "sum of 2 in row 0"),
+        (None, [0, 1], GOOD - [[0, 0], [0.4, -0.4]], "found -0.2 in row 1"),
+        (None, [0, 1], np.where(GOOD == 0.8, np.nan, GOOD), "missing or infinite in row 1"),
+        (None, [0, 1], GOOD[:, 0], "one column a class; got shape"),
+        (None, [0, 1, 1], GOOD, "equally long; got 2 and 3"),
+        (None, ["a", "b"], np.full((2, 3), 1 / 3), "one column for each class of `y`, 2; got 3"),
+        (None, ["a", None], GOOD, "1 have none, the first is row 1"),
+        (None, [1.0, np.nan], GOOD, "must hold a label for each row"),
+        (None, [], GOOD, "`y` is empty"),
+        (None, ["a", "a"], None, "at least two classes"),
+        (None, [0, 1], None, "give `X`, or `pred_proba`"),
+        (np.zeros(2), [0, 1], None, "`X` must have one row an example"),
+        (np.zeros((3, 1)), [0, 1], None, "`X` and `y` must be equally long; got 3 and 2"),
+        (None, [[[0]]], None, "one label a row; got shape"),
+        (None, pd.Series(["a", 1], dtype=object), GOOD, "mixes types"),
+        (pd.DataFrame({"x": [1, 2]}), pd.Series([0, 1], index=[5, 6]), None, "same index"),
+        (pd.DataFrame({"x": [1, 2]}), pd.DataFrame({"a": [1, None], "b": [0, None]}), None, "1 have none"),
+        (pd.DataFrame({"x": [1, 2]}), pd.DataFrame({"a": [1]}), None, "equally long; got 2 and 1"),
+        (
+            pd.DataFrame({"x": [1, 2]}, index=["p", "p"]),
+            pd.DataFrame({"task": ["p"], "worker": ["w"], "label": [1]}),
+            None,
+            "no entry twice|at least two",
+        ),
+        (
+            pd.DataFrame({"x": [1, 2]}, index=["p", "q"]),
+            pd.DataFrame({"task": ["p", "r"], "worker": ["w", "w"], "label": [1, 0]}),
+            None,
+            "task 'r', which is no row of `X`",
+        ),
+        (
+            pd.DataFrame({"x": [1, 2, 3]}, index=["p", "q", "s"]),
+            pd.DataFrame({"task": ["p", "q"], "worker": ["w", "w"], "label": [1, 0]}),
+            None,
+            "the first is row 's'",
+        ),
+    ],
+)
+def test_bad_input_is_refused_with_advice(X, y, proba, message):
+    """Each message names the argument, what was found and what to do."""
+    with pytest.raises(InvalidInputError, match=message):
+        find_label_issues(X, y, pred_proba=proba)
+
+
+def test_single_precision_and_memory_maps_are_taken_as_they_are(tmp_path):
+    """float32 probabilities on disk give nearly the same as float64 in memory."""
+    rng = np.random.default_rng(0)
+    proba = rng.dirichlet([1, 1, 1], size=200)
+    codes = proba.argmax(axis=1)
+    codes[:20] = (codes[:20] + 1) % 3
+    stored = np.lib.format.open_memmap(tmp_path / "p.npy", mode="w+", dtype=np.float32, shape=proba.shape)
+    stored[:] = proba
+    stored.flush()
+    on_disk = np.load(tmp_path / "p.npy", mmap_mode="r")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        a, b = (find_label_issues(None, codes, pred_proba=p).table["p_error"] for p in (proba, on_disk))
+    assert a.to_numpy() == pytest.approx(b.to_numpy(), abs=1e-3)
