@@ -275,7 +275,7 @@ def _weights_norm(model: nn.Module) -> Tensor:
 
 
 def _mix(seed: int, epoch: int) -> int:
-    return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0] >> 1)
+    return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0]) >> 1
 
 
 @contextmanager
