@@ -78,6 +78,7 @@ def score_annotators(
 
     ``score``, ``low``, ``high``
         Mean score a task, nan without two tasks that others answered too; its interval, nan without three.
+        Whoever gave one label only has a CA score of exactly 0, and so are the ends of its interval.
     ``n_tasks``
         Tasks answered.
     ``agreement``

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from peerloss.peer_prediction._kernel import SharedReports
 
 #: How many random weights are drawn at one time, and how many resampled scores kept (8 bytes each).
-DRAWN = 1 << 21
+DRAWN = 1 << 24
 KEPT = 1 << 24
 
 
