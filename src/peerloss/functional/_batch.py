@@ -27,10 +27,14 @@ class Batch(NamedTuple):
     target: Tensor
     """(n,) int64; ignored entries hold 0."""
     valid: Tensor | None
-    """(n,) bool, or ``None`` where no target is ignored."""
+    """(n,) bool, or ``None`` when it is known that no target is ignored."""
+    largest: float | None = None
+    """Largest finite |logit|, or ``None`` where values were not looked at."""
 
     def label_counts(self) -> Tensor:
         """How often each label occurs among the targets that count, (K,) int64; never synchronises."""
+        if self.valid is None and values_are_checkable(self.target):
+            return torch.bincount(self.target, minlength=self.logits.shape[1])
         ones = torch.ones_like(self.target) if self.valid is None else self.valid.long()
         return self.target.new_zeros(self.logits.shape[1]).scatter_add_(0, self.target, ones)
 
@@ -58,13 +62,8 @@ def as_columns(logits: Tensor) -> Tensor:
     )
 
 
-def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int, trust_values: bool = False) -> Batch:
-    """Check shapes (always) and values (on the CPU) and return the batch in the losses' form.
-
-    ``trust_values`` takes values as they are where wrong ones cannot pass unnoticed, for callers who check
-    them once something has gone wrong: on the CPU an ignored or impossible label is an index out of range,
-    and a NaN among the logits makes the loss NaN.
-    """
+def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int) -> Batch:
+    """Check shapes (always) and values (on the CPU) and return the batch in the losses' form."""
     z = as_columns(logits)
     if not isinstance(target, Tensor) or target.dtype not in _INTEGERS:
         got = target.dtype if isinstance(target, Tensor) else type(target).__name__
@@ -84,8 +83,6 @@ def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int, trust_value
         )
     y = target.long()
     if values_are_checkable(z):
-        if trust_values and not 0 <= ignore_index < z.shape[1]:
-            return Batch(z, y, None)
         return _check_values(z, y, ignore_index)
     valid = y != ignore_index
     return Batch(z, y.masked_fill(~valid, 0), valid)
@@ -94,16 +91,18 @@ def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int, trust_value
 def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
     if y.numel() == 0:
         return Batch(z, y, None)
-    if not z.detach().amax().item() < math.inf:  # NaN compares false; −inf alone (a masked class) is legal
+    low, high = (extreme.item() for extreme in torch.aminmax(z.detach()))
+    if not high < math.inf:  # NaN compares false; −inf alone (a masked class) is legal
         bad = torch.isnan(z) | torch.isposinf(z)
         row = int(bad.any(dim=1).nonzero()[0])
         raise InvalidInputError(
             f"`logits` must not hold NaN or +inf; row {row} is {z[row].tolist()[:8]}. The model has "
             "diverged or its inputs are not finite: check the inputs and lower the learning rate."
         )
+    largest = max(high, -low) if low > -math.inf else abs(high)
     first, last = (extreme.item() for extreme in torch.aminmax(y))
     if first >= 0 and last < z.shape[1] and not first <= ignore_index <= last:
-        return Batch(z, y, None)
+        return Batch(z, y, None, largest)
     valid = y != ignore_index
     wrong = valid & ((y < 0) | (y >= z.shape[1]))
     if wrong.any():
@@ -111,7 +110,7 @@ def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
             f"`target` must hold labels in 0..{z.shape[1] - 1}; found {int(y[wrong][0])}. Encode labels "
             f"first (−1/+1 becomes 0/1), or mark rows to leave out with ignore_index={ignore_index}."
         )
-    return Batch(z, y.masked_fill(~valid, 0), None if bool(valid.all()) else valid)
+    return Batch(z, y.masked_fill(~valid, 0), None if bool(valid.all()) else valid, largest)
 
 
 def check_vector(value: Any, name: str) -> Tensor:

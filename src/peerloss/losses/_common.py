@@ -28,9 +28,9 @@ class LabelLoss(nn.Module):
         self.ignore_index = ignore_index
         self.register_buffer("weight", None if weight is None else as_buffer(check_vector(weight, "weight")))
 
-    def batch(self, logits: Tensor, target: Tensor, *, trust_values: bool = False) -> Batch:
+    def batch(self, logits: Tensor, target: Tensor) -> Batch:
         """Check and bring into form what ``forward`` was given."""
-        return make_batch(logits, target, ignore_index=self.ignore_index, trust_values=trust_values)
+        return make_batch(logits, target, ignore_index=self.ignore_index)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         try:

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 #: Logits past this magnitude while α ≥ 1 are taken for divergence: p is 0 or 1 to every digit long before.
 LOGIT_LIMIT = 1e4
 
-#: Every so many calls the logits are looked at (on CUDA the loss too): a look costs as much as a small loss.
-INTERVAL = 16
+#: On CUDA every so many calls are looked at: each look costs a few kernel launches.
+CUDA_INTERVAL = 16
 
 REMEDY = (
     "Keep the clip (eps=1e-5) or take a bounded base ('sigmoid', 'ramp', 'squared'); lower the learning rate "
@@ -35,11 +35,10 @@ class _Pending(NamedTuple):
 
 
 class DivergenceWatch:
-    """Raise when a loss is not finite, warn once when logits run away while α ≥ 1.
+    """Look at every loss: raise when it is not finite, warn once when logits run away while α ≥ 1.
 
-    On the CPU every loss is looked at, the logits at every sixteenth call. On CUDA the figures of every
-    sixteenth call are copied without waiting and read at a later one, so nothing synchronises; the message
-    then comes some steps late.
+    On the CPU at once. On CUDA the figures of every sixteenth call are copied without waiting and read at a
+    later one, so nothing synchronises; the message then comes some steps late.
     """
 
     def __init__(self) -> None:
@@ -52,19 +51,18 @@ class DivergenceWatch:
 
     def __call__(self, batch: Batch, loss: Tensor, alpha: float) -> None:
         """Look at one step."""
-        due = self._calls % INTERVAL == 0 and loss.numel() > 0 and batch.logits.numel() > 0
-        self._calls += 1
         if loss.device.type == "cpu":
-            finite = is_finite(loss)
-            if due or not finite:
-                self._judge(finite=finite, largest=_largest(batch.logits).item(), alpha=alpha)
+            finite = math.isfinite(loss.item()) if loss.ndim == 0 else bool(torch.isfinite(loss).all())
+            self._judge(finite=finite, largest=batch.largest or 0.0, alpha=alpha)
         elif loss.device.type == "cuda":
             self._read_arrived()
-            if self._pending is None and due:
+            if self._pending is None and self._calls % CUDA_INTERVAL == 0 and loss.numel():
                 self._send(batch.logits.detach(), loss.detach(), alpha)
+            self._calls += 1
 
     def _send(self, logits: Tensor, loss: Tensor, alpha: float) -> None:
-        on_device = torch.stack((torch.isfinite(loss).all().float(), _largest(logits).float()))
+        low, high = torch.aminmax(logits)
+        on_device = torch.stack((torch.isfinite(loss).all().float(), torch.maximum(-low, high).float()))
         figures = torch.empty(2, pin_memory=True)
         figures.copy_(on_device, non_blocking=True)
         arrived = torch.cuda.Event()
@@ -93,14 +91,3 @@ class DivergenceWatch:
                 stacklevel=6,  # the line that called the module
             )
         self._warned = runaway
-
-
-def is_finite(loss: Tensor) -> bool:
-    """Whether a loss, reduced or not, is finite throughout."""
-    return math.isfinite(loss.item()) if loss.ndim == 0 else bool(torch.isfinite(loss).all())
-
-
-def _largest(logits: Tensor) -> Tensor:
-    """Return the largest |logit|, −inf (a masked class) left out."""
-    low, high = torch.aminmax(logits.detach())
-    return torch.maximum(torch.where(low.isfinite(), -low, high.abs()), high)

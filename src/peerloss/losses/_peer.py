@@ -19,7 +19,7 @@ from peerloss.functional.peer import (
     check_score_matrix,
 )
 from peerloss.losses._common import LabelLoss, as_buffer
-from peerloss.losses._divergence import DivergenceWatch, is_finite
+from peerloss.losses._divergence import DivergenceWatch
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -171,45 +171,24 @@ class PeerLoss(LabelLoss):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
-        # Values are looked at only when something went wrong: checking them first would cost a small network
-        # a few per cent of its step. Ranks that wait for each other, or drawn peers, cannot be tried twice.
-        trust_values = self.peers == "expected" and not _is_distributed()
-        batch = self.batch(logits, target, trust_values=trust_values)
-        try:
-            loss, counts = self._loss(batch)
-        except (IndexError, RuntimeError):  # a label that is no index: ignored, or wrong
-            checked = self.batch(logits, target)
-            if checked.valid is None or batch.valid is not None:
-                raise
-            loss, counts = self._loss(batch := checked)
-        if not torch.compiler.is_compiling():
-            if loss.device.type == "cpu" and not is_finite(loss):
-                self.batch(logits, target)
-            self._watch(batch, loss, self._alpha)
-        if counts is not None:
-            self.label_counts = counts
-        return loss
-
-    def _loss(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        """Return the loss and what the label counts become with this batch, if they change."""
-        counts = None
-        if self.peers == "expected" and self.noisy_prior is None and self.training:
-            counts = self._counts_with(batch)
+        batch = self.batch(logits, target)
+        # Compiled graphs take α as a tensor and leave out the watch, so that moving α recompiles nothing.
         with without_autocast(batch.logits):
             loss = batch_peer_loss(
                 batch,
                 base=self.base,
-                # Compiled graphs take α as a tensor, so that moving it recompiles nothing.
                 alpha=self._alpha_input if torch.compiler.is_compiling() else self._alpha,
                 peers=self.peers,
-                noisy_prior=self._prior(batch, counts) if self.peers == "expected" else None,
+                noisy_prior=self._prior(batch) if self.peers == "expected" else None,
                 score_matrix=self.score_matrix,
                 eps=self.eps,
                 weight=self.weight,
                 reduction=self.reduction,
                 generator=self.generator,
             )
-        return loss, counts
+        if not torch.compiler.is_compiling():
+            self._watch(batch, loss, self._alpha)
+        return loss
 
     def current_prior(self) -> Tensor | None:
         """Return π̃ as given or as counted so far; ``None`` before the first label."""
@@ -221,26 +200,28 @@ class PeerLoss(LabelLoss):
         """Forget the counted labels, for example when the data change."""
         self.label_counts = self.label_counts.new_zeros(0)
 
-    def _prior(self, batch: Batch, counts: Tensor | None) -> Tensor | None:
+    def _prior(self, batch: Batch) -> Tensor:
         if self.noisy_prior is not None:
             return self.noisy_prior
-        if counts is None:  # in evaluation mode
-            counts = self.label_counts if len(self.label_counts) else batch.label_counts()
+        if self.training:
+            self._count(batch)
+        counts = self.label_counts if self.training or len(self.label_counts) else batch.label_counts()
         return _share(counts, batch.logits.dtype)
 
-    def _counts_with(self, batch: Batch) -> Tensor:
+    def _count(self, batch: Batch) -> None:
         counts = batch.label_counts()
-        if _is_distributed():
+        if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
             distributed.all_reduce(counts)
         if len(self.label_counts) == 0:
-            return counts
-        if len(self.label_counts) == len(counts):
-            return self.label_counts + counts
-        raise InvalidInputError(
-            f"`logits` must keep their number of classes: labels of {len(self.label_counts)} classes "
-            f"have been counted, these logits have {len(counts)}. Use one PeerLoss a "
-            "task, or `reset_prior()`."
-        )
+            self.label_counts = counts
+        elif len(self.label_counts) == len(counts):
+            self.label_counts.add_(counts)
+        else:
+            raise InvalidInputError(
+                f"`logits` must keep their number of classes: labels of {len(self.label_counts)} classes "
+                f"have been counted, these logits have {len(counts)}. Use one PeerLoss a "
+                "task, or `reset_prior()`."
+            )
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         saved = state_dict.get(f"{prefix}label_counts")
@@ -258,7 +239,3 @@ class PeerLoss(LabelLoss):
 
 def _share(counts: Tensor, dtype: torch.dtype) -> Tensor:
     return counts.to(dtype) / counts.sum().clamp(min=1)
-
-
-def _is_distributed() -> bool:
-    return distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1
