@@ -79,8 +79,8 @@ def _places(reports: Reports, rows: pd.Index) -> IntArray:
 
 def _from_columns(table: pd.DataFrame) -> Reports:
     answered = table.notna().to_numpy()
-    silent = ~answered.any(axis=1)
-    if silent.any():
+    silent = np.flatnonzero(~answered.any(axis=1))
+    if silent.size:
         raise InvalidInputError(unlabelled(table.index[silent]))
     row, column = np.nonzero(answered)  # row by row, so that tasks come in the order of the rows
     said = pd.Series(table.to_numpy(dtype=object)[row, column]).infer_objects()

@@ -39,6 +39,8 @@ SLOPE_SCALE, BIAS_SCALE = 1.0, 0.25
 SMOOTHING = 1e-3
 #: The fit of slope and biases looks at about so many numbers, and at no fewer rows than these.
 FIT_CELLS, FIT_ROWS = 1_000_000, 2000
+#: Probabilities this much under a threshold pass it.
+ROUNDING = 1e-6
 #: Steps of the EM algorithm are lengthened by this much: it is slow where labels say little.
 STRETCH = 1.8
 
@@ -64,7 +66,8 @@ def count_noise(proba: NDArray[Any], codes: IntArray) -> ConfidentNoise:
     n, k = proba.shape
     given = np.bincount(codes, minlength=k).astype(np.float64)
     total = np.bincount(codes, take(proba, codes), minlength=k)
-    thresholds = np.divide(total, given, out=np.full(k, np.inf), where=given > 0)
+    # The mean of equal numbers may be rounded above them.
+    thresholds = np.divide(total, given, out=np.full(k, np.inf), where=given > 0) - ROUNDING
     best = np.empty(n, dtype=np.int64)
     sure = np.empty(n, dtype=bool)
     for rows in blocks(n, k):

@@ -47,8 +47,13 @@ class LabelAudit:
 
     @property
     def expected_errors(self) -> float:
-        """How many labels are wrong, in expectation; rather too many where classes overlap."""
-        return float(self.table["p_error"].sum())
+        """How many labels are wrong, in expectation: n·Σ_i π_i(1 − T[i, i]).
+
+        The sum of ``p_error`` is rather larger where classes overlap. It stands in where T is not known.
+        """
+        if self.noise is None:
+            return float(self.table["p_error"].sum())
+        return float(self.clean_prior @ self.noise.flip_rates) * len(self.table)
 
     @property
     def suspects(self) -> pd.DataFrame:

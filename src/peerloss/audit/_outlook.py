@@ -47,7 +47,7 @@ class Outlook:
             f"{self.why} Expected accuracy {self.accuracy_as_labelled:.1%} as labelled, "
             f"{self.accuracy_corrected:.1%} with the noise accounted for ({gain:+.1f} points)."
         )
-        if self.bound is not None:
+        if self.bound is not None and self.bound < 1.0:
             told += f" Excess error at most {self.bound:.1%} (95 %, best of {N_CLASSIFIERS} classifiers)."
         return told
 

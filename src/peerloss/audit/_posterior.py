@@ -9,13 +9,14 @@ p and T come from :mod:`peerloss.audit._confident`, in memory that does not grow
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from peerloss.audit._confident import count_noise, fit_curve
 from peerloss.audit._probabilities import blocks, take
+from peerloss.audit._two_classes import two_class_figures
 from peerloss.noise import NoiseModel
 
 if TYPE_CHECKING:
@@ -67,7 +68,9 @@ def label_posterior(
     reason = _no_better_than_chance(proba, codes)
     if reason:
         return _by_self_confidence(proba, codes, reason)
-    return _by_noise(proba, codes, likelihood)
+    found = _by_noise(proba, codes, likelihood)
+    figures = two_class_figures(proba, codes) if proba.shape[1] == 2 else None
+    return found if figures is None else replace(found, **figures._asdict())
 
 
 def _no_better_than_chance(proba: NDArray[Any], codes: IntArray) -> str:

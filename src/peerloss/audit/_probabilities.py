@@ -87,7 +87,7 @@ def encode(y: pd.Series, n_columns: int | None) -> tuple[NDArray[Any], IntArray]
     and whole-number labels say so, else the distinct labels, sorted.
     """
     if isinstance(y.dtype, pd.CategoricalDtype):
-        return np.asarray(y.cat.categories), y.cat.codes.to_numpy(dtype=np.int64)
+        return np.asarray(y.cat.categories), np.asarray(y.cat.codes, dtype=np.int64)
     values = y.to_numpy()
     try:
         classes, codes = np.unique(values, return_inverse=True)

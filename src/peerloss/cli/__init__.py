@@ -8,6 +8,7 @@ import typer
 
 from peerloss._version import __version__
 from peerloss.cli._annotators import annotators
+from peerloss.cli._audit import audit
 from peerloss.cli._bound import bound
 from peerloss.cli._datasets import datasets
 from peerloss.cli._demo import demo
@@ -15,6 +16,7 @@ from peerloss.cli._fit import fit
 from peerloss.cli._predict import predict
 from peerloss.cli._report import report
 from peerloss.cli._reproduce import reproduce
+from peerloss.cli._review import apply, review
 from peerloss.cli._status import status
 
 app = typer.Typer(
@@ -41,6 +43,8 @@ def main(
 
 
 app.command()(annotators)
+app.command()(apply)
+app.command()(audit)
 app.command()(bound)
 app.command()(datasets)
 app.command()(demo)
@@ -48,4 +52,5 @@ app.command()(fit)
 app.command()(predict)
 app.command()(report)
 app.command()(reproduce)
+app.command()(review)
 app.command()(status)

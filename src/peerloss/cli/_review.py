@@ -1,0 +1,101 @@
+"""``peerloss review`` and ``peerloss apply``: a person decides, then the table is written."""
+
+from __future__ import annotations
+
+import json
+import warnings
+import webbrowser
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from peerloss.cli._errors import user_errors
+from peerloss.exceptions import InvalidInputError
+
+
+def review(
+    audit: Annotated[Path, typer.Argument(help="Folder that `peerloss audit` wrote.")],
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any that is free.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+) -> None:
+    """Step through the suspects of an audit with the keyboard, on a page that only this machine can reach.
+
+    Every decision is on the disk at once. Stop with Ctrl+C; start again and it goes on where it was.
+
+    Example: peerloss review audit/
+    """
+    with user_errors():
+        from peerloss.audit._folder import read_folder
+        from peerloss.audit._journal import JournalWarning
+        from peerloss.audit._review import Review, ReviewServer
+
+        folder = read_folder(audit)
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", JournalWarning)
+            session = Review(folder)
+        for warning in caught:
+            typer.echo(f"Warning: {warning.message}", err=True)
+        server = ReviewServer(session, port)
+    typer.echo(f"Reviewing {len(session):,} suspects at {server.url}")
+    typer.echo("The address is secret: who has it can decide. Stop with Ctrl+C.")
+    if browser:
+        webbrowser.open(server.url)
+    try:
+        server.serve_forever()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        server.server_close()
+        state = session.state()
+        session.close()
+    typer.echo(
+        f"{state['keep']:,} kept, {state['change']:,} changed, {state['skip']:,} skipped of "
+        f"{state['total']:,} suspects; in {folder.decisions_path}."
+    )
+
+
+def apply(
+    audit: Annotated[Path, typer.Argument(help="Folder that `peerloss audit` wrote.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write.")],
+    rest: Annotated[
+        str, typer.Option(help="Suspects that nobody decided on: keep, relabel (if likelier wrong) or drop.")
+    ] = "keep",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
+    """Write the audited table with the labels that were decided on; everything else stays as it was.
+
+    Labels of several annotators become a column `label`: the decision, else the majority's.
+
+    Example: peerloss apply audit/ -o cleaned.csv --rest relabel
+    """
+    with user_errors():
+        from peerloss._validation import check_choice
+        from peerloss.audit._apply import RESTS, plan_cleaning, write_cleaned
+        from peerloss.audit._folder import read_folder
+
+        check_choice(rest, "--rest", RESTS)
+        if output.suffix.lower() != ".csv" or output.is_dir():
+            raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
+        folder = read_folder(audit)
+        if output.resolve().parent == folder.path.resolve():
+            raise InvalidInputError(f"--output must lie outside the audit, {audit}, which is left as it is.")
+        cleaning = plan_cleaning(folder, rest)
+        rows = write_cleaned(folder, cleaning, output)
+    told = {
+        "cleaned": str(output),
+        "rows": rows,
+        "changed": len(cleaning.new_labels),
+        "dropped": len(cleaning.dropped),
+        "decided": cleaning.decided,
+        "undecided": cleaning.undecided,
+        "rest": rest,
+    }
+    if as_json:
+        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        return
+    typer.echo(
+        f"{rows:,} rows, {told['changed']:,} labels changed, {told['dropped']:,} rows dropped; a person "
+        f"decided on {told['decided']:,} suspects, for the other {told['undecided']:,} the rule was {rest}; "
+        f"written to {output}."
+    )

@@ -1,0 +1,105 @@
+"""Decisions on disk: nothing that was acknowledged is ever lost."""
+
+import json
+import os
+import subprocess
+import sys
+import warnings
+
+import pytest
+
+from peerloss.audit._journal import Decision, Journal, JournalWarning, latest, read_journal
+from peerloss.exceptions import InvalidInputError
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "decisions.jsonl"
+
+
+def test_decisions_are_read_back(path):
+    """What is appended stands after the file is closed; the last decision on a row counts."""
+    with Journal(path) as journal:
+        journal.append(3, "change", "b")
+        journal.append(1, "keep")
+        journal.append(3, "skip")
+    assert read_journal(path) == [Decision(3, "change", "b"), Decision(1, "keep"), Decision(3, "skip")]
+    assert latest(read_journal(path))[3].action == "skip"
+
+
+def test_undo_is_a_line_of_its_own(path):
+    """Undo takes back the last decision on its row, now and after reading again; the file only grows."""
+    with Journal(path) as journal:
+        journal.append(3, "change", "b")
+        journal.append(3, "keep")
+        size = path.stat().st_size
+        journal.append(3, "undo")
+        assert journal.decisions == [Decision(3, "change", "b")]
+        assert path.stat().st_size > size
+    assert read_journal(path) == [Decision(3, "change", "b")]
+
+
+def test_a_line_that_was_cut_off_is_repaired_with_a_warning(path):
+    """Everything before it is kept, and the next decision begins on a line of its own."""
+    with Journal(path) as journal:
+        journal.append(1, "keep")
+    whole = path.read_bytes()
+    for cut in range(1, len(whole) - 1, 7):
+        path.write_bytes(whole + whole[:cut])
+        with pytest.warns(JournalWarning, match="cut off"), Journal(path) as journal:
+            journal.append(2, "skip")
+        assert [d.row for d in read_journal(path)] == [1, 2]
+        assert path.read_bytes().startswith(whole)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "nonsense", "[]", '{"row": -1, "action": "keep"}', '{"row": true, "action": "keep"}',
+        '{"row": 1, "action": "eat"}', '{"row": 1, "action": "change"}',
+        '{"row": 1, "action": "keep", "label": "x"}',
+        "[" * 100_000,
+    ],
+    ids=range(8),
+)  # fmt: skip
+def test_a_line_that_is_no_decision_is_left_out_with_a_warning(path, line):
+    """Lines from elsewhere are not believed."""
+    path.write_text(line + '\n{"row": 7, "action": "keep"}\n')
+    with pytest.warns(JournalWarning, match="line 1 is no decision"):
+        assert read_journal(path) == [Decision(7, "keep")]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks are those of POSIX")
+def test_two_reviews_at_once_are_refused(path):
+    """The second one says so and leaves the file alone."""
+    with Journal(path), pytest.raises(InvalidInputError, match="open in another review"):
+        Journal(path)
+    with Journal(path):
+        pass
+
+
+def test_a_killed_process_loses_nothing_it_acknowledged(path):
+    """A process that is killed while it appends leaves every decision that it had told of."""
+    code = (
+        "import sys\nfrom pathlib import Path\nfrom peerloss.audit._journal import Journal\n"
+        f"journal = Journal(Path({str(path)!r}))\n"
+        "for row in range(10**6):\n    journal.append(row, 'change', 'x' * 50)\n    print(row, flush=True)\n"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        told = [int(process.stdout.readline()) for _ in range(50)]
+        process.kill()
+        told += [int(line) for line in process.stdout.read().split("\n")[:-1]]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", JournalWarning)
+        rows = [decision.row for decision in read_journal(path)]
+    assert rows[: len(told)] == told
+
+
+def test_each_decision_is_forced_to_the_disk(path, monkeypatch):
+    """A decision is on the disk before the decision counts."""
+    forced = []
+    with Journal(path) as journal:
+        monkeypatch.setattr(os, "fsync", lambda _: forced.append(len(journal.decisions)))
+        journal.append(0, "keep")
+    assert forced == [0]
+    assert json.loads(path.read_text())["row"] == 0

@@ -1,0 +1,134 @@
+"""What an audit exports, and its page."""
+
+from html.parser import HTMLParser
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from peerloss.audit import _page, find_label_issues
+from peerloss.exceptions import InvalidInputError
+from tests.audit.made_up import HOSTILE, made_audit
+
+
+class Page(HTMLParser):
+    """Collects tags, and the text outside of scripts and styles."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.text, self._inside = [], "", ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):  # noqa: D102 - the parser's own names
+        self.tags.append((tag, dict(attrs)))
+        self._inside = tag
+
+    def handle_endtag(self, _tag):  # noqa: D102
+        self._inside = ""
+
+    def handle_data(self, data):  # noqa: D102
+        if self._inside not in {"script", "style"}:
+            self.text += data
+
+
+def test_csv_comes_back_as_it_was(tmp_path):
+    """The table in CSV has the index first and every figure."""
+    audit, _, _ = made_audit()
+    audit.to_csv(tmp_path / "new" / "table.csv")
+    again = pd.read_csv(tmp_path / "new" / "table.csv", index_col="row")
+    assert again["p_error"].to_numpy() == pytest.approx(audit.table["p_error"].to_numpy())
+    assert again["given"].tolist() == audit.table["given"].tolist()
+
+
+def test_parquet_comes_back_as_it_was(tmp_path):
+    """The same in Parquet."""
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
+    audit, _, _ = made_audit()
+    audit.to_parquet(tmp_path / "table.parquet")
+    again = pd.read_parquet(tmp_path / "table.parquet")
+    assert again["flagged"].tolist() == audit.table["flagged"].tolist()
+
+
+@pytest.mark.parametrize(("method", "name"), [("to_csv", "a.txt"), ("to_parquet", "a.csv"), ("to_html", "a")])
+def test_wrong_suffix_is_refused(tmp_path, method, name):
+    """A file's name must say what it is; nothing is written."""
+    audit, _, _ = made_audit()
+    with pytest.raises(InvalidInputError, match="`path` must end in"):
+        getattr(audit, method)(tmp_path / name)
+    assert not any(tmp_path.iterdir())
+
+
+def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    """If writing breaks off, the old file is still there and nothing else is."""
+    audit, _, _ = made_audit()
+    path = tmp_path / "table.csv"
+    path.write_text("old")
+    monkeypatch.setattr(pd.DataFrame, "to_csv", lambda _self, to, **_: (to.write_text("half"), 1 / 0))
+    with pytest.raises(ZeroDivisionError):
+        audit.to_csv(path)
+    assert [p.name for p in tmp_path.iterdir()] == ["table.csv"]
+    assert path.read_text() == "old"
+
+
+def test_page_escapes_everything_and_needs_nothing_else(tmp_path):
+    """Labels and features that hold markup are shown as text; nothing is loaded from elsewhere."""
+    audit, _, _ = made_audit()
+    audit.to_html(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    page = Page(text)
+    assert HOSTILE not in text
+    assert HOSTILE in page.text
+    assert [tag for tag, _ in page.tags].count("script") == 1
+    assert not [attrs for _, attrs in page.tags if "src" in attrs or "href" in attrs]
+
+
+def test_page_shows_suspects_with_their_features_in_order(tmp_path):
+    """One row a suspect, likeliest first, its features beside it."""
+    audit, data, _ = made_audit()
+    audit.to_html(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    first = audit.suspects.index[0]
+    assert f">{data['size'][first]:.6g}<" in text
+    assert text.count("<tr>") >= len(audit.suspects)
+    assert f"{len(audit.suspects)} of 60 labels are suspect" in Page(text).text
+
+
+def test_page_says_when_the_noise_is_unknown(tmp_path):
+    """The fall-back stands in a note at the top."""
+    rng = np.random.default_rng(0)
+    proba = rng.dirichlet([1, 1], size=100)
+    with pytest.warns(UserWarning, match="cannot be told"):
+        audit = find_label_issues(None, rng.integers(2, size=100), pred_proba=proba)
+    audit.to_html(tmp_path / "page.html")
+    text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert "The noise cannot be told from these data" in text
+    assert "Cannot be told from these data" in text
+
+
+def test_many_classes_are_listed_instead_of_drawn(tmp_path):
+    """A matrix of 30 classes is not drawn; confusions are counted."""
+    codes = np.arange(900) % 30
+    given = codes.copy()
+    given[::9] = (given[::9] + 1) % 30
+    proba = np.full((900, 30), 0.2 / 29)
+    proba[np.arange(900), codes] = 0.8
+    audit = find_label_issues(None, given, pred_proba=proba)
+    audit.to_html(tmp_path / "page.html")
+    text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
+    assert "30 classes: the matrix is in audit.json" in text
+    assert "Commonest confusions" in text
+
+
+def test_long_cells_are_cut_and_missing_ones_empty():
+    """A long text is cut with its whole in the title; missing values show nothing."""
+    cell = _page._cell("x" * 200)
+    assert cell.text.endswith("…")
+    assert cell.whole == "x" * 200
+    assert [_page.cell_text(value) for value in (None, np.nan, pd.NA, pd.NaT, 0.1 + 0.2, True)] == [
+        "", "", "", "", "0.3", "True",
+    ]  # fmt: skip
+
+
+def test_json_inside_a_script_cannot_end_it():
+    """`</script>` in a label is written so that the element does not end."""
+    assert "<" not in _page.script_json({"label": "</script><b>&"})
