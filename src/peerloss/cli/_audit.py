@@ -138,13 +138,13 @@ def _as_task(
         columns: list[str] = []
         y: pd.Series | pd.DataFrame = said
     else:
-        labels = (
-            table[target] if abstain is None else table[target].mask(table[target].astype(str) == abstain)
-        )
+        labels = table[target]
+        if abstain is not None:
+            labels = labels.mask(labels.astype(str) == abstain)
+        labels = labels.apply(_classes, where=where)
         silent = labels.isna().all(axis=1).to_numpy()
         columns = target
-        y = _one(labels, where) if len(target) == 1 else labels[~silent]
-        y = y[~silent] if len(target) == 1 else y
+        y = labels.loc[~silent, target[0]] if len(target) == 1 else labels[~silent]
     rows = np.flatnonzero(~silent)
     if not len(rows):
         raise InvalidInputError(f"{where}: no row has a label.")
@@ -169,9 +169,8 @@ def _names(column: pd.Series, where: str) -> pd.Index:
     return names
 
 
-def _one(labels: pd.DataFrame, where: str) -> pd.Series:
-    """Return the labels in the type that the file gives them, whole numbers as such."""
-    column = labels.iloc[:, 0]
+def _classes(column: pd.Series, where: str) -> pd.Series:
+    """Return labels in the type that the file gives them: whole numbers as such, though gaps hide it."""
     if column.dtype.kind not in "iuf":
         return column.astype(object)
     known = column.dropna()

@@ -1,0 +1,296 @@
+"""``peerloss audit``, ``review`` and ``apply`` from the command line."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_predict
+from typer.testing import CliRunner
+
+from peerloss.audit import _issues
+from peerloss.audit._journal import Journal
+from peerloss.cli import app
+
+
+@pytest.fixture
+def run():
+    def call(*arguments):
+        return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+    return call
+
+
+def made_up(folder, n=60):
+    """Write a table with wrong labels in every tenth row, and probabilities of its labels."""
+    clean = np.arange(n) % 2
+    given = np.where(np.arange(n) % 10 == 0, 1 - clean, clean)
+    p = np.where(clean == 1, 0.9, 0.1) + np.linspace(-0.05, 0.05, n)
+    data = pd.DataFrame({"id": [f"r{i}" for i in range(n)], "x": clean + np.linspace(0, 0.3, n).round(3)})
+    data["label"] = np.where(given == 1, "yes", "no")
+    data.to_csv(folder / "data.csv", index=False)
+    probabilities = pd.DataFrame({"probability_yes": p, "probability_no": 1 - p})
+    probabilities.to_csv(folder / "proba.csv", index=False)
+    return data, np.where(clean == 1, "yes", "no")
+
+
+@pytest.fixture
+def audited(run, tmp_path):
+    data, clean = made_up(tmp_path)
+    result = run(
+        "audit", tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "out", "--id", "id",
+        "--probabilities", tmp_path / "proba.csv", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    return tmp_path, data, clean, json.loads(result.stdout)
+
+
+def test_audit_writes_a_folder_and_says_what_is_in_it(audited):
+    """Page, table, copy of the data and figures; the wrong labels are found."""
+    folder, data, clean, told = audited
+    assert sorted(p.name for p in (folder / "out").iterdir()) == [
+        "audit.json",
+        "data.csv",
+        "index.html",
+        "labels.csv",
+    ]
+    labels = pd.read_csv(folder / "out" / "labels.csv")
+    wrong = (data["label"] != clean).to_numpy()
+    assert labels["flagged"].to_numpy()[wrong].all()
+    assert labels["name"].tolist() == data["id"].tolist()
+    assert told["flagged"] == labels["flagged"].sum()
+    assert (folder / "out" / "data.csv").read_bytes() == (folder / "data.csv").read_bytes()
+
+
+class QuickPortfolio:
+    """Stands in for PeerClassifier, which takes seconds."""
+
+    def __init__(self, **_settings):
+        pass
+
+    def fit(self, X, y, **_more):
+        """Cross-fit a logistic regression."""
+        self.oof_proba_ = cross_val_predict(LogisticRegression(), X, y, cv=5, method="predict_proba")
+        return self
+
+
+def test_audit_trains_models_without_probabilities(run, tmp_path, monkeypatch):
+    """The portfolio is trained; gaps in labels are left out and told; the last line sums up."""
+    monkeypatch.setattr(_issues, "PeerClassifier", QuickPortfolio)
+    data, _ = made_up(tmp_path)
+    data.loc[[3, 5], "label"] = None
+    data.to_csv(tmp_path / "data.csv", index=False)
+    result = run("audit", tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "out", "--drop", "id")
+    assert result.exit_code == 0, result.output
+    assert "Rows without a label, left out: 2" in result.output
+    assert "labels are suspect" in result.output.strip().splitlines()[-1]
+    labels = pd.read_csv(tmp_path / "out" / "labels.csv")
+    assert set(range(60)) - set(labels["row"]) == {3, 5}
+    assert {0, 10, 20} <= set(labels["row"][labels["flagged"]]) <= set(range(0, 60, 10))
+
+
+def test_apply_changes_only_what_was_decided(run, audited):
+    """Decisions are applied, other cells are as they were; nobody's silence changes anything by default."""
+    folder, data, _, _ = audited
+    with Journal(folder / "out" / "decisions.jsonl") as journal:
+        journal.append(10, "change", "yes" if data["label"][10] == "no" else "no")
+        journal.append(20, "keep")
+        journal.append(30, "skip")
+    result = run("apply", folder / "out", "-o", folder / "cleaned.csv")
+    assert result.exit_code == 0, result.output
+    cleaned = pd.read_csv(folder / "cleaned.csv")
+    assert np.flatnonzero(cleaned["label"] != data["label"]).tolist() == [10]
+    pd.testing.assert_frame_equal(cleaned.drop(columns="label"), data.drop(columns="label"))
+    assert "1 labels changed" in result.output
+
+
+@pytest.mark.parametrize("rest", ["relabel", "drop"])
+def test_apply_can_decide_the_rest(run, audited, rest):
+    """`--rest relabel` takes suggestions, `--rest drop` leaves suspects out, but for what was decided."""
+    folder, data, clean, _ = audited
+    with Journal(folder / "out" / "decisions.jsonl") as journal:
+        journal.append(0, "keep")
+    result = run("apply", folder / "out", "-o", folder / "cleaned.csv", "--rest", rest, "--json")
+    told = json.loads(result.stdout)
+    cleaned = pd.read_csv(folder / "cleaned.csv").set_index("id")
+    assert cleaned.loc["r0", "label"] == data["label"][0]
+    if rest == "relabel":
+        assert (cleaned["label"].to_numpy()[1:] == clean[1:]).all()
+        assert told["dropped"] == 0
+    else:
+        assert told["rows"] == len(cleaned) == 60 - told["dropped"]
+        assert not {"r10", "r20", "r30"} & set(cleaned.index)
+
+
+def test_apply_keeps_cells_as_they_are_written(run, tmp_path):
+    """Semicolons, quotes, spellings of numbers and rows without a label come through unchanged."""
+    n = 40
+    rows = ["number;text;class"]
+    rows += [f'1.{i:03d}0;"a ""quoted"" text; {i}";{"b" if i % 2 else "a"}' for i in range(n)]
+    rows += ["2;no label;"]
+    (tmp_path / "data.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    proba = pd.DataFrame({"a": [0.9, 0.1] * (n // 2) + [0.5], "b": [0.1, 0.9] * (n // 2) + [0.5]})
+    proba.to_csv(tmp_path / "p.csv", index=False)
+    result = run(
+        "audit",
+        tmp_path / "data.csv",
+        "--target",
+        "class",
+        "-o",
+        tmp_path / "out",
+        "--probabilities",
+        tmp_path / "p.csv",
+    )
+    assert result.exit_code == 0, result.output
+    with Journal(tmp_path / "out" / "decisions.jsonl") as journal:
+        journal.append(0, "change", "b")
+    assert run("apply", tmp_path / "out", "-o", tmp_path / "cleaned.csv").exit_code == 0
+    cleaned = (tmp_path / "cleaned.csv").read_text(encoding="utf-8").splitlines()
+    assert cleaned[1] == rows[1][:-1] + "b"
+    assert cleaned[2:] == rows[2:]
+
+
+def test_several_annotators_become_one_label(run, tmp_path):
+    """A column an annotator, with abstentions; apply adds a column with the majority or the decision."""
+    clean = np.arange(40) % 2
+    table = pd.DataFrame({"x": clean * 1.0, "ann": clean, "bob": clean, "cy": 1 - clean})
+    table.loc[:9, "cy"] = -1
+    table.to_csv(tmp_path / "data.csv", index=False)
+    targets = [part for name in ("ann", "bob", "cy") for part in ("--target", name)]
+    result = run(
+        "audit", tmp_path / "data.csv", *targets, "--abstain", "-1", "--drop", "x", "-o", tmp_path / "out"
+    )
+    assert result.exit_code == 0, result.output
+    with Journal(tmp_path / "out" / "decisions.jsonl") as journal:
+        journal.append(4, "change", "1")
+    assert run("apply", tmp_path / "out", "-o", tmp_path / "cleaned.csv").exit_code == 0
+    cleaned = pd.read_csv(tmp_path / "cleaned.csv")
+    expected = clean.copy()
+    expected[4] = 1
+    assert cleaned["label"].tolist() == expected.tolist()
+    assert cleaned["cy"].tolist() == table["cy"].tolist()
+
+
+def test_a_table_of_reports(run, tmp_path):
+    """Labels in a file of their own, tasks named by --id."""
+    data, clean = made_up(tmp_path)
+    data[["id", "x"]].to_csv(tmp_path / "data.csv", index=False)
+    reports = pd.DataFrame([(f"r{i}", who, clean[i]) for i in range(60) for who in ("ann", "bob")])
+    reports.set_axis(["item", "worker", "label"], axis=1).to_csv(tmp_path / "reports.csv", index=False)
+    result = run(
+        "audit", tmp_path / "data.csv", "--reports", tmp_path / "reports.csv", "--id", "id", "--drop", "x",
+        "-o", tmp_path / "out", "--json",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["rows"] == 60
+
+
+def wrong_proba(folder):
+    pd.DataFrame({"yes": ["a"] * 60, "no": ["b"] * 60}).to_csv(folder / "proba.csv", index=False)
+
+
+def not_one(folder):
+    pd.DataFrame({"yes": [0.9] * 60, "no": [0.9] * 60}).to_csv(folder / "proba.csv", index=False)
+
+
+def other_classes(folder):
+    pd.DataFrame({"yes": [0.9] * 60, "maybe": [0.1] * 60}).to_csv(folder / "proba.csv", index=False)
+
+
+def too_short(folder):
+    pd.DataFrame({"yes": [0.9] * 5, "no": [0.1] * 5}).to_csv(folder / "proba.csv", index=False)
+
+
+def same_id(folder):
+    data = pd.read_csv(folder / "data.csv")
+    data.loc[7, "id"] = "r3"
+    data.to_csv(folder / "data.csv", index=False)
+
+
+def nothing(_folder):
+    pass
+
+
+@pytest.mark.parametrize(
+    ("spoil", "options", "message"),
+    [
+        (wrong_proba, ["--target", "label"], "must hold numbers"),
+        (not_one, ["--target", "label"], "sum of 1.8"),
+        (other_classes, ["--target", "label"], "column for each label; 'no' is missing"),
+        (too_short, ["--target", "label"], "one row for each row of the data; it has 5"),
+        (same_id, ["--target", "label"], "'r3' comes more than once"),
+        (nothing, ["--target", "lable"], "lable"),
+        (nothing, ["--target", "x"], "must hold classes; it holds measurements"),
+        (nothing, [], "--target"),
+    ],
+)
+def test_bad_input_is_refused_and_nothing_written(run, tmp_path, spoil, options, message):
+    """One line says what is wrong; no folder is left behind, not even a hidden one."""
+    made_up(tmp_path)
+    spoil(tmp_path)
+    before = sorted(tmp_path.iterdir())
+    result = run(
+        "audit", tmp_path / "data.csv", *options, "--id", "id", "-o", tmp_path / "out",
+        "--probabilities", tmp_path / "proba.csv",
+    )  # fmt: skip
+    assert result.exit_code == 2
+    assert message in result.output
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_folder_with_decisions_is_not_replaced(run, audited):
+    """An audit may be made anew, but not over a person's work, nor over anything else."""
+    folder, *_ = audited
+    arguments = (
+        "audit", folder / "data.csv", "--target", "label", "-o", folder / "out",
+        "--probabilities", folder / "proba.csv",
+    )  # fmt: skip
+    assert run(*arguments).exit_code == 0
+    (folder / "out" / "decisions.jsonl").write_text("")
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "holds decisions of a review" in result.output
+    result = run(*arguments[:4], "-o", folder, *arguments[6:])
+    assert result.exit_code == 2
+    assert "holds other things" in result.output
+    assert not list(folder.glob(".*"))
+
+
+@pytest.mark.parametrize("command", ["review", "apply"])
+def test_folders_that_are_no_audit_are_refused(run, audited, command):
+    """No manifest, a damaged one, changed data, or a manifest that points elsewhere: all are told."""
+    folder, *_ = audited
+    extra = ["--no-browser"] if command == "review" else ["-o", str(folder / "cleaned.csv")]
+    assert "is no audit" in run(command, folder, *extra).output
+    data, manifest = folder / "out" / "data.csv", folder / "out" / "audit.json"
+    whole = data.read_bytes()
+    data.write_bytes(whole + b"r99,1,no\n")
+    assert "was changed since" in run(command, folder / "out", *extra).output
+    data.write_bytes(whole)
+    written = manifest.read_text()
+    manifest.write_text(written.replace('"data.csv"', '"../data.csv"'))
+    assert "no audit that this version can read" in run(command, folder / "out", *extra).output
+    manifest.write_text("{")
+    assert "damaged audit" in run(command, folder / "out", *extra).output
+    assert not (folder / "cleaned.csv").exists()
+
+
+def test_apply_refuses_decisions_of_another_audit(run, audited):
+    """A row or a label that the audit does not know stops everything."""
+    folder, *_ = audited
+    with Journal(folder / "out" / "decisions.jsonl") as journal:
+        journal.append(5, "change", "maybe")
+    result = run("apply", folder / "out", "-o", folder / "cleaned.csv")
+    assert result.exit_code == 2
+    assert "not of this audit" in result.output
+    assert not (folder / "cleaned.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["cleaned.txt", "out/cleaned.csv"])
+def test_apply_refuses_odd_places(run, audited, name):
+    """The output is a CSV outside of the audit."""
+    folder, *_ = audited
+    result = run("apply", folder / "out", "-o", folder / name)
+    assert result.exit_code == 2
+    assert "--output must" in result.output
