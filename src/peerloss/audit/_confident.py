@@ -20,9 +20,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import gammaln, softmax
+from scipy.special import gammaln
 
-from peerloss.audit._probabilities import blocks, take
+from peerloss.audit._probabilities import blocks, row_sums, take
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,9 +38,11 @@ SLOPE_SCALE, BIAS_SCALE = 1.0, 0.25
 #: Probabilities are kept at least this far from 0, divided by K, before logarithms are taken.
 SMOOTHING = 1e-3
 #: The fit of slope and biases looks at about so many numbers, and at no fewer rows than these.
-FIT_CELLS, FIT_ROWS = 1_000_000, 2000
+FIT_CELLS, FIT_ROWS = 200_000, 500
 #: Probabilities this much under a threshold pass it.
 ROUNDING = 1e-6
+#: Slopes stay under 20.
+MAX_LOG_SLOPE = 3.0
 #: Steps of the EM algorithm are lengthened by this much: it is slow where labels say little.
 STRETCH = 1.8
 
@@ -124,34 +126,32 @@ class CleanCurve:
 
     def apply(self, proba: NDArray[Any]) -> FloatArray:
         """Return clean probabilities of some rows."""
-        logs = _logs(proba, self.log_t)
-        logs *= self.slope
-        logs += self.bias
-        logs -= logs.max(axis=1, keepdims=True)
-        np.exp(logs, out=logs)
-        logs /= logs.sum(axis=1, keepdims=True)
-        return logs
+        return _softmax(_logs(proba), self.slope, self.bias - self.slope * self.log_t)
+
+
+def sample_rows(n_rows: int, n_classes: int) -> slice:
+    """Return every so many rows: as many as slope and biases need."""
+    return slice(None, None, max(1, n_rows // max(FIT_ROWS, FIT_CELLS // n_classes)))
 
 
 def fit_curve(proba: NDArray[Any], codes: IntArray, transition: FloatArray) -> CleanCurve:
     """Fit slope and biases to the labels, given T, by EM with a Newton step each for slope and biases."""
-    n, k = proba.shape
-    every = max(1, n // max(FIT_ROWS, FIT_CELLS // k))
+    k = proba.shape[1]
     log_t = np.log(transition.mean(axis=0))
-    logs, explains = _logs(proba[::every], log_t), transition.T[codes[::every]]
+    logs, explains = _logs(proba) - log_t, transition.T[codes]
     looseness = (k - 1) / BIAS_SCALE**2
     log_slope, bias = 0.0, np.zeros(k)
     for _ in range(40):
-        slope = np.exp(log_slope)
-        clean = softmax(slope * logs + bias, axis=1)
+        slope = float(np.exp(log_slope))
+        clean = _softmax(logs.copy(), slope, bias)
         target = clean * explains
-        target /= np.maximum(target.sum(axis=1, keepdims=True), 1e-300)
+        target /= np.maximum(row_sums(target), 1e-300)[:, None]
         mean = np.einsum("nk,nk->n", clean, logs)
         spread = np.einsum("nk,nk,nk->", clean, logs, logs) - mean @ mean
         uphill = slope * np.einsum("nk,nk->", target - clean, logs) - log_slope / SLOPE_SCALE**2
         step = float(np.clip(STRETCH * uphill / (slope**2 * spread + SLOPE_SCALE**-2), -0.5, 0.5))
-        log_slope += step
-        clean = softmax(np.exp(log_slope) * logs + bias, axis=1)
+        log_slope = min(log_slope + step, MAX_LOG_SLOPE)
+        clean = _softmax(logs.copy(), float(np.exp(log_slope)), bias)
         uphill = (target - clean).sum(axis=0) - looseness * bias
         turn = np.clip(STRETCH * uphill / ((clean * (1 - clean)).sum(axis=0) + looseness), -1.0, 1.0)
         bias = bias + turn
@@ -160,9 +160,16 @@ def fit_curve(proba: NDArray[Any], codes: IntArray, transition: FloatArray) -> C
     return CleanCurve(float(np.exp(log_slope)), bias, log_t)
 
 
-def _logs(proba: NDArray[Any], log_t: FloatArray) -> FloatArray:
-    """Return log p̃ − log t about its mean in each row; the mean drops out of every softmax."""
-    logs: FloatArray = np.log(np.asarray(proba, dtype=np.float64) + SMOOTHING / proba.shape[1])
-    logs -= log_t
-    logs -= logs.mean(axis=1, keepdims=True)
+def _logs(proba: NDArray[Any]) -> FloatArray:
+    """Return log p̃, bounded below."""
+    logs: FloatArray = np.add(proba, SMOOTHING / proba.shape[1], dtype=np.float64)
+    return np.log(logs, out=logs)
+
+
+def _softmax(logs: FloatArray, slope: float, bias: FloatArray) -> FloatArray:
+    """Return softmax(slope·logs + bias) in the place of ``logs``; with slopes bounded it stays finite."""
+    logs *= slope
+    logs += bias
+    np.exp(logs, out=logs)
+    logs /= row_sums(logs)[:, None]
     return logs

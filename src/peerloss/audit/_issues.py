@@ -13,7 +13,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross
 from peerloss.audit._annotations import Annotations, is_several, read_annotations, unlabelled
 from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._outlook import look_ahead
-from peerloss.audit._posterior import LabelPosterior, flag_suspects, label_posterior
+from peerloss.audit._posterior import LabelPosterior, flag_suspects, label_posterior, suspicious_first
 from peerloss.audit._probabilities import check_probabilities, encode
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
@@ -128,15 +128,16 @@ def _audit(
             IdentifiabilityWarning,
             stacklevel=3,
         )
+    order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
-    rank[np.argsort(-found.p_error, kind="stable")] = np.arange(1, len(codes) + 1)
+    rank[order] = np.arange(1, len(codes) + 1)
     table = pd.DataFrame(
         {
             "given": classes[codes],
             "suggested": classes[found.likeliest],
             "p_error": found.p_error,
             "rank": rank,
-            "flagged": flag_suspects(found.p_error),
+            "flagged": flag_suspects(found.p_error, order),
         },
         index=labels.index,
     )

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peerloss.audit._confident import count_noise, fit_curve
-from peerloss.audit._probabilities import blocks, take
+from peerloss.audit._confident import count_noise, fit_curve, sample_rows
+from peerloss.audit._probabilities import blocks, row_sums, take
 from peerloss.audit._two_classes import two_class_figures
 from peerloss.noise import NoiseModel
 
@@ -77,7 +77,8 @@ def _no_better_than_chance(proba: NDArray[Any], codes: IntArray) -> str:
     """Say so where labels and probabilities agree no more than by chance (two standard errors)."""
     n, k = proba.shape
     given = take(proba, codes)
-    chance = np.asarray(proba @ (np.bincount(codes, minlength=k) / n), dtype=np.float64)
+    prior = np.bincount(codes, minlength=k) / n
+    chance = np.asarray(proba @ prior.astype(proba.dtype if proba.dtype.kind == "f" else float), dtype=float)
     gain = given - chance
     error = float(gain.std() / np.sqrt(n))
     if float(gain.mean()) > 2 * error + 1e-12:
@@ -110,45 +111,47 @@ def _by_self_confidence(proba: NDArray[Any], codes: IntArray, reason: str) -> La
 def _by_noise(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None) -> LabelPosterior:
     n, k = proba.shape
     counted = count_noise(proba, codes)
-    transition = counted.transition
-    curve = fit_curve(proba, codes, transition)
+    says = np.ascontiguousarray(counted.transition.T)
+    some = sample_rows(n, k)
+    curve = fit_curve(proba[some], codes[some], counted.transition)
+    sampled = curve.apply(proba[some])
     p_given, p_best = np.empty(n), np.empty(n)
     likeliest = np.empty(n, dtype=np.int64)
     prior = np.zeros(k)
-    as_labelled = corrected = 0.0
-    says = np.ascontiguousarray(transition.T)
     for rows in blocks(n, k):
         clean = curve.apply(proba[rows])
-        as_labelled += take(clean, proba[rows].argmax(axis=1)).sum()
-        corrected += clean.max(axis=1).sum()
         clean *= says[codes[rows]] if likelihood is None else likelihood[rows]
-        clean /= np.maximum(clean.sum(axis=1, keepdims=True), 1e-300)
+        clean /= np.maximum(row_sums(clean), 1e-300)[:, None]
         p_given[rows] = take(clean, codes[rows])
         likeliest[rows] = clean.argmax(axis=1)
         p_best[rows] = take(clean, likeliest[rows])
-        prior += clean.sum(axis=0)
+        prior += np.ones(len(clean)) @ clean
     low, high = counted.interval()
     return LabelPosterior(
         p_error=np.clip(1.0 - p_given, 0.0, 1.0),
         likeliest=likeliest,
         p_likeliest=p_best,
         clean_prior=prior / prior.sum(),
-        noise=NoiseModel(transition),
+        noise=NoiseModel(counted.transition),
         noise_low=low,
         noise_high=high,
-        accuracy_as_labelled=float(as_labelled) / n,
-        accuracy_corrected=float(corrected) / n,
+        accuracy_as_labelled=float(take(sampled, proba[some].argmax(axis=1)).mean()),
+        accuracy_corrected=float(sampled.max(axis=1).mean()),
         reason="",
     )
 
 
-def flag_suspects(p_error: FloatArray) -> NDArray[np.bool_]:
-    """Flag the rows whose number makes the expected F1 of the flags greatest.
+def suspicious_first(p_error: FloatArray) -> IntArray:
+    """Return the positions of the rows, likeliest errors first; among equals the earlier row."""
+    return np.argsort(-p_error, kind="stable")
+
+
+def flag_suspects(p_error: FloatArray, order: IntArray) -> NDArray[np.bool_]:
+    """Flag as many rows, in their order, as make the expected F1 of the flags greatest.
 
     Flagging the m likeliest errors has expected F1 close to 2·Σ_{i ≤ m} p_i / (m + Σ p). At ½ one would flag
     too few where errors are many and hard to tell.
     """
-    order = np.argsort(-p_error, kind="stable")
     found = np.cumsum(p_error[order])
     flagged = np.zeros(len(p_error), dtype=bool)
     if found[-1] > 0:

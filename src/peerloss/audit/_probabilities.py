@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from peerloss._validation import FloatArray, IntArray
 
-#: How many numbers a block of rows holds: 8 MB as float64, which stays near the processor.
-BLOCK_CELLS = 1 << 20
+#: How many numbers a block of rows holds: 1 MB as float64, which stays near the processor.
+BLOCK_CELLS = 1 << 17
 #: How far a row may be from summing to one: models that compute in half precision are off by this much.
 SUM_TOLERANCE = 5e-3
 
@@ -51,11 +51,11 @@ def check_probabilities(pred_proba: Any, n_rows: int, n_classes: int | None = No
 
 
 def _check_block(block: NDArray[Any], first: int) -> None:
-    sums = block.sum(axis=1, dtype=np.float64)
-    low = block.min(axis=1)
-    wrong = ~(np.abs(sums - 1.0) <= SUM_TOLERANCE) | ~(low >= 0.0)  # NaN fails both
-    if not wrong.any():
+    sums = row_sums(block)
+    if (np.abs(sums - 1.0) <= SUM_TOLERANCE).all() and block.min() >= 0:  # NaN fails
         return
+    low = block.min(axis=1)
+    wrong = ~(np.abs(sums - 1.0) <= SUM_TOLERANCE) | ~(low >= 0.0)
     row = int(np.flatnonzero(wrong)[0])
     if not np.isfinite(block[row]).all():
         what = "a value that is missing or infinite"
@@ -73,6 +73,13 @@ def blocks(n_rows: int, width: int) -> Iterator[slice]:
     """Yield slices of rows of which each holds about ``BLOCK_CELLS`` numbers."""
     step = max(1, BLOCK_CELLS // width)
     return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
+
+
+def row_sums(block: NDArray[Any]) -> NDArray[Any]:
+    """Return the sum of each row; a product with ones is several times faster than a sum along short rows."""
+    floats = block if block.dtype.kind == "f" else block.astype(np.float64)
+    sums: NDArray[Any] = floats @ np.ones(block.shape[1], dtype=floats.dtype)
+    return sums
 
 
 def take(table: NDArray[Any], codes: IntArray) -> FloatArray:
