@@ -12,6 +12,7 @@ from peerloss.cli._audit import audit
 from peerloss.cli._bound import bound
 from peerloss.cli._datasets import datasets
 from peerloss.cli._demo import demo
+from peerloss.cli._doctor import doctor
 from peerloss.cli._fit import fit
 from peerloss.cli._predict import predict
 from peerloss.cli._report import report
@@ -48,6 +49,7 @@ app.command()(audit)
 app.command()(bound)
 app.command()(datasets)
 app.command()(demo)
+app.command()(doctor)
 app.command()(fit)
 app.command()(predict)
 app.command()(report)

@@ -79,7 +79,7 @@ def load_cifar10(data_dir: str | Path | None = None) -> CifarImages:
     data_dir
         That folder or one that holds it; ``None`` takes the environment variable ``PEERLOSS_DATA``.
     """
-    folder = _find(data_dir, ("", "cifar-10-batches-py", "cifar10/cifar-10-batches-py"), "test_batch")
+    folder = find_cifar10(data_dir)
     parts = [_read_batch(folder / name) for name in _TRAIN_FILES]
     test_images, test_labels = _read_batch(folder / "test_batch")
     return CifarImages(
@@ -126,6 +126,16 @@ def load_cifar10n(kind: str = "worst", data_dir: str | Path | None = None) -> Ci
     return CifarImages(images.train_images, labels, images.test_images, images.test_labels)
 
 
+def find_cifar10(data_dir: str | Path | None) -> Path:
+    """Return the folder of the images."""
+    return _find(data_dir, ("", "cifar-10-batches-py", "cifar10/cifar-10-batches-py"), "test_batch")
+
+
+def find_cifar10n(data_dir: str | Path | None) -> Path:
+    """Return the folder of the human labels."""
+    return _find(data_dir, ("", "cifar10", "cifar-10n", "cifar-10-batches-py"), *_HUMAN_FILES)
+
+
 def _find(data_dir: str | Path | None, places: tuple[str, ...], *names: str) -> Path:
     """Return the folder, among likely ones, that holds one of the files."""
     given = os.environ.get("PEERLOSS_DATA") if data_dir is None else data_dir
@@ -161,7 +171,7 @@ def _read_batch(path: Path) -> tuple[NDArray[np.uint8], IntArray]:
 
 
 def _read_human(data_dir: str | Path | None) -> dict[str, NDArray[Any]]:
-    folder = _find(data_dir, ("", "cifar10", "cifar-10n", "cifar-10-batches-py"), *_HUMAN_FILES)
+    folder = find_cifar10n(data_dir)
     path = next(folder / name for name in _HUMAN_FILES if (folder / name).is_file())
     try:
         if path.suffix == ".npz":

@@ -63,7 +63,7 @@ def load_real_noise(name: str, *, data_dir: str | Path | None = None) -> RealNoi
         If the name is unknown, the folder is not there, or its files do not fit together.
     """
     check_choice(name, "name", tuple(list_real_noise()))
-    folder = _folder(f"crowd/{name}" if name in _CROWDS else name, data_dir)
+    folder = find_real_noise(name, data_dir)
     try:
         if name == "labelme":
             return _labelme(folder)
@@ -76,7 +76,9 @@ def load_real_noise(name: str, *, data_dir: str | Path | None = None) -> RealNoi
         ) from error
 
 
-def _folder(relative: str, data_dir: str | Path | None) -> Path:
+def find_real_noise(name: str, data_dir: str | Path | None) -> Path:
+    """Return the folder of one of the data sets."""
+    relative = f"crowd/{name}" if name in _CROWDS else name
     root = data_dir or os.environ.get("PEERLOSS_DATA")
     if not root:
         raise InvalidInputError(

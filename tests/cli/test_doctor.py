@@ -1,0 +1,166 @@
+"""``peerloss doctor``: what is here, what is missing, and exactly what to install."""
+
+import json
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+from packaging.requirements import Requirement
+from typer.testing import CliRunner
+
+from peerloss.cli import _environment, app
+
+PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
+
+
+def run(*arguments, env=None):
+    return CliRunner().invoke(app, ["doctor", *arguments], env={"PEERLOSS_DATA": "", **(env or {})})
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Make-believe packages: a dictionary from name to version, changed by the test."""
+    versions = {"peerloss": "0.1.0", "numpy": "2.0.0", "torch": "2.13.0+cpu"}
+    needed = ["numpy>=1.26.4", 'lightgbm>=4.3; extra == "boost"', 'xgboost>=2.1; extra == "boost"']
+    monkeypatch.setattr(_environment, "_version", versions.get)
+    monkeypatch.setattr(_environment, "_extras", lambda: ["boost"])
+    monkeypatch.setattr(_environment.metadata, "requires", lambda _: needed)
+    monkeypatch.setattr(_environment.shutil, "which", lambda _: None)
+    return versions
+
+
+def test_a_working_installation_says_so():
+    """Versions, devices, data and features; exit code 0; the last line sums up."""
+    done = run()
+    assert done.exit_code == 0, done.output
+    for title in ("Versions", "Devices", "Data", "Features"):
+        assert f"{title}\n" in done.stdout
+    assert "Problems" not in done.stdout
+    assert done.stdout.splitlines()[-1].startswith("The core works; not or not wholly there: ")
+
+
+def test_json_alone_holds_the_same():
+    """Machines get every fact in fixed places."""
+    told = json.loads(run("--json").stdout)
+    assert list(told) == ["core", "versions", "devices", "data", "features"]
+    assert told["core"] == {"works": True, "problems": []}
+    assert told["devices"]["cores"] >= 1
+    assert told["features"][-1]["name"] == "gpu"
+    assert told["data"]["parts"]["uci"]["found"] is True
+
+
+@pytest.mark.parametrize(
+    ("present", "works", "todo"),
+    [
+        ({}, "no", 'pip install "lightgbm>=4.3" "xgboost>=2.1"'),
+        ({"lightgbm": "4.3.0"}, "partly", 'pip install "xgboost>=2.1"'),
+        ({"lightgbm": "4.2.0", "xgboost": "2.1.0"}, "partly", 'pip install "lightgbm>=4.3"'),
+        ({"lightgbm": "4.3.0", "xgboost-cpu": "2.1.0"}, "yes", ""),
+    ],
+)
+def test_each_feature_tells_what_it_lacks(installed, present, works, todo):
+    """Absent and outdated packages are named for pip with their bounds; a stand-in counts."""
+    installed.update(present)
+    boost, _ = _environment.features([])
+    assert (boost.name, boost.works, boost.todo) == ("boost", works, todo)
+
+
+def test_missing_features_leave_the_exit_code_alone(installed):
+    """Only the core decides it."""
+    assert "boost" not in installed
+    done = run()
+    assert done.exit_code == 0
+    assert 'pip install "lightgbm>=4.3" "xgboost>=2.1"' in done.stdout
+
+
+def test_an_outdated_core_is_an_error(installed):
+    """The bound, what is there, and the command that mends it; exit code 1."""
+    installed["numpy"] = "1.20.0"
+    done = run()
+    assert done.exit_code == 1
+    assert 'numpy>=1.26.4 is needed, 1.20.0 is installed: pip install "numpy>=1.26.4"' in done.stdout
+    assert "The core does NOT work" in done.stdout
+
+
+def test_a_core_package_that_cannot_be_imported_is_an_error(installed, monkeypatch):
+    """A broken library file shows only on import."""
+    assert installed["numpy"] == "2.0.0"
+
+    def broken(name):
+        raise ImportError(f"lib{name}.so not found")
+
+    monkeypatch.setattr(_environment, "import_module", broken)
+    (problem,) = _environment.core_problems()
+    assert problem == (
+        "numpy 2.0.0 cannot be imported (ImportError: libnumpy.so not found): "
+        "pip install --force-reinstall numpy==2.0.0"
+    )
+
+
+def test_files_without_an_installation_are_told(monkeypatch):
+    """Run from a checkout that pip does not know."""
+
+    def absent(_):
+        raise _environment.metadata.PackageNotFoundError
+
+    monkeypatch.setattr(_environment.metadata, "requires", absent)
+    monkeypatch.setattr(_environment.metadata, "metadata", absent)
+    monkeypatch.setattr(_environment.metadata, "version", absent)
+    done = run()
+    assert (done.exit_code, "peerloss is not installed" in done.stdout) == (1, True)
+
+
+@pytest.mark.parametrize(
+    ("cards", "driver", "torch", "works", "todo"),
+    [
+        (["card"], True, "2.13.0", "yes", ""),
+        ([], False, "2.13.0+cpu", "no", "no NVIDIA driver was found"),
+        ([], True, "2.13.0+cpu", "no", "built without CUDA: pip install --force-reinstall torch"),
+        ([], True, "2.13.0", "no", "compare nvidia-smi's CUDA version"),
+    ],
+)
+def test_a_gpu_that_cannot_be_used_is_explained(installed, monkeypatch, cards, driver, torch, works, todo):
+    """No card, a build without CUDA, or a driver that does not fit."""
+    installed["torch"] = torch
+    monkeypatch.setattr(_environment.shutil, "which", lambda _: "/bin/nvidia-smi" if driver else None)
+    gpu = _environment.features(cards)[-1]
+    assert gpu.works == works
+    assert todo in gpu.todo
+    assert bool(todo) == bool(gpu.todo)
+
+
+def test_data_folders_are_found_part_by_part(tmp_path):
+    """What is there is named, what is not is told with what to do, packed images with how to unpack them."""
+    (tmp_path / "real_noise" / "crowd" / "dog").mkdir(parents=True)
+    (tmp_path / "cifar10").mkdir()
+    (tmp_path / "cifar10" / "unpack.py").touch()
+    done = run("--json", env={"PEERLOSS_DATA": str(tmp_path)})
+    parts = json.loads(done.stdout)["data"]["parts"]
+    assert {name for name, part in parts.items() if part["found"]} == {"uci", "dog"}
+    assert "real_noise/youtube" in parts["youtube"]["note"]
+    assert parts["cifar10"]["note"] == f"packed; run: python {tmp_path}/cifar10/unpack.py {tmp_path}"
+    assert "CIFAR-10_human.pt" in parts["cifar10n"]["note"]
+
+
+def test_every_extra_has_its_words():
+    """pyproject.toml and the command know the same extras."""
+    project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
+    assert list(project["optional-dependencies"]) == list(_environment.EXTRAS)
+    assert all(Requirement(text).specifier for text in project["dependencies"])
+
+
+def test_optional_packages_are_not_imported():
+    """Looking them up is enough; importing Ray or transformers would take seconds."""
+    code = """
+import sys
+from peerloss.cli import app
+app(["doctor"], standalone_mode=False)
+print(*sys.modules)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = set(done.stdout.splitlines()[-1].split())
+    assert "torch" in loaded
+    optional = {"lightgbm", "xgboost", "numba", "ray", "transformers", "lightning", "skorch", "sphinx"}
+    assert not loaded & optional
