@@ -4,11 +4,11 @@ VENV := .venv
 OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-TEST_TOOLS := pytest pytest-xdist hypothesis lightgbm xgboost-cpu numba pyarrow liac-arff ray matplotlib jinja2 selenium
+TEST_TOOLS := pytest pytest-xdist hypothesis lightgbm xgboost-cpu numba pyarrow liac-arff ray matplotlib jinja2 selenium sphinx furo myst-parser
 CHECK_TOOLS := ruff mypy pandas-stubs scipy-stubs build hatchling
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo test test-slow test-oldest check format bench clean
+.PHONY: help venv demo docs test test-slow test-oldest check format bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -48,9 +48,13 @@ format: venv ## let ruff rewrite the code
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+docs: venv ## the site, in docs/_build/html; warnings are errors
+	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
+	@echo docs/_build/html/index.html
+
 bench: venv ## speed and memory as ratios against named peers, in one run
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/bench_engine.py
 
 clean: ## remove what the other targets built
-	rm -rf $(VENV) $(OLDEST) dist build .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) dist build docs/_build docs/results .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -73,7 +73,7 @@ class MarginPerceptron(NoisyLabelClassifier):
 
     References
     ----------
-    .. [1] R. Khardon, G. Wachman: Noise tolerant variants of the perceptron algorithm. JMLR 8, 2007.
+    R. Khardon, G. Wachman: *Noise tolerant variants of the perceptron algorithm*, JMLR 8, 2007.
 
     Examples
     --------

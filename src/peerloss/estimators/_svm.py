@@ -67,8 +67,8 @@ class CostSensitiveSVC(NoisyLabelClassifier):
 
     References
     ----------
-    .. [1] B. Liu, Y. Dai, X. Li, W. S. Lee, P. S. Yu: Building text classifiers using positive and unlabeled
-       examples. ICDM 2003.
+    B. Liu, Y. Dai, X. Li, W. S. Lee, P. S. Yu: *Building text classifiers using positive and unlabeled
+    examples*, ICDM 2003.
 
     Examples
     --------

@@ -1,0 +1,33 @@
+"""What the pages show, works."""
+
+import pytest
+
+from tests.docs.pages import ROOT, blocks, first_difference, pages
+
+PAGES = [page for page in pages() if blocks(page)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
+    """In one namespace and one empty folder; where an output is shown, it is what is printed."""
+    monkeypatch.chdir(tmp_path)
+    names = {"__name__": "__main__"}
+    left_out = []
+    for block in blocks(page):
+        if block.missing:
+            left_out.append(f"line {block.line}: {', '.join(block.missing)}")
+            continue
+        printed = block.run(names, page.name)
+        if block.output is not None:
+            difference = first_difference(block.output, printed)
+            assert not difference, f"{page.name}, line {block.line}: {difference}"
+    if left_out:
+        pytest.skip(f"the other blocks ran; these need what is not here: {'; '.join(left_out)}")
+
+
+def test_a_shown_output_that_is_not_printed_is_found():
+    """Words must be the same, figures nearly so: the comparison can fail."""
+    assert first_difference("accuracy 0.90", "accuracy 0.92\n") == ""
+    assert "0.90" in first_difference("accuracy 0.90", "accuracy 0.80")
+    assert "accuracy" in first_difference("accuracy 0.90", "error 0.90")
+    assert "2 words" in first_difference("accuracy 0.90", "accuracy 0.90 and more")
