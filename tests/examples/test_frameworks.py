@@ -1,0 +1,81 @@
+"""The examples of frameworks run, and peer loss gains what they say it gains."""
+
+import json
+import os
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from torch import distributed
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+
+
+def printed(name, capsys):
+    runpy.run_path(str(EXAMPLES / name), run_name="__main__")
+    return capsys.readouterr().out
+
+
+def figures(line):
+    return [float(text) for text in re.findall(r"\d\.\d+", line)]
+
+
+def launch(*command):
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [sys.executable, *command], capture_output=True, text=True, env=environment, check=False
+    )
+
+
+@pytest.mark.skipif(not distributed.is_gloo_available(), reason="needs torch's gloo backend")
+def test_the_plain_loop_is_the_same_under_torchrun(capsys):
+    """Two processes have the losses, the prior and the accuracy of one on the joined batches."""
+    alone = json.loads(printed("torch_loop.py", capsys))
+    assert alone["peer loss"] > alone["cross entropy"] + 0.05
+    together = launch(
+        *("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2"),
+        str(EXAMPLES / "torch_loop.py"),
+    )
+    assert together.returncode == 0, together.stderr
+    two = json.loads(together.stdout[together.stdout.index("{") :])
+    assert two["noisy prior"] == alone["noisy prior"]
+    assert two["mean loss"] == pytest.approx(alone["mean loss"], abs=1e-4)
+    assert two["peer loss"] == pytest.approx(alone["peer loss"], abs=2e-3)
+
+
+def test_hugging_face_trainer(capsys):
+    """Peer loss beats the model's own cross entropy on clean labels; α ends where its schedule does."""
+    pytest.importorskip("transformers")
+    plain, peer, alpha = figures(printed("huggingface_trainer.py", capsys).splitlines()[-1])
+    assert peer > plain + 0.02
+    assert alpha == 1.0
+
+
+def test_token_labels(capsys):
+    """Both ways learn every successor, and both priors are those of the labels without padding."""
+    pytest.importorskip("transformers")
+    lines = [line for line in printed("token_labels.py", capsys).splitlines() if "train_loss" not in line]
+    (true,), (plain, counted), (trainer, counted_there) = map(figures, lines)
+    assert plain == trainer == 1.0
+    assert counted == true
+    assert counted_there == pytest.approx(true, abs=0.005)  # the Trainer stops within an epoch
+
+
+def test_lightning_module(capsys):
+    """Peer loss beats cross entropy on clean labels."""
+    pytest.importorskip("lightning")
+    plain, peer = figures(printed("lightning_module.py", capsys).splitlines()[-1])
+    assert peer > plain + 0.02
+
+
+def test_skorch_classifier(capsys):
+    """The search on noisy labels takes α near 1, and both peer nets beat cross entropy on clean labels."""
+    pytest.importorskip("skorch")
+    chosen, plain, peer, scheduled = [
+        figures(line)[-1] for line in printed("skorch_classifier.py", capsys).splitlines()
+    ]
+    assert chosen == 0.9
+    assert min(peer, scheduled) > plain + 0.01

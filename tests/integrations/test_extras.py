@@ -1,0 +1,34 @@
+"""Frameworks are optional."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+@pytest.mark.parametrize(
+    ("module", "package", "extra"),
+    [
+        ("huggingface", "transformers", "hf"),
+        ("lightning", "lightning", "lightning"),
+        ("skorch", "skorch", "skorch"),
+    ],
+)
+def test_a_missing_framework_is_named_with_its_extra(module, package, extra, monkeypatch):
+    """The error says what to install."""
+    for name in [name for name in sys.modules if name.split(".")[0] == package]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, f"peerloss.integrations.{module}", raising=False)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ImportError, match=rf'{package}.*pip install "peerloss\[{extra}\]"'):
+        __import__(f"peerloss.integrations.{module}")
+
+
+def test_no_framework_is_imported_unasked():
+    """Not even with the package of integrations."""
+    code = (
+        "import sys, peerloss, peerloss.integrations;"
+        "print([m for m in ('transformers', 'lightning', 'skorch') if m in sys.modules])"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
