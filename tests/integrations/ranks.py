@@ -1,0 +1,74 @@
+"""What two ranks of torchrun do in the tests: train with DDP and FSDP2, print losses, counts and weights."""
+
+import json
+import sys
+
+import torch
+from torch import distributed, nn
+from torch.nn.parallel import DistributedDataParallel
+
+from peerloss import PeerLoss
+
+try:
+    from torch.distributed.fsdp import fully_shard
+except ImportError:  # torch before 2.6
+    fully_shard = None
+
+ROWS, FEATURES, CLASSES, STEPS = 12, 5, 3, 4
+
+
+def batch(step):
+    generator = torch.Generator().manual_seed(step)
+    X = torch.randn(ROWS, FEATURES, generator=generator, dtype=torch.float64)
+    return X, torch.randint(CLASSES, (ROWS,), generator=generator)
+
+
+def make_model():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(FEATURES, 8), nn.Tanh(), nn.Linear(8, CLASSES)).double()
+
+
+def sharded(model):
+    for layer in model:
+        if isinstance(layer, nn.Linear):
+            fully_shard(layer)
+    return fully_shard(model)
+
+
+def train(wrap, rank=0, world=1):
+    """Return mean losses, the counted prior and the weights after some steps."""
+    model = wrap(make_model())
+    loss = PeerLoss(alpha=0.9)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.3, momentum=0.9)
+    values = []
+    for step in range(STEPS):
+        X, y = batch(step)
+        optimizer.zero_grad()
+        value = loss(model(X[rank::world]), y[rank::world])
+        value.backward()
+        optimizer.step()
+        mean = value.detach() / world
+        if world > 1:
+            distributed.all_reduce(mean)
+        values.append(mean.item())
+    weights = [p.full_tensor() if hasattr(p, "full_tensor") else p for p in model.parameters()]
+    return {
+        "losses": values,
+        "counts": loss.label_counts.tolist(),
+        "weights": torch.cat([w.detach().flatten() for w in weights]).tolist(),
+    }
+
+
+def main():
+    distributed.init_process_group("gloo")
+    rank, world = distributed.get_rank(), distributed.get_world_size()
+    told = {"ddp": train(DistributedDataParallel, rank, world)}
+    if fully_shard is not None:
+        told["fsdp"] = train(sharded, rank, world)
+    if rank == 0:
+        sys.stdout.write(json.dumps(told))
+    distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
