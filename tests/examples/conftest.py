@@ -1,0 +1,11 @@
+"""Settings shared by the tests of examples."""
+
+import pytest
+from threadpoolctl import threadpool_limits
+
+
+@pytest.fixture(autouse=True)
+def one_thread():
+    """Keep linear algebra to one thread: tests share the cores, and waiting threads cost more than they gain."""
+    with threadpool_limits(1):
+        yield

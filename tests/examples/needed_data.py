@@ -1,0 +1,16 @@
+"""Data that are not in the package."""
+
+import os
+
+import pytest
+
+from peerloss.datasets._real_noise import find_real_noise
+from peerloss.exceptions import InvalidInputError
+
+
+def need(name):
+    """Skip the test, with the reason, where the data set is not there."""
+    try:
+        find_real_noise(name, os.environ.get("PEERLOSS_DATA"))
+    except InvalidInputError as error:
+        pytest.skip(str(error))
