@@ -15,7 +15,7 @@ import torch
 from peerloss import BaseLoss, DMILoss, PeerLoss
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.models import MLP, ResNet
-from peerloss.training import DeepRecipe, Sieve, _deep_run, predict_logits, train_deep
+from peerloss.training import DeepRecipe, Sieve, _deep_run, predict_logits, predict_mirrored, train_deep
 
 N = 240
 RECIPE = DeepRecipe(epochs=3, batch_size=32, learning_rate=0.05, alpha=((0.3, 0.0), (1.0, 1.0)), average=0.9)
@@ -50,9 +50,9 @@ def same(first, second):
         (PeerLoss(), RECIPE),
         (PeerLoss("sigmoid", peers="sampled"), replace(RECIPE, schedule="cosine", clip_norm=None)),
         (PeerLoss(), replace(RECIPE, epochs=6, sieve=Sieve(start=0.5))),
-        (PeerLoss(), replace(RECIPE, epochs=6, sieve=Sieve(start=0.5, mixup=False))),
+        (PeerLoss(), replace(RECIPE, epochs=6, sieve=Sieve(start=0.5, mixup=True), average=None)),
     ],
-    ids=["plain", "peer", "sampled", "sieve", "sieve without mixup"],
+    ids=["plain", "peer", "sampled", "sieve", "sieve with mixup and no average"],
 )
 def test_it_learns_through_the_noise(loss, recipe):
     """Every variety finds the classes that a third of the labels deny, and reports each epoch."""
@@ -61,7 +61,8 @@ def test_it_learns_through_the_noise(loss, recipe):
     result = train_deep(model, loss, X[:192], noisy[:192], recipe=recipe, validation=(X[192:], noisy[192:]))
     assert len(result.history) == recipe.epochs
     assert result.best_epoch in range(1, recipe.epochs + 1)
-    assert set(result.weights) == {"last", "best"} | ({"average"} if recipe.average else set())
+    expected = {"last", "best"} | ({"average"} if recipe.average else set())
+    assert set(result.weights) == expected | ({"before_sieve"} if recipe.sieve else set())
     assert accuracy(model, X[192:], y[192:]) > 0.9
     for weights in result.weights.values():
         model.load_state_dict(weights)
@@ -296,3 +297,14 @@ def test_predictions_do_not_depend_on_the_batches():
     model = small_net().eval()
     inputs = torch.as_tensor(X)
     torch.testing.assert_close(predict_logits(model, inputs, batch_size=100), predict_logits(model, inputs))
+
+
+def test_mirrored_predictions_are_those_of_both_views():
+    """The mean of two probabilities; inputs that are no images have one view."""
+    X, _, _ = images()
+    model = small_net().eval()
+    inputs = torch.as_tensor(X)
+    one, other = (torch.softmax(predict_logits(model, view), dim=1) for view in (inputs, inputs.flip(2)))
+    torch.testing.assert_close(predict_mirrored(model, inputs), (one + other) / 2)
+    rows = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    torch.testing.assert_close(predict_mirrored(torch.nn.Identity(), rows), torch.softmax(rows, dim=1))

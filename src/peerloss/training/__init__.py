@@ -6,7 +6,7 @@ from peerloss.training._deep_run import DeepResult
 from peerloss.training._engine import train_nets
 from peerloss.training._loop import train
 from peerloss.training._nets import Net
-from peerloss.training._predict import predict_logits
+from peerloss.training._predict import predict_logits, predict_mirrored
 from peerloss.training._recipe import DeepRecipe
 from peerloss.training._results import TrainedNets
 from peerloss.training._sieve import Sieve, keep_rows
@@ -21,6 +21,7 @@ __all__ = [
     "TrainedNets",
     "keep_rows",
     "predict_logits",
+    "predict_mirrored",
     "train",
     "train_deep",
     "train_nets",

@@ -18,7 +18,7 @@ from peerloss.losses import AlphaSchedule
 from peerloss.metrics import peer_score
 from peerloss.training._augment import Augment, crop_and_flip, distort, to_inputs
 from peerloss.training._average import WeightAverage
-from peerloss.training._predict import is_images, precision, predict_logits
+from peerloss.training._predict import is_images, precision, predict_logits, predict_mirrored
 from peerloss.training._sieve import mix_pairs, sieve_targets, soft_loss
 
 if TYPE_CHECKING:
@@ -43,7 +43,8 @@ class DeepResult:
     history: list[Record]
     """One record an epoch: loss, rate, α, seconds, noisy validation scores, share of labels kept."""
     weights: dict[str, Weights]
-    """State dicts by name: ``"last"``; ``"average"`` (the running mean); ``"best"`` on noisy validation."""
+    """State dicts by name: ``"last"``; ``"average"`` (the running mean); ``"best"`` on noisy validation;
+    ``"before_sieve"``, what the loss alone had reached."""
     best_epoch: int | None
 
 
@@ -60,9 +61,12 @@ class Run:
         if is_images(self.X):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.forward: Any = model
+        self.judge, self.compare = loss, soft_loss
         if recipe.compile:  # on a GPU with CUDA graphs: launching the kernels of a small step costs most
             mode = "reduce-overhead" if device.type == "cuda" else None
             self.forward = torch.compile(model, dynamic=False, mode=mode)
+            self.judge = torch.compile(loss, dynamic=False)
+            self.compare = torch.compile(soft_loss, dynamic=False)
         if isinstance(loss, nn.Module):
             loss.to(device).train()
         self.optimizer = torch.optim.SGD(
@@ -80,6 +84,7 @@ class Run:
         self.average = None if recipe.average is None else WeightAverage(model, recipe.average)
         self.decisions = [] if recipe.sieve is None else recipe.sieve.decisions(recipe.epochs)
         self.taught: Tensor | None = None  # the teacher's probabilities when it last decided
+        self.before_sieve: Weights | None = None
         self.history: list[Record] = []
         self.epoch = 0
         self.best: tuple[int, float, Weights] | None = None
@@ -102,6 +107,8 @@ class Run:
             _mix(self.recipe.seed, self.epoch)
         )  # the epoch's draws need no saved state
         if self.epoch in self.decisions:
+            if self.taught is None:
+                self.before_sieve = _copy(self.model)
             self.taught = self._teach()
         targets, kept = self._targets()
         augment = self.recipe.augment
@@ -143,7 +150,7 @@ class Run:
             taught = targets[rows]
             if self.recipe.sieve is not None and self.recipe.sieve.mixup:
                 inputs, taught = mix_pairs(inputs, taught, generator=self.generator)
-            loss = soft_loss(self._forward(inputs), taught)
+            loss = self.compare(self._forward(inputs), taught)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         if self.recipe.clip_norm is not None:
@@ -166,7 +173,7 @@ class Run:
 
     def _judge(self, logits: Tensor, rows: Tensor) -> Tensor:
         try:
-            return self.loss(logits, self.y[rows])  # type: ignore[no-any-return]
+            return self.judge(logits, self.y[rows])  # type: ignore[no-any-return]
         except InvalidInputError as error:  # on the CPU a loss refuses logits that are not finite
             if bool(torch.isfinite(logits).all()):
                 raise
@@ -179,11 +186,10 @@ class Run:
         return ((self.epoch - first) * self.steps + step + 1) / ((end - first) * self.steps + 1)
 
     def _teach(self) -> Tensor:
-        """Show the averaged model all rows, images mirrored too; return its probabilities."""
-        assert self.average is not None  # noqa: S101 (the recipe has checked it)
-        with self.average.in_use():
-            seen = self._probabilities(self.X)
-            return (seen + self._probabilities(self.X.flip(2))) / 2.0 if is_images(self.X) else seen
+        """Show all rows to the averaged model, or to the model as it is; return its probabilities."""
+        self.model.eval()
+        with nullcontext() if self.average is None else self.average.in_use():
+            return predict_mirrored(self.forward, self.X, **self._reading)
 
     def _targets(self) -> tuple[Tensor | None, Tensor]:
         """Return what the rows are taught, ``None`` for their labels, and which labels are kept."""
@@ -194,9 +200,11 @@ class Run:
 
     def _probabilities(self, X: Tensor) -> Tensor:
         self.model.eval()
-        size = 4 * self.recipe.batch_size
-        logits = predict_logits(self.forward, X, batch_size=size, half_precision=self.recipe.half_precision)
-        return torch.softmax(logits, dim=1)
+        return torch.softmax(predict_logits(self.forward, X, **self._reading), dim=1)
+
+    @property
+    def _reading(self) -> dict[str, Any]:
+        return {"batch_size": 4 * self.recipe.batch_size, "half_precision": self.recipe.half_precision}
 
     def score(self, X: Tensor, y: IntArray) -> Record:
         """Take the noisy validation score, of the average where there is one; keep the best weights."""
@@ -220,6 +228,7 @@ class Run:
             "schedule": None if self.schedule is None else self.schedule.state_dict(),
             "average": None if self.average is None else self.average.state_dict(),
             "taught": self.taught,
+            "before_sieve": self.before_sieve,
             "best": None if self.best is None else list(self.best),
             "random": torch.get_rng_state(),  # a model may draw too, as dropout does
             "random_device": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
@@ -240,6 +249,7 @@ class Run:
         taught, best = state["taught"], state["best"]
         self.taught = None if taught is None else taught.to(self.device)
         self.best = None if best is None else (best[0], best[1], best[2])
+        self.before_sieve = state["before_sieve"]
         torch.set_rng_state(state["random"])
         if state["random_device"] is not None:
             torch.cuda.set_rng_state(state["random_device"], self.device)
@@ -251,6 +261,8 @@ class Run:
                 weights["average"] = _copy(self.model)
         if self.best is not None:
             weights["best"] = self.best[2]
+        if self.before_sieve is not None:
+            weights["before_sieve"] = self.before_sieve
         self.model.eval()
         return DeepResult(self.history, weights, None if self.best is None else self.best[0])
 

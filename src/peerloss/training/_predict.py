@@ -34,6 +34,15 @@ def predict_logits(
     return torch.cat(parts)[:n]
 
 
+def predict_mirrored(
+    model: Callable[[Tensor], Tensor], X: Tensor, *, batch_size: int = 2048, half_precision: bool = True
+) -> Tensor:
+    """Return probabilities (n, K); of images (uint8) the mean over each one and its mirror image."""
+    views = (X, X.flip(2)) if is_images(X) else (X,)
+    seen = [predict_logits(model, v, batch_size=batch_size, half_precision=half_precision) for v in views]
+    return torch.stack([torch.softmax(logits, dim=1) for logits in seen]).mean(dim=0)
+
+
 def is_images(X: Tensor) -> bool:
     """Whether inputs are images in bytes, (n, height, width, channels)."""
     return X.dtype == torch.uint8 and X.ndim == 4

@@ -34,12 +34,13 @@ class DeepRecipe:
     for 35 % of the time, then a rise to 2. Empty leaves α alone."""
     divide_rate: bool = True
     """Whether the rate is divided by 1 + α, as the size of the gradient grows with it."""
-    average: float | None = 0.998
-    """Decay of the running mean of the weights; ``None`` keeps none."""
+    average: float | None = 0.99
+    """Decay of the running mean of the weights; ``None`` keeps none. As the rate falls to 0 the last steps
+    gain most, so that a longer memory than a hundred steps costs more than it smooths."""
     augment: Augment = field(default_factory=Augment)
     """Changes of images (uint8 inputs); other inputs are taken as they are."""
     sieve: Sieve | None = None
-    """Later rounds: labels kept or replaced by the averaged model. Needs ``average``."""
+    """Later rounds: labels kept or replaced by the model, the averaged one where there is an ``average``."""
     patience: int | None = None
     """Stop after so many epochs without a better noisy validation score."""
     score_alpha: float = 1.0
@@ -62,7 +63,7 @@ class DeepRecipe:
         check_in_range(self.weight_decay, "weight_decay", 0.0, math.inf)
         if self.clip_norm is not None:
             check_in_range(self.clip_norm, "clip_norm", 0.0, math.inf, low_open=True)
-        if self.average is not None or self.sieve is not None:
+        if self.average is not None:
             check_in_range(self.average, "average", 0.0, 1.0, high_open=True)
         if self.patience is not None:
             check_count(self.patience, "patience")

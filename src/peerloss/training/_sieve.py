@@ -3,7 +3,7 @@
 The expected peer loss of a row, L[n, ỹ_n] − Σ_k π̃_k L[n, k], says how much more the model disagrees with the
 row's label than with the label of somebody else. Where it is negative the label is kept. That is the sample
 sieve of CORES² (Cheng et al., 2021), whose threshold is the mean loss over the labels. The other rows get
-what the teacher (the averaged weights) says of the plain image; the student learns it from a changed one.
+what the teacher says of the plain image; the student learns it from a changed one.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Sieve:
 
     start: float = 0.4
     """Share of the epochs after which the teacher decides about labels; before that the loss does."""
-    rounds: int = 2
+    rounds: int = 1
     """So many times it decides, evenly over the rest. In between targets stay as they are, so that no mistake
     feeds on itself, and with each round the rate starts anew."""
     threshold: float = 0.0
