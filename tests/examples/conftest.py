@@ -6,6 +6,6 @@ from threadpoolctl import threadpool_limits
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Keep linear algebra to one thread: tests share the cores, and waiting threads cost more than they gain."""
+    """Keep linear algebra to one thread: tests share the cores, and idle threads that wait cost them."""
     with threadpool_limits(1):
         yield

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss.cli._errors import user_errors
+from peerloss.cli._progress import training_bar
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -72,8 +73,6 @@ def audit(
     Example: peerloss audit data.csv --target label -o audit/
     """
     with user_errors():
-        from rich.console import Console
-
         from peerloss.audit._folder import check_free, write_folder
         from peerloss.datasets import read_table
 
@@ -90,7 +89,7 @@ def audit(
         )
         proba = None if probabilities is None else _probabilities(probabilities, task)
         note = f"training on {len(task.X):,} rows" if proba is None else f"reading {len(task.X):,} rows"
-        with Console(stderr=True).status(note), warnings.catch_warnings(record=True) as caught:
+        with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             found = _find(task, proba, seed=seed, jobs=jobs)
         columns = [name for name in task.columns if name in table]

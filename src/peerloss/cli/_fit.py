@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss.cli._errors import user_errors
+from peerloss.cli._progress import training_bar
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -50,8 +51,6 @@ def fit(
     Example: peerloss fit data.csv --target label -o model/
     """
     with user_errors():
-        from rich.console import Console
-
         from peerloss._validation import check_choice
         from peerloss.datasets import read_table
         from peerloss.estimators import save_model
@@ -62,7 +61,7 @@ def fit(
         check_replaceable(output.resolve())  # before the training, not after it
         task = _as_task(read_table(data), target=target, drop=drop or [], where=str(data))
         note = f"training on {len(task.y):,} rows"
-        with Console(stderr=True).status(note), warnings.catch_warnings(record=True) as caught:
+        with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", UserWarning)
             model = _train(task, metric=metric, seed=seed, jobs=jobs)
         save_model(model, output)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from joblib import Parallel, delayed
+from joblib import delayed
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.preprocessing import StandardScaler
@@ -22,6 +22,7 @@ from peerloss.estimators._combine import weigh
 from peerloss.estimators._folds import held_out_folds
 from peerloss.estimators._networks import fit_networks
 from peerloss.estimators._portfolio import portfolio
+from peerloss.estimators._progress import in_parallel
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
 
@@ -211,11 +212,10 @@ class PeerClassifier(NoisyLabelClassifier):
 
     def _fit_portfolio(self, data: FitInput, folds: list[tuple[IntArray, IntArray]], seed: int) -> None:
         candidates = portfolio(len(data.codes), data.X.shape[1], seed=seed)
-        tasks = [(name, fold) for name in candidates for fold in folds]
-        fitted = Parallel(n_jobs=self.n_jobs)(
-            delayed(_fit_fold)(candidates[name], data, *fold) for name, fold in tasks
-        )
-        by_name = {name: fitted[i * len(folds) : (i + 1) * len(folds)] for i, name in enumerate(candidates)}
+        # Fold by fold, so that quick and slow candidates alternate and the time left can be foretold.
+        tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
+        fitted = in_parallel(tasks, self.n_jobs, further=1)
+        by_name = {name: fitted[i :: len(candidates)] for i, name in enumerate(candidates)}
         by_name |= fit_networks(data, folds, seed=seed, device=self._device())
         self._diverged = tuple(name for name, parts in by_name.items() if not parts)
         members, held_out = [], []

@@ -1,0 +1,35 @@
+"""A bar with the time left, on stderr, for commands that train the portfolio."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+@contextmanager
+def training_bar(note: str, *, quiet: bool) -> Iterator[None]:
+    """Show how far the training inside the block has come; the bar goes away at the end.
+
+    Parameters
+    ----------
+    note
+        What is being done.
+    quiet
+        Show nothing.
+    """
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    from peerloss.estimators._progress import listening
+
+    columns = (TextColumn(note), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), "left", TimeLeft())
+    console = Console(stderr=True)
+    hidden = quiet or not console.is_terminal  # a log wants no bar
+    with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
+        task = bar.add_task(note, total=None)
+        with listening(lambda done, total: bar.update(task, completed=done, total=total)):
+            yield
