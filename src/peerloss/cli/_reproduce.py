@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from peerloss.cli._report import write_page
+from peerloss.cli._reproduce_cifar import CIFAR, reproduce_cifar
 from peerloss.exceptions import PeerLossError
 
 if TYPE_CHECKING:
@@ -26,7 +27,10 @@ ALL = ("table-a1", "curves", "boundary", "invariance")
 
 def reproduce(
     name: Annotated[
-        str, typer.Argument(help="all, table-a1, curves, boundary, invariance, or the path of a spec (TOML).")
+        str,
+        typer.Argument(
+            help="all, table-a1, curves, boundary, invariance, cifar10, cifar10n, or a TOML file (a spec)."
+        ),
     ],
     *,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of results.")] = Path("runs"),
@@ -46,23 +50,63 @@ def reproduce(
         str | None, typer.Option(help="Of a running Ray cluster; none starts one here.")
     ] = None,
     jobs: Annotated[int, typer.Option(help="Processes; -1 takes every core.")] = -1,
+    data_dir: Annotated[
+        Path | None,
+        typer.Option("--data-dir", "--data", help="CIFAR: folder of the images; PEERLOSS_DATA if not given."),
+    ] = None,
+    noise: Annotated[
+        str | None, typer.Option(help="CIFAR: only these, for example uniform:0.4 or worst,random1.")
+    ] = None,
+    changes: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="NAME=VALUE", help="CIFAR: change the recipe, for example epochs=60."),
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="CIFAR: cuda or cpu; a GPU where there is one if not given.")
+    ] = None,
+    smoke: Annotated[
+        bool, typer.Option("--smoke", help="CIFAR: few images, two epochs: does everything work?")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Run the cells of a table or figure that the folder of results does not hold yet.
 
     It may be stopped at any moment; the same command goes on where it was. Several may share a folder. "all"
-    runs every table and figure of the paper but CIFAR-10's and writes the report.
+    runs every table and figure of the paper but CIFAR-10's and writes the report. cifar10 and cifar10n want a
+    GPU, and a folder with CIFAR-10.
 
     Example: peerloss reproduce table-a1 --data-sets heart,thyroid -o runs/a1
+    Example: peerloss reproduce cifar10n --noise worst --methods ce,peer --data-dir DATA -o runs
     """
     from peerloss.experiments import load_experiment
 
     everything = name == "all"
     if everything and (data_sets or methods):
         raise typer.BadParameter("all runs everything; name one experiment to choose data sets or methods.")
+    images = name in CIFAR
+    if not images and (data_dir or noise or changes or device or smoke):
+        raise typer.BadParameter(
+            f"--data-dir, --noise, --set, --device and --smoke are for {' and '.join(CIFAR)}."
+        )
+    if images and data_sets:
+        raise typer.BadParameter(f"{name} has one data set; choose with --noise.")
     failed = False
     try:
-        for part in ALL if everything else (name,):
+        if images:
+            failed = reproduce_cifar(
+                name,
+                output,
+                noise=_names(noise),
+                methods=_names(methods),
+                seeds=seeds,
+                first_seed=seed,
+                changes=changes or [],
+                smoke=smoke,
+                data_dir=data_dir,
+                device=device,
+                as_json=as_json,
+            )
+        for part in () if images else ALL if everything else (name,):
             experiment = load_experiment(
                 part,
                 protocol="paper" if everything and part != "table-a1" else protocol,

@@ -37,7 +37,7 @@ CIFAR10_CLASSES = (
     "truck",
 )
 #: Our name of a set of human labels → the name in the published files.
-_HUMAN_LABELS = {
+HUMAN_LABELS = {
     "aggregate": "aggre_label",
     "random1": "random_label1",
     "random2": "random_label2",
@@ -105,7 +105,7 @@ def load_cifar10n(kind: str = "worst", data_dir: str | Path | None = None) -> Ci
     ----------
     Wei, Zhu, Cheng, Liu, Niu and Liu, *Learning with Noisy Labels Revisited*, ICLR 2022.
     """
-    column = _HUMAN_LABELS[check_choice(kind, "kind", tuple(_HUMAN_LABELS))]
+    column = HUMAN_LABELS[check_choice(kind, "kind", tuple(HUMAN_LABELS))]
     tables = _read_human(data_dir)
     missing = [name for name in ("clean_label", column) if name not in tables]
     if missing:

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
+import shutil
+import subprocess
 from functools import cache
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 #: Packages that decide figures.
@@ -28,3 +31,21 @@ def versions() -> dict[str, str]:
 def machine() -> dict[str, Any]:
     """Return system, architecture and number of cores."""
     return {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()}
+
+
+@cache
+def commit() -> str:
+    """Return the commit of the sources, or where git cannot tell the variable ``PEERLOSS_COMMIT``."""
+    git = shutil.which("git")
+    folder = str(Path(__file__).parent)
+
+    def ask(*question: str) -> str:
+        if git is None:
+            return ""
+        run = subprocess.run([git, "-C", folder, *question], capture_output=True, text=True, check=False)  # noqa: S603 (fixed words)
+        return run.stdout.strip() if run.returncode == 0 else ""
+
+    if not ask("ls-files", "--", __file__):  # installed: a repository around it is somebody else's
+        return os.environ.get("PEERLOSS_COMMIT", "unknown")
+    found = ask("rev-parse", "--short", "HEAD")
+    return f"{found} with changes" if ask("status", "--porcelain", "--", ":/src") else found

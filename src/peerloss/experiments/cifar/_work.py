@@ -1,0 +1,138 @@
+"""One run: labels with noise, training in one or two stages, the test set once at the end."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from peerloss.datasets._cifar import HUMAN_LABELS, CifarImages, load_cifar10, load_cifar10n
+from peerloss.losses import BaseLoss, DivergenceLoss, DMILoss, PeerLoss
+from peerloss.models import resnet18, resnet34
+from peerloss.noise import NoiseModel, flip_labels
+from peerloss.training import predict_logits, train_deep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from torch import nn
+
+    from peerloss._validation import IntArray
+    from peerloss.experiments.cifar._spec import CifarRun
+
+LOSSES: dict[str, Callable[[], nn.Module]] = {
+    "cross_entropy": BaseLoss,
+    "peer": PeerLoss,
+    "dmi": lambda: DMILoss(eps=0.0),  # ten classes: |det J| is far below the usual eps
+    "total_variation": lambda: DivergenceLoss("total_variation"),
+    "jensen_shannon": lambda: DivergenceLoss("jensen_shannon"),
+}
+NETWORKS = {"resnet18": resnet18, "resnet34": resnet34}
+
+
+@dataclass
+class Workshop:
+    """What runs share: the images, read once, and one network of a kind, so that it is compiled once."""
+
+    data_dir: str | Path | None
+    device: torch.device
+    _labels: dict[str, IntArray] = field(default_factory=dict)
+    _networks: dict[tuple[str, int], nn.Module] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.images: CifarImages = load_cifar10(self.data_dir)
+
+    def noisy_labels(self, run: CifarRun) -> IntArray:
+        """Return the training labels of a run; those with made noise follow from its seed."""
+        if run.noise not in HUMAN_LABELS:
+            noise = NoiseModel.uniform(10, float(run.noise.partition(":")[2]))
+            return np.asarray(flip_labels(self.images.train_labels, noise, random_state=1000 + run.seed))
+        if run.noise not in self._labels:
+            self._labels[run.noise] = load_cifar10n(run.noise, self.data_dir).train_labels
+        return self._labels[run.noise]
+
+    def network(self, run: CifarRun) -> nn.Module:
+        """Return the network of a run with the weights it starts from, which follow from its seed."""
+        kind = (run.architecture, run.width)
+        torch.manual_seed(run.seed)
+        fresh = NETWORKS[run.architecture](width=run.width)
+        self._networks.setdefault(kind, fresh).load_state_dict(fresh.state_dict())
+        return self._networks[kind]
+
+
+def execute(
+    run: CifarRun, workshop: Workshop, checkpoint: Path, *, checkpoint_every: int, progress: bool = False
+) -> dict[str, Any]:
+    """Train and test once; where checkpoints of this run are found, go on from them.
+
+    Returns
+    -------
+    Figures for a record: ``test``, accuracy on clean labels by name of the weights; ``last``, that of the
+    last epoch (of the running mean of the weights where there is one); ``best``, that of the epoch with the
+    best noisy validation score; ``seconds``; ``history``.
+    """
+    data, device = workshop.images, workshop.device
+    rows = len(data.train_images) if run.rows is None else min(run.rows, len(data.train_images))
+    X, noisy = data.train_images[:rows], workshop.noisy_labels(run)[:rows]
+    order = np.random.default_rng(2000 + run.seed).permutation(rows)
+    held, used = order[: run.holdout], order[run.holdout :]
+    model = workshop.network(run)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    started = time.perf_counter()
+    history = []
+    for stage, (loss, recipe) in enumerate(run.stages()):
+        result = train_deep(
+            model,
+            LOSSES[loss](),
+            X[used],
+            noisy[used],
+            recipe=replace(recipe, compile=recipe.compile and device.type == "cuda"),
+            validation=(X[held], noisy[held]),
+            device=device,
+            checkpoint=checkpoint_file(checkpoint, stage),
+            checkpoint_every=checkpoint_every,
+            progress=progress,
+        )
+        history += result.history
+    seconds = time.perf_counter() - started
+    memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None
+    test = _test_accuracies(model, result.weights, workshop, run.rows)
+    epochs = [record["seconds"] for record in history]
+    return {
+        "test": test,
+        "last": test.get("average", test["last"]),
+        "best": test["best"],
+        "best_epoch": result.best_epoch,
+        "last_score": history[-1]["score"],
+        "best_score": max(record["score"] for record in result.history),
+        "noise_in_training": round(float((noisy != data.train_labels[:rows]).mean()), 4),
+        # A resumed run began before this clock did; its epochs know how long they took.
+        "seconds": round(max(seconds, sum(epochs)), 2),
+        "median_epoch": round(statistics.median(epochs), 3),
+        "memory_gib": None if memory is None else round(memory, 2),
+        "history": [{name: round(value, 5) for name, value in record.items()} for record in history],
+    }
+
+
+def checkpoint_file(stem: Path, stage: int) -> Path:
+    """Return the file of a stage's checkpoint."""
+    return stem.with_name(f"{stem.name}-{stage}.pt")
+
+
+def _test_accuracies(
+    model: nn.Module, weights: dict[str, Any], workshop: Workshop, rows: int | None
+) -> dict[str, float]:
+    images, labels = workshop.images.test_images[:rows], workshop.images.test_labels[:rows]
+    inputs = torch.as_tensor(images).to(workshop.device)
+    accuracies = {}
+    for name, state in weights.items():
+        model.load_state_dict(state)
+        predicted = predict_logits(model, inputs).argmax(dim=1).cpu().numpy()
+        accuracies[name] = float((predicted == labels).mean())
+    return accuracies

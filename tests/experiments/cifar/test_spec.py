@@ -1,0 +1,110 @@
+"""Specs of the CIFAR experiments."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from peerloss.exceptions import InvalidInputError
+from peerloss.experiments.cifar import CIFAR_SPECS, load_cifar
+
+
+def template(name, method, **options):
+    run = load_cifar(name, methods=[method], seeds=1, **options).runs()[0]
+    assert run.method == method
+    return run
+
+
+@pytest.mark.parametrize("name", CIFAR_SPECS)
+def test_every_spec_is_read_and_has_what_the_issue_of_noise_needs(name):
+    """Baselines and peer loss under the same network and rows, at least three seeds, 5,000 rows held out."""
+    experiment = load_cifar(name)
+    assert {"ce", "ce+ema", "peer", "peer+sieve"} <= set(experiment.methods)
+    assert len(experiment.seeds) >= 3
+    assert {(run.architecture, run.holdout, run.rows) for run in experiment.runs()} == {
+        ("resnet18", 5000, None)
+    }
+    assert len({run.key for run in experiment.runs()}) == len(experiment.runs())
+
+
+def test_the_most_important_runs_come_first():
+    """Every noise and method once before any second seed."""
+    runs = load_cifar("cifar10n", methods=["ce", "peer"], seeds=2).runs()
+    assert [(run.noise, run.seed) for run in runs[::2]] == [
+        ("worst", 0),
+        ("random1", 0),
+        ("aggregate", 0),
+        ("worst", 1),
+        ("random1", 1),
+        ("aggregate", 1),
+    ]
+    assert all(run.recipe.seed == run.seed for run in runs)
+
+
+def test_false_means_none_and_inner_settings_are_filled():
+    """As the head of the module says."""
+    assert template("cifar10", "ce").recipe.average is None
+    assert template("cifar10", "ce+ema").recipe.average is not None
+    sieve = template("cifar10", "peer+sieve").recipe.sieve
+    assert sieve.start == pytest.approx(1 / 3)
+    assert template("cifar10", "peer").recipe.alpha == ((0.35, 0.0), (1.0, 2.0))
+
+
+def test_dmi_trains_with_cross_entropy_first():
+    """Two stages share the epochs; the second has its own rate."""
+    run = template("cifar10", "dmi")
+    (first, warm), (second, rest) = run.stages()
+    assert (first, second) == ("cross_entropy", "dmi")
+    assert warm.epochs + rest.epochs == run.recipe.epochs
+    assert rest.learning_rate == 0.01
+
+
+def test_changes_come_last_and_change_the_key():
+    """A changed run is another run."""
+    plain = template("cifar10", "peer+sieve")
+    changed = template(
+        "cifar10", "peer+sieve", changes=["epochs=6", "sieve.rounds=1", "architecture='resnet34'"]
+    )
+    assert (changed.recipe.epochs, changed.recipe.sieve.rounds, changed.architecture) == (6, 1, "resnet34")
+    assert changed.key != plain.key
+    assert template("cifar10", "peer", changes=["sieve.rounds=1"]).key == template("cifar10", "peer").key
+
+
+def test_a_smoke_test_is_another_run():
+    """Few images, two epochs, a thin network; its records never pass for real ones."""
+    smoke = template("cifar10", "ce", smoke=True)
+    assert (smoke.recipe.epochs, smoke.rows, smoke.width) == (2, 200, 4)
+    assert smoke.key != template("cifar10", "ce").key
+
+
+def test_a_run_is_plain_json():
+    """So that records hold it whole."""
+    run = template("cifar10n", "tv")
+    assert json.loads(json.dumps(asdict(run)))["recipe"]["epochs"] == run.recipe.epochs
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"noise": ["uniform"]}, "`noise` must be uniform:RATE"),
+        ({"noise": ["uniform:1.5"]}, "got 'uniform:1.5'"),
+        ({"methods": ["sgd"]}, "`methods` must be one of 'ce'"),
+        ({"seeds": 0}, "`seeds` must be an integer of at least 1"),
+        ({"changes": ["epoch=3"]}, "there is no setting 'epoch'; DeepRecipe has epochs"),
+        ({"changes": ["epochs"]}, "`set` must be name=value"),
+        ({"changes": ["epochs=many"]}, "`set` must be name=value"),
+        ({"changes": ["epochs.more=3"]}, "'epochs' has no settings of its own"),
+        ({"changes": ["architecture='vgg'"]}, "`architecture` must be one of"),
+        ({"changes": ["epochs=1"]}, "two parts,` must be an integer of at least 2"),
+    ],
+)
+def test_what_cannot_be_run_is_named(options, told):
+    """Before anything is read or trained."""
+    with pytest.raises(InvalidInputError, match=told):
+        load_cifar("cifar10", **options)
+
+
+def test_an_unknown_name_is_refused():
+    """With the known ones."""
+    with pytest.raises(InvalidInputError, match="must be one of 'cifar10', 'cifar10n'"):
+        load_cifar("cifar100")
