@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,12 +20,35 @@ from peerloss.cli._reproduce import reproduce
 from peerloss.cli._review import apply, review
 from peerloss.cli._status import status
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 app = typer.Typer(
     name="peerloss",
     help="Learning from noisy labels without knowing the noise rates.",
+    epilog="`peerloss COMMAND --help` shows an example; `peerloss --install-completion` completes with Tab.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
+
+#: Commands in the order in which one meets them, each with its line in `peerloss --help`.
+COMMANDS: dict[Callable[..., None], str] = {
+    demo: "A minute: plain training against peer loss.",
+    doctor: "What works here, what to install for the rest.",
+    fit: "Train on a table with noisy labels.",
+    predict: "Predict a table with a trained model.",
+    audit: "Find labels that are probably wrong.",
+    review: "Decide on the suspects of an audit.",
+    apply: "Write the table with the decisions.",
+    annotators: "Score and pay annotators without gold labels.",
+    datasets: "List data sets, or describe one.",
+    bound: "What the theorems promise for given rates.",
+    reproduce: "Run tables and figures of the paper.",
+    status: "How far the runs in a folder have come.",
+    report: "The runs of a folder as a page.",
+}
+for command, line in COMMANDS.items():
+    app.command(short_help=line)(command)
 
 
 def _print_version(wanted: bool) -> None:
@@ -41,18 +64,3 @@ def main(
     ] = False,
 ) -> None:
     """Learning from noisy labels without knowing the noise rates."""
-
-
-app.command()(annotators)
-app.command()(apply)
-app.command()(audit)
-app.command()(bound)
-app.command()(datasets)
-app.command()(demo)
-app.command()(doctor)
-app.command()(fit)
-app.command()(predict)
-app.command()(report)
-app.command()(reproduce)
-app.command()(review)
-app.command()(status)

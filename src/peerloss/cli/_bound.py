@@ -86,7 +86,12 @@ def bound(
     base: Annotated[str, typer.Option(help="Base loss, for calibration.")] = "logistic",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Show what the paper's theorems promise for your noise rates and number of labels."""
+    """Show what the paper's theorems promise for your noise rates and number of labels.
+
+    Statements that need more are listed with the option that they need.
+
+    Example: peerloss bound --samples 5000 --e-neg 0.2 --e-pos 0.4 --clean-prior 0.5
+    """
     question = BoundQuestion(
         samples=samples,
         e_neg=e_neg,
