@@ -1,4 +1,4 @@
-"""T counted from rows that a model is sure of, and clean probabilities that go with it.
+"""More than two classes: T counted from rows that a model is sure of, and clean probabilities for it.
 
 T comes from the confident joint: row n counts for class k when its probability of k is at least the mean
 such probability among rows labelled k (the likeliest k when several qualify). Counts are few where rows
@@ -65,6 +65,12 @@ class ConfidentNoise:
 
 def count_noise(proba: NDArray[Any], codes: IntArray) -> ConfidentNoise:
     """Estimate T from out-of-fold probabilities of the noisy labels."""
+    joint, scaled = confident_joint(proba, codes)
+    return ConfidentNoise(_towards_uniform(scaled, joint), joint.sum(axis=1))
+
+
+def confident_joint(proba: NDArray[Any], codes: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Count confident rows by class and label, (K, K); also scaled to the observed number of each label."""
     n, k = proba.shape
     given = np.bincount(codes, minlength=k).astype(np.float64)
     total = np.bincount(codes, take(proba, codes), minlength=k)
@@ -80,8 +86,7 @@ def count_noise(proba: NDArray[Any], codes: IntArray) -> ConfidentNoise:
     joint = np.bincount(best[sure] * k + codes[sure], minlength=k * k).reshape(k, k).astype(np.float64)
     # Each column is scaled to the observed number of its label, whichever rows qualified.
     columns = joint.sum(axis=0)
-    scaled = joint * np.divide(given, columns, out=np.zeros(k), where=columns > 0)
-    return ConfidentNoise(_towards_uniform(scaled, joint), joint.sum(axis=1))
+    return joint, joint * np.divide(given, columns, out=np.zeros(k), where=columns > 0)
 
 
 def _towards_uniform(scaled: FloatArray, joint: FloatArray) -> FloatArray:
@@ -93,7 +98,7 @@ def _towards_uniform(scaled: FloatArray, joint: FloatArray) -> FloatArray:
     totals = scaled.sum(axis=1, keepdims=True)
     transition = np.zeros((k, k))
     for weight, s in zip(weights, PRIOR_ROWS, strict=True):
-        if weight > 1e-6:
+        if weight > 0.0:
             part = scaled + s * rate / (k - 1)
             part[np.diag_indices(k)] += s * (1.0 - rate - rate / (k - 1))
             transition += weight * part / (totals + s)
@@ -112,6 +117,7 @@ def _weigh_strengths(counts: FloatArray, rate: float) -> FloatArray:
         ]
     )
     weights: FloatArray = np.exp(evidence - evidence.max())
+    weights[weights < 1e-6] = 0.0
     weights /= weights.sum()
     return weights
 

@@ -4,19 +4,20 @@ With p the clean posterior at x and T the noise, P(clean = k | x, ỹ) = p_k·T[
 Ranking by it compares rows of different labels rightly, which neither self-confidence (right for
 symmetric noise) nor thresholds a class (right for one kind of asymmetric noise) do everywhere.
 
-p and T come from :mod:`peerloss.audit._confident`, in memory that does not grow with the number of rows.
+p and T come from :mod:`peerloss.audit._two_classes`, and with more classes from
+:mod:`peerloss.audit._confident`, in memory that does not grow with the number of rows.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from peerloss.audit._confident import count_noise, fit_curve, sample_rows
 from peerloss.audit._probabilities import blocks, row_sums, take
-from peerloss.audit._two_classes import two_class_figures
+from peerloss.audit._two_classes import fit_candidates
 from peerloss.noise import NoiseModel
 
 if TYPE_CHECKING:
@@ -68,9 +69,8 @@ def label_posterior(
     reason = _no_better_than_chance(proba, codes)
     if reason:
         return _by_self_confidence(proba, codes, reason)
-    found = _by_noise(proba, codes, likelihood)
-    figures = two_class_figures(proba, codes) if proba.shape[1] == 2 else None
-    return found if figures is None else replace(found, **figures._asdict())
+    estimate = _by_candidates if proba.shape[1] == 2 else _by_confident_joint
+    return estimate(proba, codes, likelihood)
 
 
 def _no_better_than_chance(proba: NDArray[Any], codes: IntArray) -> str:
@@ -108,7 +108,34 @@ def _by_self_confidence(proba: NDArray[Any], codes: IntArray, reason: str) -> La
     )
 
 
-def _by_noise(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None) -> LabelPosterior:
+def _by_candidates(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None) -> LabelPosterior:
+    n = len(proba)
+    candidates = fit_candidates(proba, codes)
+    one, one_given_label = np.empty(n), np.empty(n)
+    for rows in blocks(n, len(candidates.weights)):
+        clean = candidates.clean(proba[rows])
+        one[rows] = candidates.weights @ clean
+        one_given_label[rows] = candidates.given_label(
+            clean, codes[rows], None if likelihood is None else likelihood[rows]
+        )
+    low, high = candidates.interval()
+    return LabelPosterior(
+        p_error=np.clip(np.where(codes == 1, 1.0 - one_given_label, one_given_label), 0.0, 1.0),
+        likeliest=(one_given_label > 0.5).astype(np.int64),
+        p_likeliest=np.maximum(one_given_label, 1.0 - one_given_label),
+        clean_prior=np.array([1.0 - one.mean(), one.mean()]),
+        noise=candidates.noise,
+        noise_low=low,
+        noise_high=high,
+        accuracy_as_labelled=float(np.where(np.asarray(proba[:, 1]) > 0.5, one, 1.0 - one).mean()),
+        accuracy_corrected=float(np.maximum(one, 1.0 - one).mean()),
+        reason="",
+    )
+
+
+def _by_confident_joint(
+    proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None
+) -> LabelPosterior:
     n, k = proba.shape
     counted = count_noise(proba, codes)
     says = np.ascontiguousarray(counted.transition.T)

@@ -1,61 +1,196 @@
-"""Two classes: the figures of the whole set with the rates averaged over what the labels leave open.
+"""Two classes: rates and clean probabilities averaged over what the labels leave open.
 
-The confident joint takes overlap of the classes for noise. Where labels over scores level off tells
-rates from overlap (:func:`peerloss.noise.fit_clean_posterior`): with class-conditional noise on
-development sets its share of wrong labels was off by .02 where the joint's was off by .06. It ranked
-rows worse, though, where noise is not class-conditional, so rows are ranked by the joint and the set is
-described by this.
+Noise squeezes the posterior, η̃ = e_neg + (1 − e_neg − e_pos)·η: however sure the score, labels agree with it
+no more often than the rates allow, and where their curve over the score levels off tells the rates. With
+hundreds of rows it tells them badly, and there one pair of rates is a guess that costs more than it gains:
+whether few labels of a class are due to noise or to a small class decides how labels of the two classes
+compare. So every pair of a grid is a candidate, with its own clean curve η = σ(a·s + b) of the score
+s = logit p̃, and p_error is averaged over them in proportion to how well they explain the labels, times a
+prior: one half for rates that are alike, one half for a difference about half of what would make the
+clean classes equally large.
+
+A flexible model on many rows levels off itself, which hides the noise from that curve, but not from the
+confident joint (:mod:`peerloss.audit._confident`). The joint takes overlap of the classes for noise, so it
+has a say of a few rows only.
+
+At a candidate, a calibrated p̃ is ½(1 + e_neg − e_pos) where η = ½; the curve is expected to pass there with
+the slope that calibration gives, which leaves the order under equal rates that of self-confidence.
+(:func:`peerloss.noise.fit_clean_posterior` has no such expectation, for its scores need not be calibrated;
+it ranked worse on development sets.)
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.special import expit, logit
 
-from peerloss.noise import NoiseModel, fit_clean_posterior
+from peerloss.audit._confident import confident_joint
+from peerloss.noise import NoiseModel
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import FloatArray, IntArray
 
+#: The candidates: all pairs of these whose sum leaves labels that say something.
+RATES = np.array([0.02, *np.arange(1, 11) / 20])
+MAX_SUM_OF_RATES = 0.93
+#: Standard deviations of e_neg − e_pos in the two halves of the prior.
+ALIKE_SCALE, DIFFERENCE_SCALE = 0.03, 0.1
+#: Standard deviations of the curve's log slope and intercept about those of calibrated probabilities.
+SLOPE_SCALE, INTERCEPT_SCALE = 1.0, 1.0
+#: Scores are log-odds only roughly, so a label says less about the rates than the model believes.
+EVIDENCE = 0.2
+#: The confident joint counts as if the clean class of so many rows of each class were known.
+CONFIDENT_ROWS = 10.0
 #: Log-odds are taken of probabilities this far from 0 and 1.
 CLIP = 1e-3
+#: Rows are gathered into so many groups of neighbouring scores: a smooth curve sees no difference.
+MAX_GROUPS = 150
 #: Ends of the 90 % intervals.
 QUANTILES = (0.05, 0.95)
 
 
-class SetFigures(NamedTuple):
-    """What is said of the whole set; see :class:`~peerloss.audit._posterior.LabelPosterior`."""
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Pairs of rates with their weights and clean curves; :func:`fit_candidates` makes one."""
 
-    noise: NoiseModel
-    noise_low: FloatArray
-    noise_high: FloatArray
-    clean_prior: FloatArray
-    accuracy_as_labelled: float
-    accuracy_corrected: float
+    rates: FloatArray
+    """(G, 2) e_neg and e_pos."""
+    weights: FloatArray
+    """(G,) posterior probabilities."""
+    slopes: FloatArray
+    intercepts: FloatArray
+
+    @property
+    def noise(self) -> NoiseModel:
+        """The noise with the posterior mean of each rate."""
+        e_neg, e_pos = self.weights @ self.rates
+        return NoiseModel.binary(float(e_neg), float(e_pos))
+
+    def interval(self) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the 90 % interval of each entry of T, widened to hold the mean."""
+        T = self.noise.transition
+        (neg_low, neg_high), (pos_low, pos_high) = (
+            [_quantile(rates, self.weights, q) for q in QUANTILES] for rates in self.rates.T
+        )
+        low = np.array([[1.0 - neg_high, neg_low], [pos_low, 1.0 - pos_high]])
+        high = np.array([[1.0 - neg_low, neg_high], [pos_high, 1.0 - pos_low]])
+        return np.minimum(low, T), np.maximum(high, T)
+
+    def clean(self, proba: NDArray[Any]) -> FloatArray:
+        """Return P(clean = 1 | score) of each candidate and row, (G, n)."""
+        curves: FloatArray = self.slopes[:, None] * scores(proba) + self.intercepts[:, None]
+        return np.asarray(expit(curves, out=curves))
+
+    def given_label(self, clean: FloatArray, codes: IntArray, likelihood: FloatArray | None) -> FloatArray:
+        """Return P(clean = 1 | score, label), averaged over the candidates, (n,)."""
+        if likelihood is None:
+            e_neg, e_pos = self.rates[:, :1], self.rates[:, 1:]
+            said_if_one = np.where(codes == 1, 1.0 - e_pos, e_pos)
+            said_if_zero = np.where(codes == 1, e_neg, 1.0 - e_neg)
+        else:
+            said_if_zero, said_if_one = likelihood.T
+        one, zero = clean * said_if_one, (1.0 - clean) * said_if_zero
+        averaged: FloatArray = self.weights @ (one / np.maximum(one + zero, 1e-300))
+        return averaged
 
 
-def two_class_figures(proba: NDArray[Any], codes: IntArray) -> SetFigures | None:
-    """Return the figures, or ``None`` where surer scores do not come with more labels."""
-    positive = np.clip(np.asarray(proba[:, 1], dtype=np.float64), CLIP, 1.0 - CLIP)
-    score = np.log(positive / (1.0 - positive))
-    fitted = fit_clean_posterior(codes, score)
-    if fitted.weights @ fitted.slopes <= 0:
-        return None
-    clean = fitted.transform(score)
-    (neg_low, pos_low), (neg_high, pos_high) = (
-        [_quantile(rates, fitted.weights, q) for rates in fitted.rates.T] for q in QUANTILES
-    )
-    return SetFigures(
-        noise=fitted.noise,
-        noise_low=np.array([[1.0 - neg_high, neg_low], [pos_low, 1.0 - pos_high]]),
-        noise_high=np.array([[1.0 - neg_low, neg_high], [pos_high, 1.0 - pos_low]]),
-        clean_prior=np.array([1.0 - clean.mean(), clean.mean()]),
-        accuracy_as_labelled=float(np.where(positive > 0.5, clean, 1.0 - clean).mean()),
-        accuracy_corrected=float(np.maximum(clean, 1.0 - clean).mean()),
-    )
+def scores(proba: NDArray[Any]) -> FloatArray:
+    """Return the log-odds of class 1."""
+    return np.asarray(logit(np.clip(np.asarray(proba[:, 1], dtype=np.float64), CLIP, 1.0 - CLIP)))
+
+
+def fit_candidates(proba: NDArray[Any], codes: IntArray) -> Candidates:
+    """Fit a clean curve to the labels for each pair of rates, and weigh the pairs."""
+    grid = np.array([(n, p) for n in RATES for p in RATES if n + p < MAX_SUM_OF_RATES])
+    slopes, intercepts, evidence = _fit_curves(*_grouped(scores(proba), codes), grid)
+    log_weights = EVIDENCE * evidence + _log_joint(proba, codes, grid) + _log_prior(grid, float(codes.mean()))
+    weights = np.exp(log_weights - log_weights.max())
+    kept = weights > 1e-4
+    return Candidates(grid[kept], weights[kept] / weights[kept].sum(), slopes[kept], intercepts[kept])
+
+
+def _log_joint(proba: NDArray[Any], codes: IntArray, grid: FloatArray) -> FloatArray:
+    """Return how well each pair explains the labels of confident rows."""
+    _, joint = confident_joint(proba, codes)
+    shares = joint / np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
+    (kept_0, left_0), (left_1, kept_1) = CONFIDENT_ROWS * shares
+    e_neg, e_pos = grid.T
+    explained: FloatArray = left_0 * np.log(e_neg) + kept_0 * np.log1p(-e_neg)
+    explained += left_1 * np.log(e_pos) + kept_1 * np.log1p(-e_pos)
+    return explained
+
+
+def _log_prior(grid: FloatArray, share_of_ones: float) -> FloatArray:
+    """Return the log prior of each pair: rates of any size, their difference as the module's head says."""
+    widths = dict(zip(RATES, np.gradient(RATES), strict=True))
+    area = np.array([widths[n] * widths[p] for n, p in grid])
+    difference = grid[:, 0] - grid[:, 1]
+    alike = np.exp(-((difference / ALIKE_SCALE) ** 2) / 2.0) / ALIKE_SCALE
+    about_half = (difference - (share_of_ones - 0.5)) / DIFFERENCE_SCALE  # α* = ½
+    other = np.exp(-(about_half**2) / 2.0) / DIFFERENCE_SCALE
+    prior: FloatArray = np.log(area * (alike + other) + 1e-300)
+    return prior
+
+
+def _grouped(score: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Gather rows by score; return mean scores and the number of labels 1 and 0 of each group."""
+    order = np.argsort(score, kind="stable")
+    starts = np.linspace(0, len(score), min(MAX_GROUPS, len(score)) + 1).astype(int)[:-1]
+    rows = np.diff([*starts, len(score)]).astype(np.float64)
+    ones = np.add.reduceat(codes[order].astype(np.float64), starts)
+    return np.add.reduceat(score[order], starts) / rows, ones, rows - ones
+
+
+def _fit_curves(
+    score: FloatArray, ones: FloatArray, zeros: FloatArray, grid: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Fit η̃ = e_neg + (1 − Σe)·σ(e^t·x + c) for all pairs at once, x being η's log-odds if p̃ is calibrated.
+
+    Returns slopes and intercepts in terms of the score, and the log evidence of each pair (Laplace).
+    """
+    difference, gain = grid[:, :1] - grid[:, 1:], 1.0 - grid.sum(axis=1, keepdims=True)
+    middle, steepness = logit((1.0 + difference) / 2.0), (1.0 - difference**2) / gain
+    x = steepness * (score - middle)
+    prior = np.array([SLOPE_SCALE, INTERCEPT_SCALE])[:, None, None] ** -2.0  # precisions
+
+    def objective(at: FloatArray) -> FloatArray:
+        p = np.clip(grid[:, :1] + gain * expit(np.exp(at[0]) * x + at[1]), 1e-6, 1.0 - 1e-6)
+        fit = (ones * np.log(p) + zeros * np.log1p(-p)).sum(axis=1, keepdims=True)
+        return np.asarray(fit - (prior * at**2).sum(axis=0) / 2.0)
+
+    def derivatives(at: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        tilted = np.exp(at[0]) * x
+        u = expit(tilted + at[1])
+        p = np.clip(grid[:, :1] + gain * u, 1e-6, 1.0 - 1e-6)
+        steep = gain * u * (1.0 - u) / (p * (1.0 - p))
+        pull, information = steep * (ones - (ones + zeros) * p), steep**2 * (ones + zeros) * p * (1.0 - p)
+        gradient = np.stack([pull * tilted, pull]).sum(axis=2, keepdims=True) - prior * at
+        diagonal = np.stack([information * tilted**2, information]).sum(axis=2, keepdims=True) + prior
+        return gradient, diagonal, (information * tilted).sum(axis=1, keepdims=True)
+
+    at = np.zeros((2, len(grid), 1))
+    current, damping = objective(at), np.full_like(gain, 1e-3)
+    for _ in range(25):  # damped Fisher scoring
+        gradient, diagonal, mixed = derivatives(at)
+        damped = diagonal * (1.0 + damping)
+        step = (damped[::-1] * gradient - mixed * gradient[::-1]) / (damped[0] * damped[1] - mixed**2)
+        new = at + np.clip(step, -1.0, 1.0)
+        value = objective(new)
+        better = value >= current
+        gained = np.where(better, value - current, 0.0)
+        at, current = np.where(better, new, at), np.where(better, value, current)
+        damping = np.where(better, damping / 5.0, damping * 10.0)
+        if (better & (gained < 1e-3)).all():
+            break
+    _, diagonal, mixed = derivatives(at)
+    evidence = current - np.log(np.maximum(diagonal[0] * diagonal[1] - mixed**2, 1e-12)) / 2.0
+    slopes = np.exp(at[0]) * steepness
+    return slopes[:, 0], (at[1] - slopes * middle)[:, 0], evidence[:, 0]
 
 
 def _quantile(values: FloatArray, weights: FloatArray, quantile: float) -> float:
