@@ -57,4 +57,4 @@ bench: venv ## speed and memory as ratios against named peers, in one run
 	$(BIN)/python benchmarks/bench_engine.py
 
 clean: ## remove what the other targets built
-	rm -rf $(VENV) $(OLDEST) dist build docs/_build docs/results .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) dist build docs/_build docs/results docs/examples.md docs/api/command_line.md .pytest_cache .mypy_cache .ruff_cache .hypothesis

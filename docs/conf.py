@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import re
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+from docutils import nodes
+from typer.testing import CliRunner
+
 from peerloss import __version__
+from peerloss.cli import app
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
 DOCS = Path(__file__).parent
-RESULTS = DOCS.parent / "results"
+ROOT = DOCS.parent
 
 project = "peerloss"
 author = "the peerloss contributors"
@@ -28,6 +35,8 @@ myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_default_options = {"exclude-members": "booster_, set_fit_request, set_score_request"}
 autodoc_typehints_format = "short"
+# What is not installed is stood in for, so that the pages can be built without every framework.
+autodoc_mock_imports = [name for name in ("transformers", "lightning", "skorch") if find_spec(name) is None]
 autosummary_generate = False  # the pages of the API are written by hand
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 78
@@ -45,23 +54,44 @@ html_theme_options = {"navigation_with_keys": True}
 pygments_style = "friendly"
 
 
-def write_result_pages() -> None:
-    """Give every table under ``results/`` a page, so that a new one appears by itself."""
-    folder = DOCS / "results"
-    folder.mkdir(exist_ok=True)
-    wanted = {
-        table.name: f"```{{include}} ../../results/{table.name}\n```\n" for table in RESULTS.glob("*.md")
-    }
-    for page in folder.glob("*.md"):
-        if page.name not in wanted:
+def write_pages() -> None:
+    """Write the pages that follow from other files: results, examples, the help of the commands."""
+    pages = {f"results/{table.name}": include(table) for table in (ROOT / "results").glob("*.md")}
+    pages |= {"examples.md": examples_page(), "api/command_line.md": command_page()}
+    (DOCS / "results").mkdir(exist_ok=True)
+    for page in (DOCS / "results").glob("*.md"):
+        if f"results/{page.name}" not in pages:
             page.unlink()
-    for name, text in wanted.items():
-        page = folder / name
-        if not page.exists() or page.read_text(encoding="utf-8") != text:
+    for name, text in pages.items():
+        page = DOCS / name
+        if not page.exists() or page.read_text(encoding="utf-8") != text:  # else Sphinx would read it again
             page.write_text(text, encoding="utf-8")
 
 
-def escape_bars(_app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
+def include(path: Path) -> str:
+    """Return a page that is a file of the repository."""
+    return f"```{{include}} ../../{path.relative_to(ROOT)}\n```\n"
+
+
+def examples_page() -> str:
+    """Return what examples/README.md says, with the scripts themselves below."""
+    text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
+    text = re.sub(r"\]\((\w+)\.py\)", lambda name: f"](#the-script-{name[1].replace('_', '-')})", text)
+    for script in sorted((ROOT / "examples").glob("*.py")):
+        text += f"\n## The script {script.stem}\n\n```{{literalinclude}} ../examples/{script.name}\n```\n"
+    return text
+
+
+def command_page() -> str:
+    """Return the help of every command."""
+    text = "# Command line\n\nThe same is printed by `peerloss COMMAND --help`.\n"
+    for name in sorted(typer.main.get_command(app).commands):  # type: ignore[attr-defined]
+        told = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "84", "TERMINAL_WIDTH": "84"}).output
+        text += f"\n## {name}\n\n```text\n{told.strip()}\n```\n"
+    return text
+
+
+def escape_bars(_sphinx: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
     """Leave |α| in a docstring alone: reStructuredText would look for a substitution called α."""
     for number, line in enumerate(lines):
         if "|" in line and not line.lstrip().startswith((">>>", "...")):
@@ -70,7 +100,15 @@ def escape_bars(_app: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, 
             lines[number] = "``".join(parts)
 
 
-def setup(app: Sphinx) -> None:
+def mark_figures(_sphinx: Sphinx, doctree: nodes.document) -> None:
+    """Give table cells that hold figures a class: the style keeps "0.85 ± 0.01" on one line."""
+    for cell in doctree.findall(nodes.entry):
+        if re.fullmatch(r"[\d\s.,±()%×*+\-−–—≤≥]+", cell.astext()):
+            cell["classes"].append("figure")
+
+
+def setup(sphinx: Sphinx) -> None:
     """Connect what is above."""
-    write_result_pages()
-    app.connect("autodoc-process-docstring", escape_bars, priority=400)  # before napoleon
+    write_pages()
+    sphinx.connect("doctree-read", mark_figures)
+    sphinx.connect("autodoc-process-docstring", escape_bars, priority=400)  # before napoleon

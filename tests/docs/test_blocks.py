@@ -2,9 +2,19 @@
 
 import pytest
 
+from peerloss.experiments import METHODS
 from tests.docs.pages import ROOT, blocks, first_difference, pages
 
 PAGES = [page for page in pages() if blocks(page)]
+
+
+@pytest.fixture(autouse=True)
+def _methods_as_before():
+    """Take back what a page adds to the registry: other tests go through all of it."""
+    before = dict(METHODS)
+    yield
+    METHODS.clear()
+    METHODS.update(before)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
