@@ -5,7 +5,7 @@ OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 TEST_TOOLS := pytest pytest-xdist hypothesis lightgbm xgboost-cpu numba pyarrow liac-arff ray matplotlib jinja2 selenium transformers accelerate lightning skorch sphinx furo myst-parser
-CHECK_TOOLS := ruff mypy pandas-stubs scipy-stubs build hatchling
+CHECK_TOOLS := ruff mypy pandas-stubs scipy-stubs build hatchling cleanlab
 
 .DEFAULT_GOAL := help
 .PHONY: help venv demo docs test test-slow test-oldest check format bench clean
@@ -55,6 +55,7 @@ docs: venv ## the site, in docs/_build/html; warnings are errors
 bench: venv ## speed and memory as ratios against named peers, in one run
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/bench_engine.py
+	$(BIN)/python benchmarks/bench_audit_speed.py
 
 clean: ## remove what the other targets built
 	rm -rf $(VENV) $(OLDEST) dist build docs/_build docs/results docs/examples.md docs/api/command_line.md .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -15,7 +15,9 @@ from __future__ import annotations
 import argparse
 import warnings
 from functools import cache
+from importlib.metadata import version
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -35,6 +37,12 @@ from sklearn.preprocessing import StandardScaler
 from peerloss import NoiseModel, find_label_issues, flip_labels, load_dataset
 from peerloss.datasets import load_cifar10, load_cifar10n, load_real_noise, make_encoder, make_waveform
 from peerloss.noise import InstanceNoise
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+#: Data set, noise, learner, seed.
+Cell = tuple[str, str, str, int]
 
 TWO_CLASSES = (
     *("heart", "thyroid", "diabetes", "breast", "breast2", "german"),
@@ -74,7 +82,7 @@ KINDS = {
 
 
 @cache
-def data(name):
+def data(name: str) -> Any:
     """Return features as numbers and clean labels."""
     loaders = {"iris": load_iris, "wine": load_wine, "digits": load_digits}
     if name in loaders:
@@ -86,19 +94,19 @@ def data(name):
     return np.asarray(make_encoder().fit_transform(loaded.X), dtype=np.float64), np.asarray(loaded.y)
 
 
-def learner(name, seed):
+def learner(name: str, seed: int) -> Any:
     if name == "forest":
         return RandomForestClassifier(100, min_samples_leaf=5, random_state=seed)
     return make_pipeline(StandardScaler(), LogisticRegression(max_iter=2000))
 
 
-def add_noise(X, y, noise, seed):
+def add_noise(X: Any, y: Any, noise: str, seed: int) -> Any:
     """Return noisy labels."""
     kind, _, rates = noise.partition(":")
     numbers = [float(rate) for rate in rates.split(",")]
     classes = int(y.max()) + 1
     if kind == "symmetric":
-        model = NoiseModel.uniform(classes, *numbers)
+        model: NoiseModel | InstanceNoise = NoiseModel.uniform(classes, *numbers)
     elif kind == "binary":
         model = NoiseModel.binary(*numbers)
     elif kind == "pair":
@@ -112,18 +120,18 @@ def add_noise(X, y, noise, seed):
 
 
 @cache
-def people(name):
+def people(name: str) -> tuple[Any, pd.DataFrame, pd.Series]:
     """Return features, reports by task, and clean labels."""
     told = load_real_noise(name)
     tasks = told.gold.index.intersection(pd.Index(told.reports["task"].unique()))
-    features = told.features.set_axis(told.gold.index).loc[tasks]
+    features = pd.DataFrame(told.features).set_axis(told.gold.index).loc[tasks]
     if name == "youtube":
         texts = TfidfVectorizer(min_df=2, sublinear_tf=True).fit_transform(features["text"])
         return texts.toarray(), told.reports, told.gold[tasks]
     return features.to_numpy(), told.reports, told.gold[tasks]
 
 
-def labels_by_people(name, noise, seed):
+def labels_by_people(name: str, noise: str, seed: int) -> tuple[Any, Any, Any]:
     """Return features, the majority's labels or those of one annotator drawn for each task, clean labels."""
     X, reports, clean = people(name)
     grouped = reports.groupby("task")["label"]
@@ -136,7 +144,7 @@ def labels_by_people(name, noise, seed):
 
 
 @cache
-def patch_features(seed):
+def patch_features(seed: int) -> tuple[Any, Any]:
     """Return which images, and features by a quick net: whitened random patches as filters, pooled."""
     rng = np.random.default_rng(seed)
     images = load_cifar10().train_images
@@ -159,7 +167,7 @@ def patch_features(seed):
     return rows, torch.cat(found).numpy()
 
 
-def labelled(name, noise, seed):
+def labelled(name: str, noise: str, seed: int) -> tuple[Any, Any, Any]:
     """Return features, noisy labels, clean labels."""
     if name in CIFAR:
         rows, X = patch_features(seed)
@@ -174,7 +182,7 @@ def labelled(name, noise, seed):
     return X, add_noise(X, clean, noise, seed), clean
 
 
-def cells(seeds, names):
+def cells(seeds: list[int], names: list[str]) -> Iterator[Cell]:
     """List (data set, noise, learner, seed)."""
     for seed in seeds:
         for name in names:
@@ -184,7 +192,7 @@ def cells(seeds, names):
                     yield name, noise, model, seed
 
 
-def save_probabilities(cell, folder):
+def save_probabilities(cell: Cell, folder: Path) -> None:
     """Fit out of fold; write probabilities, noisy and clean labels."""
     name, noise, model, seed = cell
     path = folder / ("_".join(map(str, cell)).replace(":", "-") + ".npz")
@@ -206,7 +214,7 @@ def save_probabilities(cell, folder):
     new.replace(path)
 
 
-def score_cell(path):
+def score_cell(path: Path) -> list[dict[str, Any]]:
     """Return one line a method; none where no label is wrong."""
     name, noise, model, seed = path.stem.split("_")
     stored = np.load(path)
@@ -238,17 +246,17 @@ def score_cell(path):
     ]
 
 
-def kind_of(name, noise):
+def kind_of(name: str, noise: str) -> str:
     """Return the noise's kind without its rates."""
-    return name if name in CIFAR else "people" if name in PEOPLE else noise.split("-")[0]
+    return name if name in CIFAR else "people" if name in PEOPLE else noise.partition("-")[0]
 
 
-def gains(means, measure):
+def gains(means: pd.DataFrame, measure: str) -> Any:
     """Return by how much ours is above the better of cleanlab's two rankings."""
-    return means[measure][OURS] - means[measure][[PLAIN, ADJUSTED]].max(axis=1)
+    return means[measure][OURS] - np.maximum(means[measure][PLAIN], means[measure][ADJUSTED])
 
 
-def totals(lines):
+def totals(lines: pd.DataFrame) -> Iterator[str]:
     """Return the lines that say how the targets stand, for cases and for single cells."""
     yield "| | AUROC | average precision |"
     yield "|---|---|---|"
@@ -258,7 +266,7 @@ def totals(lines):
         for method in (OURS, PLAIN, ADJUSTED):
             told = [f"{means[measure][method].mean():.4f}" for measure in RANKED]
             yield f"| {method}, mean over {len(means)} {unit} | {' | '.join(told)} |"
-        parts = {
+        parts: dict[str, Callable[[Any], str]] = {
             "above the better of both by, mean ± standard error": lambda g: (
                 f"{g.mean():+.4f} ± {g.sem():.4f}"
             ),
@@ -271,11 +279,11 @@ def totals(lines):
             yield f"| {unit}: {part} | {' | '.join(tell(g) for g in gained)} |"
 
 
-def by_kind(lines):
+def by_kind(lines: pd.DataFrame) -> Iterator[str]:
     """Return one line for each kind of noise."""
     means = lines.pivot_table([*RANKED, "f1"], ["kind", "data", "noise"], "method")
-    yield "| noise | cases | AUROC: peerloss | cleanlab | adjusted | AP: peerloss | cleanlab | adjusted "
-    yield "| F1: peerloss | cleanlab |"
+    measures = ("AUROC: peerloss", "cleanlab", "adjusted", "AP: peerloss", "cleanlab", "adjusted")
+    yield f"| noise | cases | {' | '.join(measures)} | F1: peerloss | cleanlab |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
     for kind, name in KINDS.items():
         if kind in means.index:
@@ -285,7 +293,7 @@ def by_kind(lines):
             yield f"| {name} | {len(part)} | " + " | ".join(f"{figure:.3f}" for figure in figures) + " |"
 
 
-def misses(lines):
+def misses(lines: pd.DataFrame) -> Iterator[str]:
     """Return the cases that are under the better of both by more than .02."""
     means = lines.pivot_table([*RANKED], ["data", "noise"], "method")
     yield "| data | noise | measure | peerloss | cleanlab | adjusted |"
@@ -297,11 +305,14 @@ def misses(lines):
             yield f"| {' | '.join(case)} | {measure.replace('_', ' ')} | {' | '.join(told)} |"
 
 
-def report(lines, seeds):
+def report(lines: pd.DataFrame) -> Iterator[str]:
     """Return the page."""
     flags = lines[lines["method"] != ADJUSTED].groupby(["data", "noise", "method"])[[*FLAGGED]].mean()
     flags = flags.groupby("method").mean().loc[[OURS, PLAIN]]
-    yield f"Seeds {seeds}; {len(lines) // 3} cells; {provenance('cpu')}."
+    cells = lines.groupby("data")["seed"].nunique()
+    few = ", ".join(cells.index[cells < cells.max()])
+    seeds = f"Seeds 0–{cells.max() - 1}" + (f" ({few}: 0–{cells.min() - 1})" if few else "")
+    yield f"{seeds}; {len(lines) // 3} cells; cleanlab {version('cleanlab')}; {provenance('cpu')}."
     yield ""
     yield from totals(lines)
     yield "\nFlags (`flagged` against `cleanlab.filter.find_label_issues`), means over cases:\n"
@@ -310,13 +321,12 @@ def report(lines, seeds):
         f"| {name} | {' | '.join(f'{row[m]:.3f}' for m in FLAGGED)} |" for name, row in flags.iterrows()
     )
     yield "\n### By kind of noise\n"
-    first, second, *rest = by_kind(lines)
-    yield from (first + second.removeprefix("| "), *rest)
+    yield from by_kind(lines)
     yield "\n### Cases under the better of both by more than 0.02\n"
     yield from misses(lines)
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("step", choices=("probabilities", "score"))
     parser.add_argument("--folder", type=Path, default=Path("runs/audit"))
@@ -330,7 +340,7 @@ def main():
             save_probabilities(cell, options.folder)
         return
     lines = pd.DataFrame([line for path in sorted(options.folder.glob("*.npz")) for line in score_cell(path)])
-    page = "\n".join(report(lines, ", ".join(map(str, sorted(lines["seed"].unique())))))
+    page = "\n".join(report(lines))
     if options.output:
         options.output.write_text(page + "\n", encoding="utf-8")
     else:
