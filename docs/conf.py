@@ -41,6 +41,7 @@ autosummary_generate = False  # the pages of the API are written by hand
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 78
 napoleon_google_docstring = False
+napoleon_attr_annotations = False
 napoleon_custom_sections = ["Returns"]  # prose here, where napoleon would look for types
 
 html_theme = "furo"
@@ -103,7 +104,7 @@ def escape_bars(_sphinx: Sphinx, _what: str, _name: str, _obj: Any, _options: An
 def mark_figures(_sphinx: Sphinx, doctree: nodes.document) -> None:
     """Give table cells that hold figures a class: the style keeps "0.85 ± 0.01" on one line."""
     for cell in doctree.findall(nodes.entry):
-        if re.fullmatch(r"[\d\s.,±()%×*+\-−–—≤≥]+", cell.astext()):
+        if re.fullmatch(r"(?=.*\d)[\d\s.,±()%×*+\-−–—<≤≥]+", cell.astext()):
             cell["classes"].append("figure")
 
 

@@ -54,15 +54,9 @@ def draw_pairs(axes: Axes) -> None:
     arrow = {"arrowstyle": "<->", "linewidth": 2.4, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (6.15, 4.5), (3.45, 4.5), arrowprops={**arrow, "color": OWN})
     axes.annotate("", (6.15, 0.5), (3.45, 2.5), arrowprops={**arrow, "color": PEER, "linestyle": "--"})
-    axes.text(8.05, 4.5, "same row:\nagreeing earns", color=OWN, va="center", weight="bold")
-    axes.text(
-        8.05,
-        1.5,
-        "two random rows:\nagreeing costs,\nfor it is chance",
-        color=PEER,
-        va="center",
-        weight="bold",
-    )
+    beside = {"va": "center", "weight": "bold"}
+    axes.text(8.05, 4.5, "same row:\nagreeing earns", color=OWN, **beside)
+    axes.text(8.05, 1.5, "two random rows:\nagreeing costs,\nfor it is chance", color=PEER, **beside)
 
 
 def earnings(predicted: np.ndarray, joint: np.ndarray) -> tuple[float, float]:

@@ -1,0 +1,82 @@
+"""Nothing that the library raises, shows or exports is missing on the pages."""
+
+import ast
+import re
+import subprocess
+import sys
+from importlib import import_module
+
+import pytest
+
+import peerloss
+from peerloss import exceptions
+from tests.docs.pages import DOCS, ROOT, blocks, pages
+
+PACKAGES = (
+    "audit",
+    "boosting",
+    "datasets",
+    "estimators",
+    "experiments",
+    "functional",
+    "integrations",
+    "losses",
+    "metrics",
+    "models",
+    "noise",
+    "peer_prediction",
+    "report",
+    "theory",
+    "training",
+)
+#: Public for those who extend the library; described where they are used.
+NOT_LISTED = {"DivergenceWatch", "FLIP_SYMMETRIC_BASES", "SYMMETRIC_CURVATURE_BASES", "Transform", "BASES"}
+
+
+def test_every_exception_and_warning_is_in_the_catalogue():
+    """Those of `peerloss.exceptions` have a section of their own, those of single packages a row."""
+    page = (DOCS / "errors.md").read_text(encoding="utf-8")
+    sections = set(re.findall(r"^## (\w+)$", page, re.MULTILINE))
+    ours = {name for name, thing in vars(exceptions).items() if isinstance(thing, type)}
+    assert ours <= sections
+    for file in (ROOT / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ClassDef) and node.name.endswith(("Error", "Warning")):
+                assert node.name in page, f"docs/errors.md does not tell of {node.name}"
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_public_name_is_in_the_api(package):
+    """By its own name, under the package or under `peerloss`."""
+    text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
+    if re.search(rf"automodule:: peerloss\.{package}\n   :members:", text):
+        return
+    listed = set(re.findall(r"auto(?:class|function|data):: (?:[\w.]+\.)?(\w+)", text))
+    assert set(import_module(f"peerloss.{package}").__all__) - NOT_LISTED - listed == set()
+
+
+def test_what_the_package_exports_is_in_the_api():
+    """Also the short way, from `peerloss` itself."""
+    text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
+    modules = {"functional", "metrics", "noise", "peer_prediction", "theory", "__version__"}
+    assert {name for name in set(peerloss.__all__) - modules if name not in text} == set()
+
+
+def test_every_page_of_ours_has_code_that_runs_or_says_why_not():
+    """Fences have a language: one without would be shown and never run."""
+    for page in pages():
+        opened = re.findall(r"^```(.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)[::2]
+        if page.parent.name != "api" and page.name not in {"examples.md", "README.md", "design.md"}:
+            assert all(opened), f"{page.name} has a fence without a language"
+        shown = [language for language in opened if language in {"python", "bash", "console"}]
+        assert len(shown) == len(blocks(page)), f"{page.name}: a block is not collected"
+
+
+def test_the_picture_can_be_drawn_again(tmp_path):
+    """The script beside the pages still runs and writes an SVG without a date."""
+    pytest.importorskip("matplotlib", reason="needs matplotlib")
+    picture = tmp_path / "peers.svg"
+    subprocess.run([sys.executable, DOCS / "figures" / "peers.py", picture], check=True)
+    drawn = picture.read_text(encoding="utf-8")
+    assert "<svg" in drawn
+    assert "dc:date" not in drawn
