@@ -1,7 +1,9 @@
-"""What two ranks of torchrun do in the tests: train with DDP and FSDP2, print losses, counts and weights."""
+"""What two ranks of torchrun do in the tests: train with DDP, FSDP2 and the Trainer; print the outcome."""
 
 import json
 import sys
+import tempfile
+from importlib.util import find_spec
 
 import torch
 from torch import distributed, nn
@@ -59,14 +61,39 @@ def train(wrap, rank=0, world=1):
     }
 
 
+def train_in_trainer(world=1):
+    """Return the same of a Hugging Face Trainer, on tokens of which the ranks have different numbers."""
+    from tests.integrations.test_huggingface import trainer  # noqa: PLC0415 (transformers may be absent)
+
+    loss = PeerLoss(alpha=0.9)
+    with tempfile.TemporaryDirectory() as folder:
+        made = trainer(
+            folder,
+            loss,
+            micro=8 // world,
+            accumulate=1,
+            max_steps=3,
+            logging_steps=1,
+            average_tokens_across_devices=True,
+        )
+        made.train()
+    return {
+        "losses": [record["loss"] for record in made.state.log_history if "loss" in record],
+        "counts": loss.label_counts.tolist(),
+        "weights": made.model.table.detach().flatten().tolist(),
+    }
+
+
 def main():
     distributed.init_process_group("gloo")
     rank, world = distributed.get_rank(), distributed.get_world_size()
     told = {"ddp": train(DistributedDataParallel, rank, world)}
     if fully_shard is not None:
         told["fsdp"] = train(sharded, rank, world)
+    if find_spec("transformers") is not None:
+        told["trainer"] = train_in_trainer(world)
     if rank == 0:
-        sys.stdout.write(json.dumps(told))
+        sys.stdout.write("\n" + json.dumps(told))
     distributed.destroy_process_group()
 
 
