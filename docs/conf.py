@@ -77,9 +77,9 @@ def include(path: Path) -> str:
 def examples_page() -> str:
     """Return what examples/README.md says, with the scripts themselves below."""
     text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
-    text = re.sub(r"\]\((\w+)\.py\)", lambda name: f"](#the-script-{name[1].replace('_', '-')})", text)
+    text = re.sub(r"\]\((\w+)\.py\)", r"](#script-\1)", text)
     for script in sorted((ROOT / "examples").glob("*.py")):
-        text += f"\n## The script {script.stem}\n\n```{{literalinclude}} ../examples/{script.name}\n```\n"
+        text += f"\n(script-{script.stem})=\n## The script {script.name}\n\n```{{literalinclude}} ../examples/{script.name}\n```\n"
     return text
 
 
