@@ -72,11 +72,9 @@ class Candidates:
         return NoiseModel.binary(float(e_neg), float(e_pos))
 
     def interval(self) -> tuple[FloatArray, FloatArray]:
-        """Return the ends of the 90 % interval of each entry of T, widened to hold the mean."""
+        """Return the ends of the 90 % interval of each entry of T, whole cells of the grid."""
         T = self.noise.transition
-        (neg_low, neg_high), (pos_low, pos_high) = (
-            [_quantile(rates, self.weights, q) for q in QUANTILES] for rates in self.rates.T
-        )
+        (neg_low, neg_high), (pos_low, pos_high) = (_interval(rates, self.weights) for rates in self.rates.T)
         low = np.array([[1.0 - neg_high, neg_low], [pos_low, 1.0 - pos_high]])
         high = np.array([[1.0 - neg_low, neg_high], [pos_high, 1.0 - pos_low]])
         return np.minimum(low, T), np.maximum(high, T)
@@ -193,7 +191,10 @@ def _fit_curves(
     return slopes[:, 0], (at[1] - slopes * middle)[:, 0], evidence[:, 0]
 
 
-def _quantile(values: FloatArray, weights: FloatArray, quantile: float) -> float:
-    order = np.argsort(values, kind="stable")
-    reached = int(np.searchsorted(np.cumsum(weights[order]), quantile))
-    return float(values[order][min(reached, len(order) - 1)])
+def _interval(rates: FloatArray, weights: FloatArray) -> tuple[float, float]:
+    """Return the outer edges of the cells that hold the two quantiles."""
+    edges = np.array([0.0, *(RATES[1:] + RATES[:-1]) / 2.0, RATES[-1]])
+    order = np.argsort(rates, kind="stable")
+    reached = np.searchsorted(np.cumsum(weights[order]), QUANTILES)
+    low, high = rates[order][np.minimum(reached, len(order) - 1)]
+    return float(edges[np.searchsorted(RATES, low)]), float(edges[np.searchsorted(RATES, high) + 1])
