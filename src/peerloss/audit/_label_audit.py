@@ -44,6 +44,7 @@ class LabelAudit:
     X: Any = field(default=None, repr=False)
     """The features given, if any."""
     label_name: str = "label"
+    """What the column of labels is called."""
 
     @property
     def expected_errors(self) -> float:
@@ -100,15 +101,18 @@ class LabelAudit:
         }
 
     def to_csv(self, path: str | Path) -> None:
-        """Write the table as CSV, its index first."""
+        """Write the table as CSV to ``path``, its index first."""
         write_whole(_with_suffix(path, ".csv"), lambda to: self._exported().to_csv(to, lineterminator="\n"))
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the table as Parquet (needs pyarrow: ``pip install peerloss[tables]``)."""
+        """Write the table as Parquet to ``path`` (needs pyarrow: ``pip install peerloss[tables]``)."""
         write_whole(_with_suffix(path, ".parquet", ".pq"), lambda to: self._exported().to_parquet(to))
 
     def to_html(self, path: str | Path, *, title: str = "Label audit") -> None:
-        """Write one page that needs nothing but itself: figures, confusion, suspects with their features."""
+        """Write one page that needs nothing but itself: figures, confusion, suspects with their features.
+
+        It goes to ``path``, with ``title`` as its heading.
+        """
         from peerloss.audit._page import audit_page  # noqa: PLC0415 - pages are needed by few
 
         page = audit_page(self, title=title)

@@ -150,8 +150,11 @@ class PeerObjective:
     """
 
     alpha: float = 1.0
+    """Weight of the peer term."""
     noisy_prior: tuple[float, ...] | None = None
+    """Frequencies of the noisy labels; ``None`` counts them in each call."""
     base: str = "logistic"
+    """Base loss."""
 
     def __call__(
         self, y_true: Any, raw_score: Any, sample_weight: Any = None

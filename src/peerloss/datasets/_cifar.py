@@ -69,6 +69,7 @@ class CifarImages:
     test_labels: IntArray
     """Always the clean ones."""
     target_names: tuple[str, ...] = CIFAR10_CLASSES
+    """Names of the classes 0 to 9."""
 
 
 def load_cifar10(data_dir: str | Path | None = None) -> CifarImages:

@@ -20,7 +20,7 @@ _TEXT = pd.Series(["text"]).dtype
 
 
 def column_kinds(table: pd.DataFrame) -> dict[str, Kind]:
-    """Say of each column whether it holds numbers or text, so that other files can be read alike."""
+    """Say of each column of ``table`` whether it holds numbers or text, to read other files alike."""
     return {str(name): "number" if _is_number(table[name]) else "text" for name in table}
 
 
@@ -45,7 +45,7 @@ def as_kinds(table: pd.DataFrame, kinds: Mapping[str, Kind], *, locate: Callable
 
 
 def require_columns(present: Iterable[str], wanted: Iterable[str], *, where: str) -> None:
-    """Refuse a table that lacks columns, naming those it has."""
+    """Refuse a table (``where``, in messages) that lacks ``wanted`` columns, naming those ``present``."""
     have = [str(name) for name in present]
     missing = [name for name in wanted if name not in have]
     if not missing:

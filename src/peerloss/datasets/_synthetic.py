@@ -19,7 +19,8 @@ def make_twonorm(
 ) -> tuple[FloatArray, IntArray]:
     """Draw two normal clouds in 20 dimensions, N(+a·1, I) for class 1 and N(−a·1, I) for 0, a = 2/√20.
 
-    The Bayes error is Φ(−2) = 2.3 %. The default sizes are those of the set that the paper used.
+    The Bayes error is Φ(−2) = 2.3 %. By default ``n_positive`` rows of class 1 and ``n_negative`` of class 0
+    are as many as in the set that the paper used.
     """
     y = _labels(n_positive, n_negative)
     centre = 2.0 / np.sqrt(20.0)
@@ -33,7 +34,8 @@ def make_waveform(
     """Draw noisy mixtures of two out of three triangular waves, 21 points each.
 
     With h1, h2, h3 triangles of height 6 around points 11, 15 and 7, class 1 mixes h1 and h3; class 0 mixes
-    h1 and h2 or h2 and h3, equally often. The default sizes are those of the set that the paper used.
+    h1 and h2 or h2 and h3, equally often. By default ``n_positive`` rows of class 1 and ``n_negative`` of
+    class 0 are as many as in the set that the paper used.
     """
     y = _labels(n_positive, n_negative)
     rng = as_generator(random_state)

@@ -39,7 +39,7 @@ class Result:
 
 
 def final_results(records: Iterable[Record]) -> list[Result]:
-    """Return the result of each record.
+    """Return the result of each of a store's ``records``.
 
     Where a recipe says that rows choose, it is that of the trial with the best noisy validation averaged over
     the row's seeds that are there, the first of equals; otherwise each seed's own choice.

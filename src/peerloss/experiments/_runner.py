@@ -38,6 +38,7 @@ class RunSummary:
     failed: dict[str, str] = field(default_factory=dict)
     """Key of a cell → the error; it is not in the store and will be tried again next time."""
     seconds: float = 0.0
+    """That the run took."""
 
 
 @dataclass(frozen=True)

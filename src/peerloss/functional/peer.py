@@ -45,7 +45,7 @@ def base_loss(
 ) -> Tensor:
     """Return the plain loss ``L[n, ỹ_n]``: peer loss at α = 0.
 
-    Parameters are those of :func:`peer_loss`.
+    ``base``, ``eps``, ``weight``, ``ignore_index`` and ``reduction`` are those of :func:`peer_loss`.
 
     Examples
     --------

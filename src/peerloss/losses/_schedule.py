@@ -71,7 +71,7 @@ class AlphaSchedule:
         return {"last_step": self.last_step, "steps": list(self.steps), "alphas": list(self.alphas)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a checkpoint stopped; α is set accordingly."""
+        """Go on where a checkpoint stopped, with the ``state`` that it holds; α is set accordingly."""
         self.steps, self.alphas = list(state["steps"]), list(state["alphas"])
         self.last_step = int(state["last_step"])
         self._set()

@@ -36,6 +36,6 @@ class MLP(nn.Module):
         self.n_outputs = n_outputs
 
     def forward(self, x: Tensor) -> Tensor:
-        """Return logits, (n,) for one output and (n, K) otherwise."""
+        """Return logits of the rows ``x``, (n,) for one output and (n, K) otherwise."""
         logits: Tensor = self.layers(x)
         return logits.squeeze(1) if self.n_outputs == 1 else logits

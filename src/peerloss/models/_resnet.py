@@ -73,10 +73,16 @@ def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Co
 
 
 def resnet18(n_classes: int = 10, *, width: int = 64) -> ResNet:
-    """Return ResNet-18 for small images (11 million weights)."""
+    """Return ResNet-18 for small images; ``width`` channels in the first stage (64: 11 million weights).
+
+    ``n_classes`` is the number of outputs.
+    """
     return ResNet((2, 2, 2, 2), n_classes=n_classes, width=width)
 
 
 def resnet34(n_classes: int = 10, *, width: int = 64) -> ResNet:
-    """Return ResNet-34 for small images (21 million weights)."""
+    """Return ResNet-34 for small images; ``width`` channels in the first stage (64: 21 million weights).
+
+    ``n_classes`` is the number of outputs.
+    """
     return ResNet((3, 4, 6, 3), n_classes=n_classes, width=width)

@@ -168,7 +168,7 @@ class InstanceNoise:
         return self.probabilities
 
     def apply(self, y: ArrayLike, *, random_state: RandomState = None, exact: bool = False) -> IntArray:
-        """Return noisy copies of the labels ``y``."""
+        """Return noisy copies of the labels ``y``; ``exact`` numbers a class do not exist for this noise."""
         if exact:
             raise InvalidInputError(
                 "`exact=True` fixes counts per class and exists for class-conditional noise only; "

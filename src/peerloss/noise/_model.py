@@ -86,7 +86,7 @@ class NoiseModel:
 
     @classmethod
     def uniform(cls, n_classes: int, rate: float) -> Self:
-        """Flip with total probability ``rate``, to each other class equally often."""
+        """Flip with total probability ``rate``, to each other of ``n_classes`` equally often."""
         k = check_count(n_classes, "n_classes", minimum=2)
         total = check_in_range(rate, "rate", 0.0, 1.0)
         matrix = np.full((k, k), total / (k - 1))
@@ -95,7 +95,7 @@ class NoiseModel:
 
     @classmethod
     def pair_flip(cls, n_classes: int, rate: float) -> Self:
-        """Flip class ``i`` to class ``i + 1`` (the last one to 0) with probability ``rate``."""
+        """Flip class ``i`` of ``n_classes`` to ``i + 1`` (the last one to 0) with probability ``rate``."""
         k = check_count(n_classes, "n_classes", minimum=2)
         flip = check_in_range(rate, "rate", 0.0, 1.0)
         return cls((1.0 - flip) * np.eye(k) + flip * np.roll(np.eye(k), 1, axis=1))
@@ -166,12 +166,17 @@ class NoiseModel:
     # -- what the noise does ------------------------------------------------------------------------
 
     def noisy_prior(self, clean_prior: ArrayLike) -> FloatArray:
-        """π̃ = π T: the distribution of the noisy labels."""
+        """π̃ = π T: the distribution of the noisy labels, from ``clean_prior``: P(Y = 1), or (K,)."""
         noisy: FloatArray = as_prior(clean_prior, "clean_prior", n_classes=self.n_classes) @ self.transition
         return noisy
 
     def clean_prior(self, noisy_prior: ArrayLike) -> FloatArray:
         """π = π̃ T⁻¹: the distribution of the clean labels, clipped to probabilities.
+
+        Parameters
+        ----------
+        noisy_prior
+            P(Ỹ = 1), or the frequencies of K noisy labels.
 
         Raises
         ------
@@ -218,7 +223,7 @@ class NoiseModel:
         return rows
 
     def apply(self, y: ArrayLike, *, random_state: RandomState = None, exact: bool = False) -> IntArray:
-        """Return noisy copies of the labels ``y``; see :func:`peerloss.flip_labels`."""
+        """Return noisy copies of the labels ``y``; ``exact`` is that of :func:`peerloss.flip_labels`."""
         labels = as_labels(y, "y", n_classes=self.n_classes)
         rng = as_generator(random_state)
         if not exact:
@@ -250,7 +255,10 @@ def draw_labels(probabilities: FloatArray, rng: np.random.Generator) -> IntArray
 
 
 def as_noise_model(noise: NoiseModel | ArrayLike, name: str = "noise") -> NoiseModel:
-    """Return ``noise`` itself, or the model of the transition matrix given in its place."""
+    """Return ``noise`` itself, or the model of the transition matrix given in its place.
+
+    ``name`` is what messages call the argument.
+    """
     if isinstance(noise, NoiseModel):
         return noise
     try:

@@ -39,12 +39,15 @@ def random_guess(probabilities: ArrayLike | None = None) -> Strategy:
 
 
 def majority_guess(noise: NoiseModel | ArrayLike, clean_prior: ArrayLike) -> Strategy:
-    """Report always the label that is commonest among the others' reports, argmax_k (π T)_k."""
+    """Report always the label that is commonest among the others' reports, argmax_k (π T)_k.
+
+    π is ``clean_prior``, T the others' ``noise``.
+    """
     return constant(int(as_noise_model(noise).noisy_prior(clean_prior).argmax()))
 
 
 def permuted(noise: NoiseModel | ArrayLike, permutation: Sequence[int]) -> Strategy:
-    """Report ``permutation[signal]`` in place of the signal one sees."""
+    """Report ``permutation[signal]`` in place of the signal one sees, the clean label after ``noise``."""
     model = as_noise_model(noise)
     swap = as_labels(permutation, "permutation", n_classes=model.n_classes)
     if sorted(swap.tolist()) != list(range(model.n_classes)):

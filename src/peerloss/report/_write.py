@@ -51,7 +51,7 @@ def write_report(report: Report, page: Path) -> list[Path]:
 
 
 def write_demo(rows: Sequence[DemoRow], page: Path, *, steps: int) -> None:
-    """Write the page of ``peerloss demo``."""
+    """Write the ``page`` of ``peerloss demo``: its ``rows``, networks trained for ``steps`` steps."""
     check_page_path(page)
     _check_installed()
     write_files({page: demo_page(rows, steps=steps).encode()})

@@ -19,8 +19,8 @@ def predict_logits(
 ) -> Tensor:
     """Return the logits (n, K), float32, of inputs on the device of a model in evaluation mode.
 
-    All batches have one size, so that a compiled model is compiled once: the last is filled up with rows from
-    the beginning.
+    All batches have one size, ``batch_size``, so that a compiled model is compiled once: the last is filled
+    up with rows from the beginning. ``half_precision`` computes in bfloat16 on a GPU.
     """
     n = len(X)
     size = min(batch_size, n)
@@ -37,7 +37,10 @@ def predict_logits(
 def predict_mirrored(
     model: Callable[[Tensor], Tensor], X: Tensor, *, batch_size: int = 2048, half_precision: bool = True
 ) -> Tensor:
-    """Return probabilities (n, K); of images (uint8) the mean over each one and its mirror image."""
+    """Return probabilities (n, K); of images (uint8) the mean over each one and its mirror image.
+
+    ``model``, ``batch_size`` and ``half_precision`` are those of :func:`predict_logits`.
+    """
     views = (X, X.flip(2)) if is_images(X) else (X,)
     seen = [predict_logits(model, v, batch_size=batch_size, half_precision=half_precision) for v in views]
     return torch.stack([torch.softmax(logits, dim=1) for logits in seen]).mean(dim=0)

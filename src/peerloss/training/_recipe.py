@@ -18,7 +18,9 @@ class DeepRecipe:
     """How :func:`train_deep` trains; the defaults suit a ResNet on 32 × 32 images."""
 
     epochs: int = 30
+    """Passes over the training rows."""
     batch_size: int = 512
+    """Rows a step."""
     learning_rate: float = 0.2
     """The highest rate, of SGD with Nesterov momentum."""
     schedule: str = "one_cycle"
@@ -26,7 +28,9 @@ class DeepRecipe:
     warm_up: float = 0.2
     """Share of the steps in which the rate rises."""
     momentum: float = 0.9
+    """Of SGD."""
     weight_decay: float = 5e-4
+    """Of SGD, on all weights that it trains."""
     clip_norm: float | None = 5.0
     """Largest norm of the gradient; ``None`` does not clip."""
     alpha: tuple[tuple[float, float], ...] = ()
@@ -69,7 +73,7 @@ class DeepRecipe:
             check_count(self.patience, "patience")
 
     def rate(self, done: float, alpha: float) -> float:
-        """Return the learning rate when the share ``done`` of all steps is behind."""
+        """Return the learning rate when the share ``done`` of all steps is behind and α is ``alpha``."""
         if done < self.warm_up:
             share = done / self.warm_up
         else:

@@ -62,7 +62,7 @@ class TrainedNets:
         return [(w[0].numpy(), b[0].numpy()) for w, b in layer_views(one, self.sizes)]
 
     def logits(self, X: ArrayLike, *, nets: ArrayLike | None = None, device: str = "cpu") -> Float32Array:
-        """Return the logits (nets, n, K) of rows ``X`` (n, d)."""
+        """Return the logits (nets, n, K) of rows ``X`` (n, d), of all or some ``nets``, from ``device``."""
         chosen = self.parameters if nets is None else self.parameters[np.asarray(nets)]
         with self._threads():
             parts = [z.cpu().numpy() for z in self._in_blocks(chosen, X, device)]
@@ -73,7 +73,8 @@ class TrainedNets:
     ) -> FloatArray:
         """Return class probabilities (n, K) averaged over nets (over those that did not diverge).
 
-        They are computed in double precision, so that a row's do not depend on the rows beside it.
+        They are computed on ``device`` in double precision, so that a row's do not depend on the rows beside
+        it.
         """
         members = np.flatnonzero(~self.diverged) if nets is None else np.asarray(nets)
         blocks = self._in_blocks(self.parameters[members].astype(np.float64), X, device)
