@@ -7,6 +7,7 @@ from typer.testing import CliRunner
 
 from peerloss import list_datasets
 from peerloss.cli import app
+from peerloss.datasets import OTHER_DATASETS
 
 
 def run(*arguments):
@@ -17,17 +18,17 @@ def test_the_list_names_every_set_with_its_figures():
     """Rows, features, share of class 1 and citation; the last line says how to go on."""
     answer = run()
     assert answer.exit_code == 0, answer.output
-    for name in [*list_datasets(), "circles"]:
+    for name in [*list_datasets(), *OTHER_DATASETS]:
         assert name in answer.stdout
     assert "54.5%" in answer.stdout
     assert "10.24432/C52P4X" in answer.stdout
-    assert answer.stdout.splitlines()[-1].startswith("11 data sets.")
+    assert answer.stdout.splitlines()[-1].startswith("12 data sets.")
 
 
 def test_the_list_as_json():
     """Machines get every figure."""
     told = {each["name"]: each for each in json.loads(run("--json").stdout)}
-    assert told.keys() == {*list_datasets(), "circles"}
+    assert told.keys() == {*list_datasets(), *OTHER_DATASETS}
     assert told["heart"]["classes"] == {"disease": 138, "no disease": 165}
     assert (told["breast"]["text_features"], told["breast"]["missing_values"]) == (8, 9)
 
@@ -54,7 +55,7 @@ def test_a_file_is_described(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["iris"], "`name` must be one of breast"),
+        (["iris"], "`name` must be one of heart"),
         (["no.csv", "--target", "y"], "no.csv does not exist"),
         (["heart", "--target", "y"], "`target` names a column of a file"),
         (["openml:x"], "'openml:' and a number"),

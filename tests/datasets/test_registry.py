@@ -78,6 +78,18 @@ def test_circles_load_by_name_but_are_not_in_the_tables():
     assert "circles" not in list_datasets()
 
 
+def test_heart_as_released_is_heart_with_the_healthy_first():
+    """The same rows; each class keeps its order, so that a seed cuts the test rows of the authors' file."""
+    heart, released = load_dataset("heart"), load_dataset("heart-as-released")
+    assert released.y.tolist() == [1] * 165 + [0] * 138
+    for label in (0, 1):
+        pd.testing.assert_frame_equal(
+            heart.X[heart.y == label].reset_index(drop=True),
+            released.X[released.y == label].reset_index(drop=True),
+        )
+    assert "heart-as-released" not in list_datasets()
+
+
 def test_a_target_is_for_tables_only(tmp_path):
     """A file may be given as a path or as text, relative to data_dir."""
     (tmp_path / "t.csv").write_text("x,label\n1,yes\n2,no\n")
@@ -104,7 +116,8 @@ def test_the_list_is_complete():
     """Every name listed loads, and an unknown one is answered with the list."""
     assert list_datasets() == sorted(COUNTS)
     with pytest.raises(
-        InvalidInputError, match=r"`name` must be one of breast, breast2, diabetes.*openml.*csv.*'iris'"
+        InvalidInputError,
+        match=r"`name` must be one of heart, diabetes.*circles.*openml.*csv.*'iris'",
     ):
         load_dataset("iris")
 

@@ -141,7 +141,7 @@ def test_wrong_choices_are_told(spec, options, told):
 def test_an_unknown_name_lists_the_known_ones():
     """And a missing protocol the offered ones."""
     with pytest.raises(
-        InvalidInputError, match="must be one of boundary, curves, invariance, table-a1, table-a1-grid"
+        InvalidInputError, match="must be one of boundary, curves, heart-as-released, invariance, table-a1"
     ):
         load_experiment("table-a2")
     with pytest.raises(InvalidInputError, match="`protocol` of curves must be one of paper; got 'fair'"):

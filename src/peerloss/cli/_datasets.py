@@ -28,9 +28,9 @@ def datasets(
 
     Examples: peerloss datasets heart; peerloss datasets mine.csv --target label
     """
-    from peerloss.datasets import list_datasets, load_dataset
+    from peerloss.datasets import OTHER_DATASETS, list_datasets, load_dataset
 
-    names = [*list_datasets(), "circles"] if name is None else [name]
+    names = [*list_datasets(), *OTHER_DATASETS] if name is None else [name]
     try:
         loaded = [load_dataset(each, data_dir=data_dir, target=target) for each in names]
     except PeerLossError as error:

@@ -5,12 +5,13 @@ from peerloss.datasets._dataset import Dataset
 from peerloss.datasets._files import split_target
 from peerloss.datasets._kinds import column_kinds, require_columns
 from peerloss.datasets._real_noise import RealNoise, list_real_noise, load_real_noise
-from peerloss.datasets._registry import list_datasets, load_dataset
+from peerloss.datasets._registry import OTHER_DATASETS, list_datasets, load_dataset
 from peerloss.datasets._splits import Split, make_encoder, split_and_flip
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
 from peerloss.datasets._tables import iter_table, read_table
 
 __all__ = [
+    "OTHER_DATASETS",
     "CifarImages",
     "Dataset",
     "RealNoise",

@@ -6,7 +6,6 @@ import gzip
 import hashlib
 import io
 import json
-import tempfile
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,6 +13,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from sklearn.datasets import fetch_openml, get_data_home
 
+from peerloss._files import whole_files
 from peerloss.datasets._files import as_dataset
 from peerloss.datasets._kinds import as_kinds, column_kinds
 from peerloss.exceptions import InvalidInputError
@@ -80,7 +80,6 @@ def _download(number: int, table_file: Path, record_file: Path) -> None:
         citation=str(bunch.details.get("citation") or f"OpenML, https://www.openml.org/d/{number}."),
     )
     try:
-        table_file.parent.mkdir(parents=True, exist_ok=True)
         _write(table_file, packed)
         # The record comes last: a table without one counts as not downloaded.
         _write(record_file, json.dumps(asdict(record), indent=2, ensure_ascii=False).encode())
@@ -91,10 +90,8 @@ def _download(number: int, table_file: Path, record_file: Path) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    """Write all or nothing."""
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as stream:
-        stream.write(content)
-    Path(stream.name).replace(path)
+    with whole_files(path) as (unfinished,):
+        unfinished.write_bytes(content)
 
 
 def _read(table_file: Path, record_file: Path) -> tuple[pd.DataFrame, _Record]:

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_breast_cancer
 
-from peerloss.datasets._catalogue import CIRCLES, EMBEDDED, MADE
+from peerloss.datasets._catalogue import BESIDE, EMBEDDED, MADE
 from peerloss.datasets._dataset import Dataset
 from peerloss.datasets._files import load_file
 from peerloss.datasets._openml import load_openml
@@ -22,7 +22,9 @@ if TYPE_CHECKING:
     from peerloss._validation import IntArray
 
 _OPENML = "openml:"
-_ENTRIES = EMBEDDED | MADE | {"circles": CIRCLES}
+_ENTRIES = EMBEDDED | MADE | BESIDE
+#: Names that :func:`load_dataset` knows beside the ten of :func:`list_datasets`.
+OTHER_DATASETS = tuple(BESIDE)
 
 
 def list_datasets() -> list[str]:
@@ -39,7 +41,8 @@ def load_dataset(
     ----------
     name
         One of :func:`list_datasets`; ``"circles"``, the plane of the paper's decision boundaries;
-        ``"openml:31"``, a number at openml.org; or the path of a CSV, Parquet or ARFF file.
+        ``"heart-as-released"``, heart in the order of the authors' file; ``"openml:31"``, a number at
+        openml.org; or the path of a CSV, Parquet or ARFF file.
     data_dir
         Where to keep downloads from OpenML (otherwise under scikit-learn's data folder), and where a
         relative path of a file begins (otherwise the current folder).
@@ -67,7 +70,7 @@ def load_dataset(
     if isinstance(name, Path) or text.lower().endswith(TABLE_SUFFIXES) or Path(text).is_file():
         return load_file(Path(data_dir or ".", text), target=target)
     raise InvalidInputError(
-        f"`name` must be one of {', '.join(list_datasets())}, circles, 'openml:' and a number, or a file "
+        f"`name` must be one of {', '.join(_ENTRIES)}, 'openml:' and a number, or a file "
         f"that ends in {', '.join(TABLE_SUFFIXES)}; got {text!r}."
     )
 
@@ -80,7 +83,10 @@ def _refuse_target(name: str, target: str | None) -> None:
 
 
 def _load_known(name: str) -> Dataset:
-    X, y = _read_embedded(name) if name in EMBEDDED else _make(name)
+    if name == "heart-as-released":
+        X, y = _positive_first(*_read_embedded("heart"))
+    else:
+        X, y = _read_embedded(name) if name in EMBEDDED else _make(name)
     entry = _ENTRIES[name]
     return Dataset(
         name=name,
@@ -98,6 +104,11 @@ def _read_embedded(name: str) -> tuple[pd.DataFrame, IntArray]:
     with source.open("rb") as stream:
         table = pd.read_csv(stream, compression="gzip", na_values="?")
     return table.drop(columns="target"), table["target"].to_numpy(dtype=np.int64)
+
+
+def _positive_first(X: pd.DataFrame, y: IntArray) -> tuple[pd.DataFrame, IntArray]:
+    order = np.argsort(-y, kind="stable")
+    return X.iloc[order].reset_index(drop=True), y[order]
 
 
 def _make(name: str) -> tuple[pd.DataFrame, IntArray]:

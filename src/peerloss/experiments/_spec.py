@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peerloss._validation import check_choice, check_count, check_finite, check_in_range
-from peerloss.datasets import list_datasets
+from peerloss.datasets import OTHER_DATASETS, list_datasets
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._cells import Cell, Recipe, Settings
 from peerloss.experiments._methods import METHODS, NET_SETTINGS, NetMethod
@@ -196,7 +196,7 @@ def _rows(table: Mapping[str, Any], name: str) -> list[tuple[str, float, float]]
         entries = [[data_set, *pair] for data_set, pair in product(sets, pairs)]
     if not isinstance(entries, list) or not entries:
         raise InvalidInputError(f"{name} has no rows; name data sets and noise rates.")
-    known: list[str] = [*list_datasets(), "circles"]
+    known: list[str] = [*list_datasets(), *OTHER_DATASETS]
     rows = []
     for entry in entries:
         if not isinstance(entry, list) or len(entry) != 3:

@@ -1,11 +1,11 @@
-"""Files that are whole or as they were: everything is written beside its place first, then moved there."""
+"""Where pages go, and what their files are called."""
 
 from __future__ import annotations
 
 import re
-import uuid
 from typing import TYPE_CHECKING
 
+from peerloss._files import whole_files
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -23,16 +23,9 @@ def check_page_path(page: Path) -> None:
 
 def write_files(files: Mapping[Path, bytes]) -> None:
     """Write files in their order; nothing takes its place before all are on the disk."""
-    unfinished = {path: path.with_name(f".{path.name}.{uuid.uuid4().hex}.partial") for path in files}
-    try:
-        for path, content in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            unfinished[path].write_bytes(content)
-        for path, partial in unfinished.items():
-            partial.replace(path)
-    finally:
-        for partial in unfinished.values():
-            partial.unlink(missing_ok=True)
+    with whole_files(*files) as unfinished:
+        for path, content in zip(unfinished, files.values(), strict=True):
+            path.write_bytes(content)
 
 
 def file_name(*parts: object) -> str:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 Record = dict[str, Any]
 
 #: In this order; whatever else a store holds follows by name.
-_EXPERIMENTS = ("table-a1", "table-a1-grid", "curves", "boundary", "invariance")
+_EXPERIMENTS = ("table-a1", "heart-as-released", "table-a1-grid", "curves", "boundary", "invariance")
 _PROTOCOLS = ("paper", "fair")
 _PRIORS = ("equalized", "original")
 _TEXTS = ("experiment", "protocol", "data_set", "prior", "method", "spec", "choose", "finished")
