@@ -72,11 +72,8 @@ def _announce(run: CifarRun, so_far: CifarSummary) -> None:
 
 
 def _tell_result(record: dict[str, Any]) -> None:
-    typer.echo(
-        f"  last {100 * record['last']:.2f}, best on noisy validation {100 * record['best']:.2f} (epoch "
-        f"{record['best_epoch']}), {record['seconds']:.0f} s",
-        err=True,
-    )
+    told = ", ".join(f"{name} {100 * accuracy:.2f}" for name, accuracy in record["test"].items())
+    typer.echo(f"  test: {told}; best epoch {record['best_epoch']}; {record['seconds']:.0f} s", err=True)
 
 
 def _as_json(experiment: CifarExperiment, summary: CifarSummary) -> dict[str, Any]:

@@ -54,6 +54,7 @@ def run_cifar(
     on_run: Callable[[CifarRun, CifarSummary], None] | None = None,
     on_result: Callable[[dict[str, Any]], None] | None = None,
     progress: bool = False,
+    workshop: Workshop | None = None,
 ) -> CifarSummary:
     """Run an experiment into ``folder``, the most important runs first.
 
@@ -74,8 +75,10 @@ def run_cifar(
         Called before a run, with what is done so far, and after it with its record.
     progress
         Whether to show a bar for each run.
+    workshop
+        Images and networks of an earlier experiment in this process, not to be read and compiled again. It
+        takes the place of ``data_dir`` and ``device``.
     """
-    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     own = Path(folder) / experiment.name
     started = time.perf_counter()
     runs = experiment.runs()
@@ -84,13 +87,12 @@ def run_cifar(
         left = [run for run in runs if run.key not in store.done()]
         summary.skipped = len(runs) - len(left)
         summary.epochs_left = sum(run.recipe.epochs for run in left)
-        workshop = Workshop(data_dir, chosen) if left else None
         for run in left:
+            workshop = workshop or Workshop(data_dir, default_device(device))
             if on_run is not None:
                 on_run(run, summary)
             stem = own / "unfinished" / run.key.replace("/", "_").replace(":", "_")
             try:
-                assert workshop is not None  # noqa: S101 (something is left)
                 figures = execute(run, workshop, stem, checkpoint_every=checkpoint_every, progress=progress)
             except DivergenceError as error:
                 summary.failed[run.key] = str(error)
@@ -99,7 +101,7 @@ def run_cifar(
                 summary.epochs_done += run.recipe.epochs
                 summary.epochs_left -= run.recipe.epochs
                 summary.seconds = time.perf_counter() - started
-            record = {**_identity(run), **figures, **_where(chosen)}
+            record = {**_identity(run), **figures, **_where(workshop.device)}
             store.append([record])
             for stage in range(len(run.stages())):
                 checkpoint_file(stem, stage).unlink(missing_ok=True)
@@ -110,6 +112,11 @@ def run_cifar(
         summary.records = [record for record in store.records() if record["key"] in wanted]
     summary.seconds = time.perf_counter() - started
     return summary
+
+
+def default_device(device: str | None = None) -> torch.device:
+    """Return the device of that name, or a GPU where there is one."""
+    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
 
 
 def _identity(run: CifarRun) -> dict[str, Any]:

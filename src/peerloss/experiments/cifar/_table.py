@@ -5,45 +5,46 @@ from __future__ import annotations
 import statistics
 from typing import TYPE_CHECKING, Any
 
+from peerloss.experiments.cifar._work import MIRRORED
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from peerloss.experiments.cifar._spec import CifarExperiment
 
 Record = dict[str, Any]
-_COLUMNS = (
-    "noise",
-    "method",
-    "seeds",
-    "last epoch",
-    "best on noisy validation",
-    "seconds a run",
-    "published",
-)
+#: Column of the table → name of the weights in a record.
+_ACCURACIES = {
+    "last epoch": "last",
+    "averaged weights": "average",
+    "best on noisy validation": "best",
+    "averaged, mirrored too": f"average{MIRRORED}",
+}
+_COLUMNS = ("noise", "method", "seeds", *_ACCURACIES, "seconds a run", "published")
 
 
 def cifar_means(experiment: CifarExperiment, records: Iterable[Record]) -> list[dict[str, Any]]:
-    """Return one row for each noise and method that has records: means over seeds, accuracies in per cent."""
-    rows = []
+    """Return one row for each noise and method that has records.
+
+    Accuracies are pairs in per cent: mean and standard deviation over seeds, ``None`` where a method keeps no
+    such weights. Seconds are the median.
+    """
     by_place: dict[tuple[str, str], list[Record]] = {}
     for record in records:
         by_place.setdefault((record["noise"], record["method"]), []).append(record)
-    for noise in experiment.noise:
-        for method in experiment.methods:
-            found = by_place.get((noise, method), [])
-            if found:
-                rows.append(
-                    {
-                        "noise": noise,
-                        "method": method,
-                        "seeds": len(found),
-                        "last": _mean_and_spread([100.0 * record["last"] for record in found]),
-                        "best": _mean_and_spread([100.0 * record["best"] for record in found]),
-                        "seconds": statistics.median(record["seconds"] for record in found),
-                        "published": experiment.published.get(noise, {}).get(method),
-                    }
-                )
-    return rows
+    return [
+        {
+            "noise": noise,
+            "method": method,
+            "seeds": len(found),
+            **{name: _mean_and_spread(found, name) for name in _ACCURACIES.values()},
+            "seconds": statistics.median(record["seconds"] for record in found),
+            "published": experiment.published.get(noise, {}).get(method),
+        }
+        for noise in experiment.noise
+        for method in experiment.methods
+        if (found := by_place.get((noise, method)))
+    ]
 
 
 def cifar_table(experiment: CifarExperiment, records: Sequence[Record]) -> str:
@@ -54,7 +55,7 @@ def cifar_table(experiment: CifarExperiment, records: Sequence[Record]) -> str:
         lines += [_row(_cells(row)) for row in means if row["noise"] == noise]
         others = experiment.published.get(noise, {})
         lines += [
-            _row([noise, name, "", "", "", "", f"{accuracy:.2f}"])
+            _row([noise, name, *[""] * (len(_COLUMNS) - 3), f"{accuracy:.2f}"])
             for name, accuracy in others.items()
             if name not in experiment.methods
         ]
@@ -82,22 +83,22 @@ def provenance(records: Sequence[Record]) -> str:
 def _explanation(experiment: CifarExperiment, records: Sequence[Record]) -> str:
     holdout = _distinct(record["run"]["holdout"] for record in records)
     text = (
-        "Accuracy in per cent on the clean test labels, mean ± standard deviation over seeds. *Last epoch*: "
-        "of the running mean of the weights where the method keeps one. *Best on noisy validation*: of the "
-        f"epoch with the best peer score on {holdout} held-out noisy labels. No clean label is used before "
-        "the end of a run, where the test set is opened once."
+        "Accuracy in per cent on the clean test labels, mean ± standard deviation over seeds. *Averaged "
+        "weights*: their running mean after the last epoch. *Best on noisy validation*: the averaged weights "
+        f"of the epoch with the best peer score on {holdout} held-out noisy labels. *Mirrored too*: the mean "
+        "of the outputs for an image and its mirror image. No clean label is used before the end of a run, "
+        "where the test set is opened once."
     )
     return f"{text} *Published*: {experiment.source}." if experiment.source else text
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    (last, spread), (best, best_spread) = row["last"], row["best"]
+    accuracies = [row[name] for name in _ACCURACIES.values()]
     return [
         row["noise"],
         row["method"],
         str(row["seeds"]),
-        f"{last:.2f} ± {spread:.2f}",
-        f"{best:.2f} ± {best_spread:.2f}",
+        *("" if pair is None else f"{pair[0]:.2f} ± {pair[1]:.2f}" for pair in accuracies),
         f"{row['seconds']:.0f}",
         "" if row["published"] is None else f"{row['published']:.2f}",
     ]
@@ -107,7 +108,10 @@ def _row(cells: Iterable[str]) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def _mean_and_spread(values: list[float]) -> tuple[float, float]:
+def _mean_and_spread(records: Sequence[Record], name: str) -> tuple[float, float] | None:
+    values = [100.0 * record["test"][name] for record in records if name in record["test"]]
+    if not values:
+        return None
     return statistics.fmean(values), statistics.stdev(values) if len(values) > 1 else 0.0
 
 

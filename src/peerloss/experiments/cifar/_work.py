@@ -14,7 +14,7 @@ from peerloss.datasets._cifar import HUMAN_LABELS, CifarImages, load_cifar10, lo
 from peerloss.losses import BaseLoss, DivergenceLoss, DMILoss, PeerLoss
 from peerloss.models import resnet18, resnet34
 from peerloss.noise import NoiseModel, flip_labels
-from peerloss.training import predict_logits, train_deep
+from peerloss.training import predict_logits, predict_mirrored, train_deep
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,6 +32,8 @@ LOSSES: dict[str, Callable[[], nn.Module]] = {
     "total_variation": lambda: DivergenceLoss("total_variation"),
     "jensen_shannon": lambda: DivergenceLoss("jensen_shannon"),
 }
+#: Ends the name of figures for which each image was also seen mirrored.
+MIRRORED = ", mirrored too"
 NETWORKS = {"resnet18": resnet18, "resnet34": resnet34}
 
 
@@ -72,9 +74,9 @@ def execute(
 
     Returns
     -------
-    Figures for a record: ``test``, accuracy on clean labels by name of the weights; ``last``, that of the
-    last epoch (of the running mean of the weights where there is one); ``best``, that of the epoch with the
-    best noisy validation score; ``seconds``; ``history``.
+    Figures for a record. ``test`` is accuracy on clean labels by name of the weights: ``last`` (epoch),
+    ``average`` (their running mean, where there is one), ``best`` (on noisy validation); each also as the
+    mean over the image and its mirror image. Then scores, seconds, the history.
     """
     data, device = workshop.images, workshop.device
     rows = len(data.train_images) if run.rows is None else min(run.rows, len(data.train_images))
@@ -106,8 +108,6 @@ def execute(
     epochs = [record["seconds"] for record in history]
     return {
         "test": test,
-        "last": test.get("average", test["last"]),
-        "best": test["best"],
         "best_epoch": result.best_epoch,
         "last_score": history[-1]["score"],
         "best_score": max(record["score"] for record in result.history),
@@ -133,6 +133,8 @@ def _test_accuracies(
     accuracies = {}
     for name, state in weights.items():
         model.load_state_dict(state)
-        predicted = predict_logits(model, inputs).argmax(dim=1).cpu().numpy()
-        accuracies[name] = float((predicted == labels).mean())
+        outputs = {name: predict_logits, f"{name}{MIRRORED}": predict_mirrored}
+        for label, predict in outputs.items():
+            predicted = predict(model, inputs).argmax(dim=1).cpu().numpy()
+            accuracies[label] = float((predicted == labels).mean())
     return accuracies
