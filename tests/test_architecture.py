@@ -24,7 +24,7 @@ LAYERS = [
     {"theory"},
     {"noise"},
     {"_classifier"},
-    {"_validation", "_random"},
+    {"_validation", "_random", "_files"},
     {"exceptions", "_version"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -6,7 +6,7 @@ import csv
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from peerloss.audit._files import write_whole
+from peerloss._files import whole_files
 from peerloss.audit._journal import latest, read_journal
 from peerloss.datasets import read_table
 from peerloss.datasets._csv import check_csv
@@ -77,24 +77,19 @@ def write_cleaned(folder: AuditFolder, cleaning: Cleaning, output: Path) -> int:
             "stand. Rename it and audit again."
         )
     written = 0
-
-    def write(partial: Path) -> None:
-        nonlocal written
-        with partial.open("w", encoding="utf-8", newline="") as stream:
-            writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
-            writer.writerow(header if place is not None else [*header, NEW_COLUMN])
-            for row, record in enumerate(records):
-                if row in cleaning.dropped:
-                    continue
-                label = cleaning.new_labels.get(row)
-                if place is None:
-                    record = [*record, label if label is not None else cleaning.given.get(row, "")]  # noqa: PLW2901
-                elif label is not None:
-                    record[place] = label
-                writer.writerow(record)
-                written += 1
-
-    write_whole(output, write)
+    with whole_files(output) as (path,), path.open("w", encoding="utf-8", newline="") as stream:
+        writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
+        writer.writerow(header if place is not None else [*header, NEW_COLUMN])
+        for row, record in enumerate(records):
+            if row in cleaning.dropped:
+                continue
+            label = cleaning.new_labels.get(row)
+            if place is None:
+                record = [*record, label if label is not None else cleaning.given.get(row, "")]  # noqa: PLW2901
+            elif label is not None:
+                record[place] = label
+            writer.writerow(record)
+            written += 1
     return written
 
 

@@ -12,13 +12,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from peerloss._files import whole_folder
 from peerloss._version import __version__
 from peerloss.audit._page import audit_page
 from peerloss.datasets import read_table
@@ -113,9 +113,7 @@ def write_folder(
         Heading of the page.
     """
     check_free(folder)
-    folder.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{folder.name}.", suffix=".partial", dir=folder.parent))
-    try:
+    with whole_folder(folder) as fresh:
         copy = fresh / f"data{''.join(data.suffixes[-2:] if data.suffix == '.gz' else data.suffixes[-1:])}"
         shutil.copyfile(data, copy)
         table = audit.table
@@ -136,20 +134,6 @@ def write_folder(
         }
         text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
         (fresh / MANIFEST).write_text(text + "\n", encoding="utf-8")
-        fresh.chmod(0o755)
-        _put_in_place(fresh, folder)
-    finally:
-        shutil.rmtree(fresh, ignore_errors=True)
-
-
-def _put_in_place(fresh: Path, folder: Path) -> None:
-    if not folder.exists():
-        fresh.rename(folder)
-        return
-    old = folder.with_name(f".{folder.name}.{fresh.name}.old")
-    folder.rename(old)
-    fresh.rename(folder)
-    shutil.rmtree(old)
 
 
 def read_folder(folder: Path) -> AuditFolder:

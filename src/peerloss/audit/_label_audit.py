@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peerloss.audit._files import write_whole
+from peerloss._files import whole_files
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -102,11 +102,13 @@ class LabelAudit:
 
     def to_csv(self, path: str | Path) -> None:
         """Write the table as CSV to ``path``, its index first."""
-        write_whole(_with_suffix(path, ".csv"), lambda to: self._exported().to_csv(to, lineterminator="\n"))
+        with whole_files(_with_suffix(path, ".csv")) as (file,):
+            self._exported().to_csv(file, lineterminator="\n")
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the table as Parquet to ``path`` (needs pyarrow: ``pip install peerloss[tables]``)."""
-        write_whole(_with_suffix(path, ".parquet", ".pq"), lambda to: self._exported().to_parquet(to))
+        with whole_files(_with_suffix(path, ".parquet", ".pq")) as (file,):
+            self._exported().to_parquet(file)
 
     def to_html(self, path: str | Path, *, title: str = "Label audit") -> None:
         """Write one page that needs nothing but itself: figures, confusion, suspects with their features.
@@ -116,7 +118,8 @@ class LabelAudit:
         from peerloss.audit._page import audit_page  # noqa: PLC0415 - pages are needed by few
 
         page = audit_page(self, title=title)
-        write_whole(_with_suffix(path, ".html", ".htm"), lambda to: to.write_text(page, encoding="utf-8"))
+        with whole_files(_with_suffix(path, ".html", ".htm")) as (file,):
+            file.write_text(page, encoding="utf-8")
 
     def _exported(self) -> pd.DataFrame:
         table: pd.DataFrame = self.table.copy()

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss._files import whole_files
 from peerloss.cli._errors import user_errors
 from peerloss.exceptions import InvalidInputError
 
@@ -124,20 +124,12 @@ def _check_paths(outputs: dict[str, Path], data: Path) -> None:
 
 
 def _write(tables: dict[Path, pd.DataFrame]) -> None:
-    """Write everything to siblings, then rename, so that no output is half written."""
-    partial = {path: path.with_name(f".{path.name}.{os.getpid()}.partial") for path in tables}
-    try:
-        for path, table in tables.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
+    with whole_files(*tables) as unfinished:
+        for path, table in zip(unfinished, tables.values(), strict=True):
             shown = (
                 table.assign(payment=table["payment"].map("{:.2f}".format)) if "payment" in table else table
             )
-            shown.to_csv(partial[path], index=False, lineterminator="\n")
-        for path in tables:
-            partial[path].replace(path)
-    finally:
-        for leftover in partial.values():
-            leftover.unlink(missing_ok=True)
+            shown.to_csv(path, index=False, lineterminator="\n")
 
 
 def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss._files import whole_files
 from peerloss.cli._errors import user_errors
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
@@ -151,13 +152,6 @@ def _counted(chunks: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[p
 
 
 def _write(output: Path, chunks: Iterator[pd.DataFrame]) -> None:
-    """Write to a sibling, then rename, so that the output is whole or as it was."""
-    output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_name(f".{output.name}.{os.getpid()}.partial")
-    try:
-        with partial.open("x", encoding="utf-8", newline="") as stream:
-            for number, chunk in enumerate(chunks):
-                chunk.to_csv(stream, header=number == 0, index=False, lineterminator="\n")
-        partial.replace(output)
-    finally:
-        partial.unlink(missing_ok=True)
+    with whole_files(output) as (path,), path.open("x", encoding="utf-8", newline="") as stream:
+        for number, chunk in enumerate(chunks):
+            chunk.to_csv(stream, header=number == 0, index=False, lineterminator="\n")

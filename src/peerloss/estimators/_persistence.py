@@ -13,9 +13,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
-import tempfile
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from peerloss._classifier import NoisyLabelClassifier
+from peerloss._files import whole_folder
 from peerloss.estimators._persistence_parts import dump_parts, load_parts
 from peerloss.estimators._persistence_state import Reader, State, Writer
 from peerloss.exceptions import InvalidInputError, ModelFolderError
@@ -246,38 +244,6 @@ def check_replaceable(target: Path) -> None:
 
 
 def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
-    """Write to a sibling, then rename: a crash leaves the old folder or a sibling that nobody loads."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    fresh = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".partial", dir=target.parent))
-    try:
-        fresh.chmod(0o777 & ~_umask())
+    with whole_folder(target) as fresh:
         for name, content in files.items():
-            with (fresh / name).open("wb") as stream:
-                stream.write(content)
-                stream.flush()
-                os.fsync(stream.fileno())
-        _put_in_place(fresh, target)
-    except BaseException:
-        shutil.rmtree(fresh, ignore_errors=True)
-        raise
-
-
-def _put_in_place(fresh: Path, target: Path) -> None:
-    if not target.exists():
-        fresh.rename(target)
-        return
-    old = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".old", dir=target.parent))
-    target.rename(old)  # onto an empty folder, which POSIX allows
-    try:
-        fresh.rename(target)
-    except BaseException:
-        old.rename(target)
-        raise
-    shutil.rmtree(old)
-
-
-def _umask() -> int:
-    """Return the permissions that new files lack; the only way to ask is to set them."""
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+            (fresh / name).write_bytes(content)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-import uuid
 from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+from peerloss._files import whole_files
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._cells import FORMAT, IDENTITY, cell_key
 
@@ -54,10 +54,8 @@ def write_plan(folder: Path, experiment: Experiment) -> None:
     path = folder / f"plan-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     if path.exists():
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    unfinished = folder / f".{path.name}.{uuid.uuid4().hex}"
-    unfinished.write_text(text, encoding="utf-8")
-    unfinished.replace(path)
+    with whole_files(path) as (unfinished,):
+        unfinished.write_text(text, encoding="utf-8")
 
 
 def read_plans(folder: Path) -> list[Plan]:

@@ -2,29 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
+from peerloss._files import whole_files
 from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 def write_whole(path: Path, write: Any, *, mode: str = "wb") -> None:
     """Let ``write(stream)`` fill a file beside ``path`` that then takes its place."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, mode) as stream:
-            write(stream)
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(name).replace(path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with whole_files(path) as (unfinished,), unfinished.open(mode) as stream:
+        write(stream)
 
 
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
