@@ -309,10 +309,10 @@ def report(lines: pd.DataFrame) -> Iterator[str]:
     """Return the page."""
     flags = lines[lines["method"] != ADJUSTED].groupby(["data", "noise", "method"])[[*FLAGGED]].mean()
     flags = flags.groupby("method").mean().loc[[OURS, PLAIN]]
-    cells = lines.groupby("data")["seed"].nunique()
-    few = ", ".join(cells.index[cells < cells.max()])
-    seeds = f"Seeds 0–{cells.max() - 1}" + (f" ({few}: 0–{cells.min() - 1})" if few else "")
-    yield f"{seeds}; {len(lines) // 3} cells; cleanlab {version('cleanlab')}; {provenance('cpu')}."
+    counted = lines.groupby("data")["seed"].nunique()
+    seeds = "; ".join(f"{', '.join(part.index)}: {n}" for n, part in counted.groupby(counted))
+    yield f"Seeds a data set, from 0: {seeds}.\n"
+    yield f"{len(lines) // 3} cells; cleanlab {version('cleanlab')}; {provenance('cpu')}."
     yield ""
     yield from totals(lines)
     yield "\nFlags (`flagged` against `cleanlab.filter.find_label_issues`), means over cases:\n"
