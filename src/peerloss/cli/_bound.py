@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.exceptions import NotIdentifiableError, PeerLossError
+from peerloss.cli._errors import user_errors
+from peerloss.exceptions import NotIdentifiableError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,11 +109,8 @@ def bound(
         loss_range=loss_range,
         base=base,
     )
-    try:
+    with user_errors():
         rows = bound_rows(question)
-    except PeerLossError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(code=2) from error
     if as_json:
         typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
     else:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.exceptions import PeerLossError
+from peerloss.cli._errors import user_errors
 
 if TYPE_CHECKING:
     from peerloss.datasets import Dataset
@@ -31,11 +31,8 @@ def datasets(
     from peerloss.datasets import OTHER_DATASETS, list_datasets, load_dataset
 
     names = [*list_datasets(), *OTHER_DATASETS] if name is None else [name]
-    try:
+    with user_errors():
         loaded = [load_dataset(each, data_dir=data_dir, target=target) for each in names]
-    except PeerLossError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(code=2) from error
     if as_json:
         told = [_describe(data) for data in loaded]
         typer.echo(json.dumps(told if name is None else told[0], indent=2, ensure_ascii=False))

@@ -9,7 +9,8 @@ from typing import Annotated
 
 import typer
 
-from peerloss.exceptions import PeerLossError
+from peerloss.cli._errors import user_errors
+from peerloss.exceptions import InvalidInputError
 
 
 def status(
@@ -28,18 +29,13 @@ def status(
 
     from peerloss.experiments import Store, progress
 
-    if not results.is_dir():
-        typer.echo(
-            f"Error: {results} is not a folder; give the one that peerloss reproduce -o wrote.", err=True
-        )
-        raise typer.Exit(code=2)
-    try:
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            plans = progress(Store(results))
-    except PeerLossError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(code=2) from error
+    with user_errors(), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if not results.is_dir():
+            raise InvalidInputError(
+                f"{results} is not a folder; give the one that peerloss reproduce -o wrote."
+            )
+        plans = progress(Store(results))
     for warning in caught:
         typer.echo(f"Warning: {warning.message}", err=True)
     if as_json:
