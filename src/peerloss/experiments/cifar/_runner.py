@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from peerloss._version import __version__
 from peerloss.exceptions import DivergenceError
 from peerloss.experiments._cells import FORMAT
 from peerloss.experiments._provenance import commit, machine, versions
@@ -129,7 +130,7 @@ def _where(device: torch.device) -> dict[str, Any]:
     on_gpu = device.type == "cuda"
     return {
         "device": torch.cuda.get_device_name(device) if on_gpu else "CPU",
-        "versions": versions(),
+        "versions": versions() | {"peerloss": __version__},  # run from a checkout it is not installed
         "machine": machine(),
         "commit": commit(),
         "finished": datetime.now(UTC).isoformat(timespec="seconds"),
