@@ -79,7 +79,8 @@ def examples_page() -> str:
     text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"\]\((\w+)\.py\)", r"](#script-\1)", text)
     for script in sorted((ROOT / "examples").glob("*.py")):
-        text += f"\n(script-{script.stem})=\n## The script {script.name}\n\n```{{literalinclude}} ../examples/{script.name}\n```\n"
+        text += f"\n(script-{script.stem})=\n## The script {script.name}\n\n"
+        text += f"```{{literalinclude}} ../examples/{script.name}\n```\n"
     return text
 
 

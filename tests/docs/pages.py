@@ -126,6 +126,7 @@ def blocks(page: Path) -> list[Block]:
 
 def first_difference(shown: str, printed: str) -> str:
     """Compare word by word, figures up to a tolerance; return the first difference, or nothing."""
+    printed = re.sub(r"^\[LightGBM\].*\n", "", printed, flags=re.MULTILINE)  # older ones are talkative
     left, right = shown.split(), printed.split()
     for one, other in zip(left, right, strict=False):
         if one != other and not _same_figures(one, other):

@@ -1,6 +1,7 @@
 """What the pages show, works."""
 
 import pytest
+from threadpoolctl import threadpool_limits
 
 from peerloss.experiments import METHODS
 from tests.docs.pages import ROOT, blocks, first_difference, pages
@@ -27,7 +28,8 @@ def test_the_blocks_of_a_page_run_in_order(page, tmp_path, monkeypatch):
         if block.missing:
             left_out.append(f"line {block.line}: {', '.join(block.missing)}")
             continue
-        printed = block.run(names, page.name)
+        with threadpool_limits(1):  # two workers of pytest have two cores: threads would wait for each other
+            printed = block.run(names, page.name)
         if block.output is not None:
             difference = first_difference(block.output, printed)
             assert not difference, f"{page.name}, line {block.line}: {difference}"
