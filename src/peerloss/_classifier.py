@@ -11,6 +11,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
+from peerloss._validation import sorted_labels
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -43,13 +44,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _check_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
         """Check what ``fit`` was given; call it inside :func:`all_or_nothing`."""
         features, y = validate_data(self, X, y, dtype=np.float64)
-        try:
-            classes, codes = np.unique(y, return_inverse=True)
-        except TypeError as error:
-            raise InvalidInputError(
-                f"`y` must hold labels of one type; it mixes types that cannot be sorted: {error}. "
-                "Convert them, for example with `y.astype(str)`."
-            ) from error
+        classes, codes = sorted_labels(y)
         check_classification_targets(y)
         if len(classes) < 2:
             raise InvalidInputError(

@@ -105,6 +105,18 @@ def as_labels(value: ArrayLike, name: str, *, n_classes: int | None = None) -> I
     return codes
 
 
+def sorted_labels(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
+    """Return the distinct labels of ``y``, of any type, sorted; and the place of each label among them."""
+    try:
+        classes, codes = np.unique(y, return_inverse=True)
+    except TypeError as error:
+        raise InvalidInputError(
+            f"`y` must hold labels of one type; it mixes types that cannot be sorted: {error}. "
+            "Convert them, for example with `y.astype(str)`."
+        ) from error
+    return classes, codes
+
+
 def _is_whole(array: NDArray[Any]) -> bool:
     return array.dtype.kind == "f" and bool(np.isfinite(array).all()) and bool((array == array.round()).all())
 

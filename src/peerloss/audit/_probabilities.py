@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from peerloss._validation import sorted_labels
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -96,13 +97,7 @@ def encode(y: pd.Series, n_columns: int | None) -> tuple[NDArray[Any], IntArray]
     if isinstance(y.dtype, pd.CategoricalDtype):
         return np.asarray(y.cat.categories), np.asarray(y.cat.codes, dtype=np.int64)
     values = y.to_numpy()
-    try:
-        classes, codes = np.unique(values, return_inverse=True)
-    except TypeError as error:
-        raise InvalidInputError(
-            f"`y` must hold labels of one type; it mixes types that cannot be sorted: {error}. "
-            "Convert them, for example with `y.astype(str)`."
-        ) from error
+    classes, codes = sorted_labels(values)
     whole = values.dtype.kind in "iu"
     if (
         whole
