@@ -12,6 +12,7 @@ from peerloss.exceptions import InvalidInputError
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
+BoolArray = NDArray[np.bool_]
 
 #: How far a probability vector may be from summing to one: far above rounding, far below a typing error.
 PROBABILITY_TOLERANCE = 1e-6

@@ -49,6 +49,19 @@ def test_few_rows_leave_the_rates_open():
     assert (narrow < 0.03).all()
 
 
+def test_verified_rows_need_no_noise_to_explain_them():
+    """Clean labels of half the rows fix the curve, so that the rates of the other half are known better."""
+    score, clean, noisy = noisy_problem(200, 0.05, 0.45, seed=3)
+    verified = np.arange(200) < 100
+    mixed = np.where(verified, clean, noisy)
+    told, untold = (fit_clean_posterior(mixed, score, verified=v) for v in (verified, None))
+    truth = np.array([0.05, 0.45])
+    error = [np.abs([fit.noise.e_neg, fit.noise.e_pos] - truth).sum() for fit in (told, untold)]
+    assert error[0] < error[1]
+    none = fit_clean_posterior(noisy, score, verified=np.zeros(200, dtype=bool))
+    np.testing.assert_array_equal(none.transform(score), fit_clean_posterior(noisy, score).transform(score))
+
+
 def test_gold_labels_sharpen_the_rates():
     """Thirty known pairs cut the uncertainty of a small set, and the estimate goes where they point."""
     score, clean, noisy = noisy_problem(60, 0.05, 0.45, seed=3)

@@ -21,11 +21,9 @@ from peerloss.peer_prediction._kernel import CHUNK
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from peerloss._validation import FloatArray, IntArray
+    from peerloss._validation import BoolArray, FloatArray, IntArray
     from peerloss.audit._dawid_skene import DawidSkene
     from peerloss.peer_prediction._kernel import SharedReports
-
-BoolArray = np.ndarray[Any, np.dtype[np.bool_]]
 
 #: Who answers at least this share of the tasks as the crowd's average worker does is not uninformative.
 EFFORT = 0.5

@@ -17,7 +17,7 @@ from peerloss.theory import (
 )
 
 if TYPE_CHECKING:
-    from peerloss._validation import FloatArray, IntArray
+    from peerloss._validation import BoolArray, FloatArray, IntArray
 
 #: Probabilities are kept this far from 0 and 1 before log-odds are taken.
 CLIP = 1e-3
@@ -51,10 +51,13 @@ class CleanMap:
         alpha: float | None,
         noisy_prior: FloatArray,
         gold: tuple[IntArray, IntArray] | None,
+        verified: BoolArray | None,
     ) -> CleanMap:
         """Estimate the noise from out-of-fold noisy probabilities and labels."""
         if proba.shape[1] == 2:
-            posterior = fit_clean_posterior(codes, log_odds(proba), weight=weight, gold=gold)
+            posterior = fit_clean_posterior(
+                codes, log_odds(proba), weight=weight, gold=gold, verified=verified
+            )
             return cls(metric, alpha, noisy_prior, posterior.noise, posterior)
         used = weight > 0
         return cls(metric, alpha, noisy_prior, estimate_noise(codes[used], proba[used]), None)
@@ -143,7 +146,7 @@ def automatic_alpha(
     without an α* it is 1, the choice that needs no rates.
     """
     fitted = CleanMap.fit(
-        proba, codes, weight, metric="accuracy", alpha=None, noisy_prior=noisy_prior, gold=None
+        proba, codes, weight, metric="accuracy", alpha=None, noisy_prior=noisy_prior, gold=None, verified=None
     )
     equal = np.ones(len(noisy_prior))
     if len(noisy_prior) == 2 and abs(noisy_prior[1] - noisy_prior[0]) < NEAR_BALANCE:

@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
-from peerloss._validation import FloatArray, IntArray, check_choice
+from peerloss._validation import BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators._calibration import Calibrator, log_scores
 from peerloss.estimators._clean import CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
@@ -150,12 +150,13 @@ class PeerClassifier(NoisyLabelClassifier):
             Rows of one group are never split between training and held-out parts.
         gold
             Clean labels where known, missing (NaN or None) elsewhere; or a boolean mask of rows whose ``y``
-            is known to be right. Gold rows train with their gold label; gold labels sharpen the rates.
+            is known to be right. Gold rows train with their gold label. With two classes they also sharpen
+            the rates: the noise explains the other rows alone, and pairs of gold and noisy labels count it.
         """
         with all_or_nothing(self):
             alpha = self._check_parameters()
             data = self._check_fit(X, y, sample_weight)
-            data, pairs = _with_gold(data, gold)
+            data, pairs, verified = _with_gold(data, gold)
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             self.scaler_ = StandardScaler().fit(data.X, sample_weight=data.weight)
             scaled = data._replace(X=self.scaler_.transform(data.X))
@@ -171,6 +172,7 @@ class PeerClassifier(NoisyLabelClassifier):
                 alpha=alpha,
                 noisy_prior=self.noisy_prior_,
                 gold=pairs,
+                verified=verified,
             )
             self.classes_ = data.classes
             self.noise_ = self.clean_map_.noise
@@ -304,10 +306,15 @@ def _join(folds: list[tuple[IntArray, IntArray]], parts: list[FloatArray], data:
     return joined
 
 
-def _with_gold(data: FitInput, gold: ArrayLike | None) -> tuple[FitInput, tuple[IntArray, IntArray] | None]:
-    """Put gold labels in the place of noisy ones; return the pairs (clean, noisy) where both are known."""
+def _with_gold(
+    data: FitInput, gold: ArrayLike | None
+) -> tuple[FitInput, tuple[IntArray, IntArray] | None, BoolArray | None]:
+    """Put gold labels in the place of noisy ones.
+
+    Returns also the pairs (clean, noisy) where both are known, and which labels are now clean.
+    """
     if gold is None:
-        return data, None
+        return data, None, None
     given = np.asarray(gold)
     if given.shape != data.codes.shape:
         raise InvalidInputError(
@@ -315,7 +322,7 @@ def _with_gold(data: FitInput, gold: ArrayLike | None) -> tuple[FitInput, tuple[
             "Use NaN or None where the clean label is not known."
         )
     if given.dtype == bool:
-        return data, None  # the labels are right as they are, and say nothing about the others
+        return data, None, given  # right as they are: chosen for it, perhaps, so they count no noise
     known = ~pd.isna(given)
     place = pd.Index(data.classes).get_indexer(pd.Index(given[known]))
     if (place < 0).any():
@@ -326,4 +333,4 @@ def _with_gold(data: FitInput, gold: ArrayLike | None) -> tuple[FitInput, tuple[
     codes = data.codes.copy()
     codes[known] = place
     pairs = np.asarray(place, dtype=np.int64), data.codes[known]
-    return data._replace(codes=codes), pairs if known.any() and len(data.classes) == 2 else None
+    return data._replace(codes=codes), pairs if known.any() and len(data.classes) == 2 else None, known

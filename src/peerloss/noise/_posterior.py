@@ -22,7 +22,7 @@ from scipy.special import expit
 from peerloss.noise._model import NoiseModel
 
 if TYPE_CHECKING:
-    from peerloss._validation import FloatArray, IntArray
+    from peerloss._validation import BoolArray, FloatArray, IntArray
 
 #: The grid of rates: as fine as a few thousand rows can tell apart.
 RATE_STEP, MAX_RATE, MAX_SUM_OF_RATES = 0.05, 0.5, 0.9
@@ -80,6 +80,7 @@ def fit_clean_posterior(
     *,
     weight: FloatArray | None = None,
     gold: tuple[IntArray, IntArray] | None = None,
+    verified: BoolArray | None = None,
 ) -> CleanPosterior:
     """Fit the curve and the distribution of the rates.
 
@@ -94,18 +95,21 @@ def fit_clean_posterior(
         (Σw)²/Σw²; rows of weight 0 do not count.
     gold
         Clean and noisy labels of rows for which both are known; they sharpen the rates.
+    verified
+        Rows whose ``y_noisy`` is known to be clean: the curve alone explains those, without the rates.
     """
     if weight is None:
         weight = np.ones(len(score))
     used = weight > 0
+    checked = np.zeros(used.sum(), dtype=bool) if verified is None else verified[used]
     y_noisy, score, weight = y_noisy[used], score[used], weight[used] * weight.sum() / (weight**2).sum()
     centre = float(np.average(score, weights=weight))
     scale = float(np.sqrt(np.average((score - centre) ** 2, weights=weight))) or 1.0
-    z, positive, negative = _grouped((score - centre) / scale, y_noisy, weight)
+    groups = _grouped((score - centre) / scale, y_noisy, weight, checked)
     one_side = np.arange(0.0, MAX_RATE - 1e-9, RATE_STEP)
     grid = np.array([(n, p) for n in one_side for p in one_side if n + p < MAX_SUM_OF_RATES - 1e-9])
-    slopes, intercepts, evidence = _fit_curves(z, positive, negative, grid)
-    centre_of_difference = positive.sum() / weight.sum() - 0.5  # ½·δ_p̃
+    slopes, intercepts, evidence = _fit_curves(*groups, grid)
+    centre_of_difference = np.average(y_noisy, weights=weight) - 0.5  # ½·δ_p̃
     off = grid[:, 0] - grid[:, 1] - centre_of_difference
     evidence = evidence - off**2 / (2.0 * DIFFERENCE_SCALE**2)
     if gold is not None:
@@ -116,32 +120,44 @@ def fit_clean_posterior(
     return CleanPosterior(grid[kept], weights, slopes[kept], intercepts[kept], centre, scale)
 
 
-def _grouped(z: FloatArray, y: IntArray, weight: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Gather rows by score; return mean scores and the weight of labels 1 and 0 in each group."""
-    order = np.argsort(z, kind="stable")
-    edges = np.linspace(0, len(z), min(MAX_GROUPS, len(z)) + 1).astype(int)[:-1]
-    total = np.add.reduceat(weight[order], edges)
-    positive = np.add.reduceat((weight * y)[order], edges)
-    return np.add.reduceat((weight * z)[order], edges) / total, positive, total - positive
+def _grouped(
+    z: FloatArray, y: IntArray, weight: FloatArray, checked: BoolArray
+) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
+    """Gather rows by score; return mean scores, the weight of labels 1 and 0 and whether they are clean."""
+    parts = []
+    for clean in np.unique(checked):
+        rows = np.flatnonzero(checked == clean)
+        order = rows[np.argsort(z[rows], kind="stable")]
+        edges = np.linspace(0, len(rows), min(MAX_GROUPS, len(rows)) + 1).astype(int)[:-1]
+        total = np.add.reduceat(weight[order], edges)
+        positive = np.add.reduceat((weight * y)[order], edges)
+        mean = np.add.reduceat((weight * z)[order], edges) / total
+        parts.append((mean, positive, total - positive, np.full(len(edges), clean)))
+    mean, positive, negative, clean = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return mean, positive, negative, clean
 
 
 def _fit_curves(
-    z: FloatArray, positive: FloatArray, negative: FloatArray, grid: FloatArray
+    z: FloatArray, positive: FloatArray, negative: FloatArray, clean: BoolArray, grid: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Fit η̃ = e_neg + (1 − Σe)·σ(a·z + b) for every pair of rates at once, by damped Fisher scoring.
 
-    Returns slopes, intercepts, and the log evidence of each pair (Laplace's approximation).
+    Clean groups follow σ(a·z + b) itself. Returns slopes, intercepts, and the log evidence of each pair
+    (Laplace's approximation).
     """
     e_neg, gain = grid[:, :1], 1.0 - grid.sum(axis=1, keepdims=True)
     prior_a, prior_b = 1.0 / SLOPE_SCALE**2, 1.0 / INTERCEPT_SCALE**2
     a, b = np.full_like(gain, 1.5), np.zeros_like(gain)
+    damping = np.full_like(gain, 1e-3)
+    if clean.any():
+        e_neg, gain = np.where(clean, 0.0, e_neg), np.where(clean, 1.0, gain)
 
     def objective(a: FloatArray, b: FloatArray) -> FloatArray:
         p = np.clip(e_neg + gain * expit(a * z + b), 1e-9, 1.0 - 1e-9)
         fit = (positive * np.log(p) + negative * np.log1p(-p)).sum(axis=1, keepdims=True)
         return np.asarray(fit - (prior_a * a**2 + prior_b * b**2) / 2.0)
 
-    current, damping = objective(a, b), np.full_like(gain, 1e-3)
+    current = objective(a, b)
     for _ in range(60):
         gradient_a, gradient_b, h_aa, h_ab, h_bb = _curvature(
             z, positive, negative, e_neg, gain, a, b, prior_a, prior_b
