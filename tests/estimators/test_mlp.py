@@ -149,7 +149,7 @@ def test_the_search_compares_under_the_estimated_alpha():
     keep = (y == 1) | (np.arange(len(y)) % 3 == 0)  # classes of unequal size, so that α* is not 1
     model = fast(alpha="auto", max_steps=150).fit(X[keep], noisy[keep])
     right = optimal_alpha(NoiseModel.binary(0.05, 0.4), y[keep].mean())
-    assert abs(model.report_["scorer_alpha"] - right) < abs(1.0 - right)
+    assert abs(model.report_["scoring_alpha"] - right) < abs(1.0 - right)
 
 
 def test_balanced_noisy_labels_are_weighed_apart():
@@ -165,7 +165,7 @@ def test_balanced_noisy_labels_are_weighed_apart():
     assert abs(noisy_delta) < NEAR_BALANCE
     model = fast(alpha="auto").fit(X, noisy)
     plain = fast("plain").fit(X, noisy)
-    assert model.report_["scorer_alpha"] > 1
+    assert model.report_["scoring_alpha"] > 1
     assert model.score(X, y) > plain.score(X, y) + 0.01
     plug_in = PeerPlugInClassifier(LogisticRegression(), alpha="auto").fit(X, noisy)
     fixed = PeerPlugInClassifier(LogisticRegression(), alpha=1.0).fit(X, noisy)
@@ -332,7 +332,7 @@ def test_misuse_has_clear_errors():
         ("alpha", np.nan, "`alpha` must be a finite number; got nan"),
         ("alpha", [0.5, np.nan], "`alpha` must be a finite number"),
         ("alpha", "best", "`alpha` must be a finite number; got 'best'.*'auto'"),
-        ("scorer_alpha", None, "`scorer_alpha`"),
+        ("scoring_alpha", None, "`scoring_alpha`"),
         ("peers", "both", "`peers` must be one of"),
         ("hidden_layer_sizes", (8, 0), "`hidden_layer_sizes`"),
         ("hidden_layer_sizes", None, "`hidden_layer_sizes`"),

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional import divergence_loss, peer_loss
+from peerloss.functional import f_divergence_loss, peer_loss
 
 #: A joint distribution of four inputs and three labels.
 JOINT = np.array([[0.20, 0.03, 0.02], [0.05, 0.15, 0.05], [0.01, 0.04, 0.20], [0.10, 0.10, 0.05]])
@@ -17,7 +17,7 @@ def expectation(joint, logits, divergence):
     total = torch.zeros((), dtype=torch.float64)
     for label in range(joint.shape[1]):
         y = torch.full((len(joint),), label)
-        rows = divergence_loss(logits, y, divergence=divergence, noisy_prior=prior, reduction="none")
+        rows = f_divergence_loss(logits, y, divergence=divergence, noisy_prior=prior, reduction="none")
         total = total + (torch.tensor(joint[:, label]) * rows).sum()
     return total
 
@@ -49,7 +49,7 @@ def test_jensen_shannon_is_least_at_the_posterior():
 def test_an_uninformed_model_gets_nothing(divergence):
     """Predictions that always equal the prior have loss zero whatever the label."""
     prior = torch.tensor([0.5, 0.3, 0.2])
-    rows = divergence_loss(
+    rows = f_divergence_loss(
         prior.log().expand(3, 3), torch.arange(3), divergence=divergence, noisy_prior=prior, reduction="none"
     )
     torch.testing.assert_close(rows, torch.zeros(3), atol=1e-6, rtol=0)
@@ -65,7 +65,7 @@ def test_total_variation_is_peer_loss_on_a_bounded_matrix():
 
     logits, y = random_logits(0, rows=6), torch.tensor([0, 1, 2, 0, 1, 2])
     expected = peer_loss(logits, y, base=base, noisy_prior=prior, reduction="none")
-    actual = divergence_loss(logits, y, noisy_prior=prior, reduction="none")
+    actual = f_divergence_loss(logits, y, noisy_prior=prior, reduction="none")
     torch.testing.assert_close(actual, expected, atol=1e-12, rtol=0)
 
 
@@ -85,8 +85,8 @@ def test_gradients_are_right(divergence):
     """Against finite differences, with an ignored row and a counted prior."""
     y = torch.tensor([0, 1, -100, 2])
     logits = random_logits(1).requires_grad_()
-    assert torch.autograd.gradcheck(lambda z: divergence_loss(z, y, divergence=divergence), logits)
-    (gradient,) = torch.autograd.grad(divergence_loss(logits, y, divergence=divergence), logits)
+    assert torch.autograd.gradcheck(lambda z: f_divergence_loss(z, y, divergence=divergence), logits)
+    (gradient,) = torch.autograd.grad(f_divergence_loss(logits, y, divergence=divergence), logits)
     assert not gradient[2].any()
 
 
@@ -94,7 +94,7 @@ def test_gradients_are_right(divergence):
 def test_extreme_logits_and_absent_classes_stay_finite(divergence):
     """A class without labels and logits of ±1000 give finite losses and gradients."""
     logits = torch.tensor([[1e3, -1e3, 0.0], [-1e3, 1e3, 0.0]], requires_grad=True)
-    loss = divergence_loss(logits, torch.tensor([0, 0]), divergence=divergence)
+    loss = f_divergence_loss(logits, torch.tensor([0, 0]), divergence=divergence)
     (gradient,) = torch.autograd.grad(loss, logits)
     assert torch.isfinite(loss)
     assert torch.isfinite(gradient).all()
@@ -103,4 +103,4 @@ def test_extreme_logits_and_absent_classes_stay_finite(divergence):
 def test_an_unknown_divergence_is_named():
     """The message lists those there are."""
     with pytest.raises(InvalidInputError, match="`divergence` must be one of 'total_variation', 'jensen_sh"):
-        divergence_loss(torch.zeros(2, 2), torch.tensor([0, 1]), divergence="hellinger")
+        f_divergence_loss(torch.zeros(2, 2), torch.tensor([0, 1]), divergence="hellinger")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from peerloss.training import STRONG, Augment
+from peerloss.training import STRONG_AUGMENT, Augment
 from peerloss.training._augment import crop_and_flip, distort, to_inputs
 
 
@@ -115,7 +115,7 @@ def test_turning_keeps_a_constant_image_and_moves_others():
     assert not torch.allclose(turned, picture)
 
 
-@pytest.mark.parametrize("augment", [Augment(), STRONG])
+@pytest.mark.parametrize("augment", [Augment(), STRONG_AUGMENT])
 def test_the_generator_decides_everything(augment):
     """The same seed gives the same images, another seed others; the originals stay."""
     originals = images()

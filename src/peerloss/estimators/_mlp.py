@@ -49,7 +49,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         ``noise``; ``"symmetric"``; ``"dmi"`` (after a warm start with cross entropy); ``"gce"``.
     alpha
         Weight of the peer term, or ``"auto"``: searched over a grid with 0 in it by cross-validation on the
-        noisy labels, all candidates compared by the peer score at ``scorer_alpha``.
+        noisy labels, all candidates compared by the peer score at ``scoring_alpha``.
     base
         Base loss of ``"peer"``, ``"plain"`` and ``"surrogate"``. For ``"symmetric"`` one of sigmoid,
         unhinged, mae, ramp; there the default of this argument stands for sigmoid.
@@ -68,7 +68,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         Keep each net's weights at the best peer score on a part of the noisy training rows held out.
     validation_fraction
         That part.
-    scorer_alpha
+    scoring_alpha
         α of the peer score that the search and early stopping compare by: a number, 1 for balanced accuracy;
         or ``"auto"``, the library's rule for accuracy, α* at the rates that plain training suggests. Early
         stopping without a search has no rates to go by: there ``"auto"`` is 1.
@@ -122,7 +122,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         eps: float = DEFAULT_EPS,
         early_stopping: bool = False,
         validation_fraction: float = 0.15,
-        scorer_alpha: float | str = "auto",
+        scoring_alpha: float | str = "auto",
         warm_start_fraction: float = 0.5,
         cv: int = 5,
         device: str = "auto",
@@ -142,7 +142,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         self.eps = eps
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
-        self.scorer_alpha = scorer_alpha
+        self.scoring_alpha = scoring_alpha
         self.warm_start_fraction = warm_start_fraction
         self.cv = cv
         self.device = device
@@ -205,7 +205,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             for member in range(self.n_members)
         ]
         X_held, y_held = task.X[held_out], task.codes[held_out]
-        alpha = self.report_.get("scorer_alpha", 1.0 if self.scorer_alpha == "auto" else self.scorer_alpha)
+        alpha = self.report_.get("scoring_alpha", 1.0 if self.scoring_alpha == "auto" else self.scoring_alpha)
         w_held = None if task.weight is None else task.weight[held_out]
 
         def score(_: int, logits: Callable[[Any], Any]) -> float:
@@ -234,19 +234,19 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             return float(self.alpha)
         folds = assign_folds(task.codes, self.cv, task.seed)
         plain = self._out_of_fold(task, folds, (0.0,))
-        scorer_alpha = 1.0 if self.scorer_alpha == "auto" else float(self.scorer_alpha)
-        if self.scorer_alpha == "auto":
+        scoring_alpha = 1.0 if self.scoring_alpha == "auto" else float(self.scoring_alpha)
+        if self.scoring_alpha == "auto":
             rule = rule_for_alpha(plain[0], task.codes, task.weight)
             if rule is not None:
-                scorer_alpha = rule.alpha
+                scoring_alpha = rule.alpha
                 if np.ptp(rule.label_weights):  # balanced labels, which no α could tell apart: weigh them
                     task.weigh_labels(rule.label_weights)
                     plain = self._out_of_fold(task, folds, (0.0,))
         others = self._out_of_fold(task, folds, ALPHA_GRID[1:])
         found = search_alpha(
-            np.concatenate([plain, others]), scorer_alpha, y=task.codes, weight=task.weight, folds=folds
+            np.concatenate([plain, others]), scoring_alpha, y=task.codes, weight=task.weight, folds=folds
         )
-        self.report_["scorer_alpha"] = scorer_alpha
+        self.report_["scoring_alpha"] = scoring_alpha
         self.report_["alpha_scores"] = dict(zip(ALPHA_GRID, found.scores, strict=True))
         return found.alpha
 

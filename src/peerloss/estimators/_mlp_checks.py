@@ -31,7 +31,7 @@ def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[int, .
         check_choice(model.base, "base", SYMMETRIC_BASES)
     check_choice(model.peers, "peers", PEERS)
     check_alpha_or_auto(model.alpha, "alpha")
-    check_alpha_or_auto(model.scorer_alpha, "scorer_alpha")
+    check_alpha_or_auto(model.scoring_alpha, "scoring_alpha")
     for name in ("batch_size", "max_steps", "n_members"):
         check_count(getattr(model, name), name)
     check_count(model.cv, "cv", minimum=2)

@@ -30,7 +30,7 @@ class AlphaSearch(NamedTuple):
 
 def search_alpha(
     probabilities: FloatArray,
-    scorer_alpha: float,
+    scoring_alpha: float,
     *,
     y: IntArray,
     weight: FloatArray | None,
@@ -43,20 +43,20 @@ def search_alpha(
     ----------
     probabilities
         Out-of-fold probabilities of every candidate (candidates, n, K), NaN where one diverged.
-    scorer_alpha
+    scoring_alpha
         α of the peer score: 1 for balanced accuracy, α* for accuracy. Never the candidate's own.
     y, weight, folds
         Noisy labels, weights (or ``None``) and fold numbers, (n,).
     grid
         The α of the candidates. Of equal scores the one nearest to the scorer's wins.
     """
-    scores = tuple(_mean_score(table, y, weight, folds, scorer_alpha) for table in probabilities)
+    scores = tuple(_mean_score(table, y, weight, folds, scoring_alpha) for table in probabilities)
     if max(scores) == -np.inf:
         raise DivergenceError(
             "every candidate of alpha='auto' left the finite numbers. Lower `learning_rate` or use a bounded "
             "`base` such as 'sigmoid'."
         )
-    best = max(range(len(grid)), key=lambda i: (scores[i], -abs(grid[i] - scorer_alpha)))
+    best = max(range(len(grid)), key=lambda i: (scores[i], -abs(grid[i] - scoring_alpha)))
     return AlphaSearch(float(grid[best]), scores)
 
 

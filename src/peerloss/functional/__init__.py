@@ -16,7 +16,7 @@ from peerloss.functional.base import (
     zero_one_matrix,
 )
 from peerloss.functional.correction import backward_loss, forward_loss
-from peerloss.functional.divergence import divergence_loss
+from peerloss.functional.divergence import f_divergence_loss
 from peerloss.functional.information import dmi_loss
 from peerloss.functional.peer import base_loss, peer_loss
 
@@ -25,8 +25,8 @@ __all__ = [
     "backward_loss",
     "base_loss",
     "cross_entropy_matrix",
-    "divergence_loss",
     "dmi_loss",
+    "f_divergence_loss",
     "forward_loss",
     "gce_matrix",
     "hinge_matrix",

@@ -39,7 +39,7 @@ DIVERGENCES = ("total_variation", "jensen_shannon")
 _SMALLEST_PRIOR = 1e-6
 
 
-def divergence_loss(
+def f_divergence_loss(
     logits: Tensor,
     target: Tensor,
     *,
@@ -67,7 +67,7 @@ def divergence_loss(
     Examples
     --------
     >>> sure = torch.tensor([[0.0, 99.0], [99.0, 0.0]])
-    >>> divergence_loss(sure, torch.tensor([1, 0]))
+    >>> f_divergence_loss(sure, torch.tensor([1, 0]))
     tensor(-0.3333)
 
     References
@@ -84,7 +84,7 @@ def divergence_loss(
 def batch_divergence_loss(
     batch: Batch, *, divergence: str, noisy_prior: Tensor | None, reduction: str
 ) -> Tensor:
-    """Compute :func:`divergence_loss` from checked arguments (shared with the module)."""
+    """Compute :func:`f_divergence_loss` from checked arguments (shared with the module)."""
     if noisy_prior is None:
         counts = batch.label_counts().to(batch.logits.dtype)
         prior = counts / counts.sum().clamp(min=1.0)

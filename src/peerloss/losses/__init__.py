@@ -2,7 +2,7 @@
 
 from peerloss.losses._correction import BackwardLoss, ForwardLoss
 from peerloss.losses._divergence import DivergenceWatch
-from peerloss.losses._f_divergence import DivergenceLoss
+from peerloss.losses._f_divergence import FDivergenceLoss
 from peerloss.losses._information import DMILoss
 from peerloss.losses._peer import BaseLoss, PeerLoss
 from peerloss.losses._schedule import AlphaSchedule
@@ -12,8 +12,8 @@ __all__ = [
     "BackwardLoss",
     "BaseLoss",
     "DMILoss",
-    "DivergenceLoss",
     "DivergenceWatch",
+    "FDivergenceLoss",
     "ForwardLoss",
     "PeerLoss",
 ]

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 
-class DivergenceLoss(LabelLoss):
-    """f-divergence between own and peers' labels; twin of :func:`peerloss.functional.divergence_loss`.
+class FDivergenceLoss(LabelLoss):
+    """f-divergence between own and peers' labels; twin of :func:`peerloss.functional.f_divergence_loss`.
 
     Total variation is as flat as it is robust: start from a model that has been trained with another loss.
 
@@ -31,7 +31,7 @@ class DivergenceLoss(LabelLoss):
     Examples
     --------
     >>> import torch
-    >>> DivergenceLoss()(torch.tensor([-99.0, 99.0]), torch.tensor([0, 1]))
+    >>> FDivergenceLoss()(torch.tensor([-99.0, 99.0]), torch.tensor([0, 1]))
     tensor(-0.3333)
     """
 

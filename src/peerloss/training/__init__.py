@@ -1,6 +1,6 @@
 """Training: a plain loop, an engine for many small nets, a loop for deep ones. The loss is a parameter."""
 
-from peerloss.training._augment import STRONG, Augment
+from peerloss.training._augment import STRONG_AUGMENT, Augment
 from peerloss.training._deep import train_deep
 from peerloss.training._deep_run import DeepResult
 from peerloss.training._engine import train_nets
@@ -12,7 +12,7 @@ from peerloss.training._results import TrainedNets
 from peerloss.training._sieve import Sieve, keep_rows
 
 __all__ = [
-    "STRONG",
+    "STRONG_AUGMENT",
     "Augment",
     "DeepRecipe",
     "DeepResult",

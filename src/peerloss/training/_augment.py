@@ -27,7 +27,7 @@ class Augment:
 
 
 #: For consistency: the student sees images changed like this, the teacher the plain ones.
-STRONG = Augment(cutout=12, affine=20.0, colour=0.4)
+STRONG_AUGMENT = Augment(cutout=12, affine=20.0, colour=0.4)
 
 
 def crop_and_flip(

@@ -210,7 +210,7 @@ class Run:
         """Take the noisy validation score, of the average where there is one; keep the best weights."""
         with nullcontext() if self.average is None else self.average.in_use():
             predicted = self._probabilities(X).argmax(dim=1).cpu().numpy()
-            score = peer_score(y, predicted, alpha=self.recipe.score_alpha)
+            score = peer_score(y, predicted, alpha=self.recipe.scoring_alpha)
             if self.best is None or score > self.best[1]:
                 self.best = (self.epoch, score, _copy(self.model))
         return {"score": score}

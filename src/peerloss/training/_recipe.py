@@ -47,7 +47,7 @@ class DeepRecipe:
     """Later rounds: labels kept or replaced by the model, the averaged one where there is an ``average``."""
     patience: int | None = None
     """Stop after so many epochs without a better noisy validation score."""
-    score_alpha: float = 1.0
+    scoring_alpha: float = 1.0
     """α of that score: 1 stands for balanced accuracy, α* for accuracy."""
     half_precision: bool = True
     """bfloat16 on a GPU; weights, sums and losses stay in float32."""

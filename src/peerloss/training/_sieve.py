@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from peerloss.functional import loss_matrix, peer_loss
-from peerloss.training._augment import STRONG, Augment
+from peerloss.training._augment import STRONG_AUGMENT, Augment
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Sieve:
     """Labels with an expected peer loss below this are kept."""
     mixup: bool = False
     """Whether images and targets are mixed in pairs."""
-    augment: Augment = STRONG
+    augment: Augment = STRONG_AUGMENT
     """Changes of the images that the student sees."""
 
     def decisions(self, epochs: int) -> list[int]:

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from peerloss.datasets._cifar import HUMAN_LABELS, CifarImages, load_cifar10, load_cifar10n
-from peerloss.losses import BaseLoss, DivergenceLoss, DMILoss, PeerLoss
+from peerloss.losses import BaseLoss, DMILoss, FDivergenceLoss, PeerLoss
 from peerloss.models import resnet18, resnet34
 from peerloss.noise import NoiseModel, flip_labels
 from peerloss.training import predict_logits, predict_mirrored, train_deep
@@ -29,8 +29,8 @@ LOSSES: dict[str, Callable[[], nn.Module]] = {
     "cross_entropy": BaseLoss,
     "peer": PeerLoss,
     "dmi": lambda: DMILoss(eps=0.0),  # ten classes: |det J| is far below the usual eps
-    "total_variation": lambda: DivergenceLoss("total_variation"),
-    "jensen_shannon": lambda: DivergenceLoss("jensen_shannon"),
+    "total_variation": lambda: FDivergenceLoss("total_variation"),
+    "jensen_shannon": lambda: FDivergenceLoss("jensen_shannon"),
 }
 #: Ends the name of figures for which each image was also seen mirrored.
 MIRRORED = ", mirrored too"
