@@ -1,8 +1,8 @@
 """Peer loss in the Hugging Face Trainer: one argument for the loss, one callback for α.
 
 A small transformer, made here from a configuration, reads sequences of eight tokens; those with more tokens
-of the upper half are class 1. Two fifths of class 1 and a tenth of class 0 carry the other label. The
-Trainer's own cross entropy learns the noise's threshold, peer loss does not. Accuracy is on clean labels.
+of the upper half are class 1. Half of class 1 and a tenth of class 0 carry the other label. The Trainer's
+own cross entropy learns the noise's threshold, peer loss does not. Accuracy is on clean labels.
 
 Run with ``python examples/huggingface_trainer.py`` (needs ``pip install "peerloss[hf]"``); it takes seconds.
 """
@@ -18,7 +18,7 @@ from transformers import BertConfig, BertForSequenceClassification, Trainer, Tra
 from peerloss import AlphaSchedule, NoiseModel, PeerLoss, flip_labels
 from peerloss.integrations.huggingface import AlphaCallback, ComputeLoss
 
-WORDS, LENGTH, STEPS = 20, 8, 80
+WORDS, LENGTH, STEPS = 20, 8, 200
 
 
 def make_rows(count: int, seed: int, *, noisy: bool) -> list[dict[str, Any]]:
@@ -29,7 +29,7 @@ def make_rows(count: int, seed: int, *, noisy: bool) -> list[dict[str, Any]]:
     tokens = torch.randint(WORDS // 2, (count, LENGTH), generator=generator) + upper * (WORDS // 2)
     labels = clean.numpy()
     if noisy:
-        labels = flip_labels(labels, NoiseModel.binary(e_neg=0.1, e_pos=0.4), random_state=seed)
+        labels = flip_labels(labels, NoiseModel.binary(e_neg=0.1, e_pos=0.5), random_state=seed)
     return [{"input_ids": row, "labels": int(label)} for row, label in zip(tokens, labels, strict=True)]
 
 
@@ -56,7 +56,7 @@ def train(folder: str, **options: Any) -> Trainer:
         max_steps=STEPS,
         per_device_train_batch_size=16,
         gradient_accumulation_steps=2,
-        learning_rate=1e-2,
+        learning_rate=3e-3,
         use_cpu=True,
         report_to="none",
         save_strategy="no",
