@@ -67,6 +67,7 @@ def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[st
 
     Examples
     --------
+    >>> import tempfile
     >>> import numpy as np
     >>> from peerloss import MarginPerceptron
     >>> X = np.random.default_rng(0).normal(size=(100, 2))
