@@ -1,5 +1,7 @@
 """Settings shared by all tests."""
 
+import shutil
+
 import pytest
 import torch
 from hypothesis import HealthCheck, settings
@@ -9,6 +11,33 @@ settings.register_profile(
 )
 settings.load_profile("default")
 torch.set_num_threads(1)
+
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+DRIVER = shutil.which("chromedriver")
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    """Open a real browser, without a window and with a profile of its own; skip where there is none."""
+    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
+    if not (CHROMIUM and DRIVER):
+        pytest.skip("needs Chromium and chromedriver (Debian: chromium, chromium-driver)")
+    options = webdriver.ChromeOptions()
+    options.binary_location = CHROMIUM
+    profile = tmp_path_factory.mktemp("profile")
+    for argument in (
+        "--headless=new",
+        "--no-sandbox",
+        "--disable-dev-shm-usage",
+        f"--user-data-dir={profile}",
+    ):
+        options.add_argument(argument)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
+    driver.set_script_timeout(60)
+    yield driver
+    driver.quit()
 
 
 def pytest_runtest_setup(item):

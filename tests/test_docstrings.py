@@ -8,28 +8,8 @@ from importlib import import_module
 
 import pytest
 
-PACKAGES = (
-    "peerloss",
-    *(
-        f"peerloss.{name}"
-        for name in (
-            "audit",
-            "boosting",
-            "datasets",
-            "estimators",
-            "experiments",
-            "functional",
-            "losses",
-            "metrics",
-            "models",
-            "noise",
-            "peer_prediction",
-            "report",
-            "theory",
-            "training",
-        )
-    ),
-)
+from tests.packages import PACKAGES
+
 #: Mean the same everywhere; the package's pages explain them once.
 CONVENTIONS = {"self", "cls", "X", "y", "sample_weight", "logits", "target", "random_state"}
 
@@ -41,7 +21,7 @@ def is_exception(thing):
 def public_things():
     """Return every public function, class and public method of a class, by the name one would call it."""
     found = {}
-    for package in PACKAGES:
+    for package in ("peerloss", *(f"peerloss.{name}" for name in PACKAGES)):
         module = import_module(package)
         for name in module.__all__:
             thing = getattr(module, name)

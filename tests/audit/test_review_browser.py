@@ -1,6 +1,5 @@
 """The review page and the audit page in a real browser, by the keyboard alone."""
 
-import shutil
 import statistics
 import subprocess
 import sys
@@ -12,32 +11,6 @@ from peerloss.audit._folder import read_folder
 from peerloss.audit._journal import read_journal
 from peerloss.audit._review import Review, ReviewServer
 from tests.audit.made_up import HOSTILE, write_audit
-
-webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="needs Chromium and chromedriver (Debian: chromium, chromium-driver)"
-)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    profile = tmp_path_factory.mktemp("profile")
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-dev-shm-usage",
-        f"--user-data-dir={profile}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    driver.set_script_timeout(60)
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture

@@ -11,24 +11,8 @@ import pytest
 import peerloss
 from peerloss import exceptions
 from tests.docs.pages import DOCS, ROOT, blocks, pages
+from tests.packages import PACKAGES
 
-PACKAGES = (
-    "audit",
-    "boosting",
-    "datasets",
-    "estimators",
-    "experiments",
-    "functional",
-    "integrations",
-    "losses",
-    "metrics",
-    "models",
-    "noise",
-    "peer_prediction",
-    "report",
-    "theory",
-    "training",
-)
 #: Public for those who extend the library, as constants are; described where they are used.
 NOT_LISTED = {"DivergenceWatch", "Transform"}
 

@@ -1,7 +1,6 @@
 """The built site, opened from the disk in a real browser."""
 
 import os
-import shutil
 import subprocess
 import sys
 from html.parser import HTMLParser
@@ -14,11 +13,6 @@ from tests.docs.pages import DOCS
 
 for package in ("sphinx", "furo", "myst_parser"):
     pytest.importorskip(package, reason="needs the extra docs: pip install peerloss[docs]")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-needs_browser = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="needs Chromium and chromedriver (Debian: chromium, chromium-driver)"
-)
 
 
 @pytest.fixture(scope="session")
@@ -79,26 +73,6 @@ def test_every_internal_link_leads_somewhere(links, site):
     assert not broken, "\n".join(sorted(broken))
 
 
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    profile = tmp_path_factory.mktemp("profile")
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-dev-shm-usage",
-        f"--user-data-dir={profile}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    yield driver
-    driver.quit()
-
-
-@needs_browser
 def test_every_page_opens_without_a_word_in_the_console(browser, site, links):
     """No script fails, every picture is shown, and on a telephone no page is wider than the screen."""
     browser.execute_cdp_cmd(
@@ -116,7 +90,6 @@ def test_every_page_opens_without_a_word_in_the_console(browser, site, links):
     assert "heard" in browser.get_log("browser")[0]["message"]
 
 
-@needs_browser
 def test_the_search_finds_from_the_disk(browser, site):
     """Without a server: the index is a script of the site."""
     browser.get((site / "search.html").as_uri() + "?q=PeerLoss")

@@ -1,18 +1,13 @@
 """Model folders: the same predictions in a fresh process, and nothing from a folder that is not one."""
 
 import hashlib
-import json
 import os
-import re
 import subprocess
 import sys
-import zipfile
 
 import numpy as np
 import pandas as pd
 import pytest
-import safetensors.numpy
-import skops.io
 from sklearn.datasets import make_classification
 from sklearn.ensemble import (
     ExtraTreesClassifier,
@@ -24,8 +19,7 @@ from sklearn.exceptions import NotFittedError
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, StratifiedKFold
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
-from skops.io._protocol import PROTOCOL
+from sklearn.preprocessing import StandardScaler
 
 from peerloss import (
     CostSensitiveSVC,
@@ -38,12 +32,11 @@ from peerloss import (
     load_model,
     save_model,
 )
-from peerloss.estimators import _persistence, _persistence_trees, read_manifest
+from peerloss.estimators import _persistence, read_manifest
 from peerloss.exceptions import InvalidInputError, ModelFolderError
+from tests.estimators.saved_models import CODES, LABELS, X, assert_same
 
-X, CODES = make_classification(120, 5, n_informative=3, random_state=0)
 X_THREE, CODES_THREE = make_classification(150, 5, n_informative=3, n_classes=3, random_state=0)
-LABELS = np.where(CODES == 1, "yes", "no")
 
 MODELS = {
     "mlp": RobustMLPClassifier(max_steps=20, n_members=3, early_stopping=True, random_state=0),
@@ -71,38 +64,6 @@ MODELS = {
 @pytest.fixture(scope="module")
 def peer_classifier():
     return PeerClassifier(cv=2, random_state=0).fit(X, LABELS)
-
-
-@pytest.fixture(scope="module")
-def saved(tmp_path_factory):
-    """Save a small model, to spoil copies of."""
-    model = PeerPlugInClassifier(RandomForestClassifier(2, random_state=0)).fit(X, LABELS)
-    return save_model(model, tmp_path_factory.mktemp("saved") / "model")
-
-
-def assert_same(model, loaded, features=X):
-    """Predictions to the last bit, parameters and labels alike."""
-    np.testing.assert_array_equal(loaded.predict_proba(features), model.predict_proba(features))
-    np.testing.assert_array_equal(loaded.predict(features), model.predict(features))
-    assert loaded.classes_.dtype == model.classes_.dtype
-    address = re.compile("0x[0-9A-F]+")
-    assert address.sub("", repr(loaded)) == address.sub("", repr(model))
-
-
-def rewrite(folder, name, content):
-    """Put other content in a folder, as somebody would who knows the format."""
-    (folder / name).write_bytes(content)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"][name] = hashlib.sha256(content).hexdigest()
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-
-
-def copy_of(saved, tmp_path):
-    target = tmp_path / "copy"
-    target.mkdir()
-    for file in saved.iterdir():
-        (target / file.name).write_bytes(file.read_bytes())
-    return target
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -286,182 +247,3 @@ def test_a_crash_leaves_the_old_model(tmp_path, monkeypatch):
             save_model(new, folder)
     assert load_model(folder).margin_ == 1.0
     assert [path.name for path in tmp_path.iterdir()] == ["model"]
-
-
-# -- what is not loaded ---------------------------------------------------------------------------------
-
-
-def test_folders_that_are_no_models(tmp_path):
-    """Absent, a file, empty, foreign, broken: each is said."""
-    with pytest.raises(ModelFolderError, match="does not exist"):
-        load_model(tmp_path / "nowhere")
-    with pytest.raises(ModelFolderError, match=r"it has no manifest.json"):
-        load_model(tmp_path)
-    manifest = tmp_path / "manifest.json"
-    manifest.write_text("{}")
-    with pytest.raises(ModelFolderError, match="is a file"):
-        load_model(manifest)
-    with pytest.raises(ModelFolderError, match="belongs to something else"):
-        load_model(tmp_path)
-    manifest.write_text("{")
-    with pytest.raises(ModelFolderError, match=r"manifest.json is damaged"):
-        load_model(tmp_path)
-    manifest.write_text(json.dumps({"format": "peerloss model", "format_version": "1", "files": {}}))
-    with pytest.raises(ModelFolderError, match="damaged"):
-        load_model(tmp_path)
-    manifest.write_text(json.dumps({"format": "peerloss model", "format_version": 1, "files": {}}))
-    with pytest.raises(ModelFolderError, match=r"does not list state.json"):
-        load_model(tmp_path)
-
-
-def test_a_newer_format_asks_for_a_newer_version(saved, tmp_path):
-    """Rather than guess."""
-    folder = copy_of(saved, tmp_path)
-    manifest = json.loads((folder / "manifest.json").read_text()) | {"format_version": 2}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ModelFolderError, match=r"newer peerloss: format 2.*pip install --upgrade"):
-        load_model(folder)
-
-
-@pytest.mark.parametrize("name", ["state.json", "arrays.safetensors"])
-def test_a_changed_file_is_noticed(saved, tmp_path, name):
-    """One bit is enough; so is a file that is gone, or one outside the folder."""
-    folder = copy_of(saved, tmp_path)
-    content = bytearray((folder / name).read_bytes())
-    content[len(content) // 2] ^= 1
-    (folder / name).write_bytes(content)
-    with pytest.raises(ModelFolderError, match=f"{name} is not as it was saved"):
-        load_model(folder)
-    (folder / name).unlink()
-    with pytest.raises(ModelFolderError, match=f"{name} cannot be read"):
-        load_model(folder)
-    manifest = json.loads((folder / "manifest.json").read_text())
-    manifest["files"] = {"../model/state.json": "0"}
-    (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ModelFolderError, match="lies outside the folder"):
-        load_model(folder)
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda s: s["objects"][0].update(type="os.system"), "names the type 'os.system'"),
-        (lambda s: s["objects"][0]["fields"].pop("alpha"), "PeerPlugInClassifier lacks alpha"),
-        (lambda s: s.update(root={"$": "exec"}), "holds 'exec'"),
-        (lambda s: s.update(root=5), "holds no classifier but int"),
-        (lambda s: s.update(root={"$": "object", "number": 99}), "state is damaged"),
-        (lambda s: s.update(root={"$": "part", "number": 0}), "state is damaged"),
-        (lambda s: s["objects"][0]["fields"].update(cv={"$": "object", "number": 0}), "holds itself"),
-        (lambda s: s.update(root={"$": "values", "items": [1], "dtype": "V8", "shape": [1]}), "dtype 'V8'"),
-        (lambda s: s.clear(), "state cannot be read"),
-    ],
-)
-def test_a_crafted_state_builds_nothing_else(saved, tmp_path, change, message):
-    """Only this library's types, whole; everything else is an error of ours."""
-    folder = copy_of(saved, tmp_path)
-    state = json.loads((folder / "state.json").read_text())
-    change(state)
-    rewrite(folder, "state.json", json.dumps(state).encode())
-    with pytest.raises(ModelFolderError, match=message):
-        load_model(folder)
-
-
-def tree_arrays(folder):
-    """Return the arrays of a saved forest, and where the first tree keeps each property."""
-    state = json.loads((folder / "state.json").read_text())
-    trees = [
-        f for o in state["objects"] for f in o["fields"].values() if isinstance(f, dict) and f["$"] == "tree"
-    ]
-    places = {key: array["name"] for key, array in trees[0]["arrays"]}
-    return safetensors.numpy.load_file(folder / "arrays.safetensors"), places
-
-
-@pytest.mark.parametrize(
-    ("name", "value", "message"),
-    [
-        ("node_left_child", 10**6, "point outside it"),
-        ("node_right_child", 0, "point outside it"),
-        ("node_left_child", -7, "point outside it"),
-        ("node_feature", 10**6, "absent features"),
-        ("node_feature", -5, "absent features"),
-        ("sizes", 3, "absent features|other features"),
-    ],
-)
-def test_a_crafted_tree_is_refused(saved, tmp_path, name, value, message):
-    """Compiled code would follow these indices anywhere in memory."""
-    folder = copy_of(saved, tmp_path)
-    arrays, places = tree_arrays(folder)
-    changed = arrays[places[name]].copy()
-    changed[0] = value
-    rewrite(folder, "arrays.safetensors", safetensors.numpy.save({**arrays, places[name]: changed}))
-    with pytest.raises(ModelFolderError, match=message):
-        load_model(folder)
-
-
-def test_crafted_compiled_parts_are_refused():
-    """Trees of histogram boosting and support vector machines are looked at too."""
-    boosting = HistGradientBoostingClassifier(max_iter=1).fit(X, CODES)
-    _persistence_trees.check_indices(boosting)
-    boosting._predictors[0][0].nodes["left"][0] = 10**6
-    with pytest.raises(ValueError, match="point outside"):
-        _persistence_trees.check_indices(boosting)
-    machine = CostSensitiveSVC(cv=2, class_weight_grid=[1.0]).fit(X, CODES).svc_
-    _persistence_trees.check_indices(machine)
-    machine._n_support = machine._n_support + 1000
-    with pytest.raises(ValueError, match="support vectors that do not match"):
-        _persistence_trees.check_indices(machine)
-    forest = RandomForestClassifier(2).fit(X, CODES)
-    forest.n_features_in_ = 2
-    with pytest.raises(ValueError, match="other features"):
-        _persistence_trees.check_indices(forest)
-
-
-def test_categories_of_histogram_boosting_pass(tmp_path):
-    """The check of categorical splits knows a sound model."""
-    features = np.column_stack([np.arange(120) % 6, X[:, 1]])
-    boosting = HistGradientBoostingClassifier(max_iter=5, categorical_features=[0], min_samples_leaf=2)
-    model = PeerPlugInClassifier(boosting, cv=2).fit(features, (features[:, 0] % 2 == 0) | (CODES == 1))
-    trusted = ["functools.partial", "sklearn.utils.validation.check_array"]  # how it finds the categories
-    folder = save_model(model, tmp_path / "model", trusted=trusted)
-    assert_same(model, load_model(folder, trusted=trusted), features)
-
-
-def test_a_crafted_part_names_no_other_type(saved, tmp_path):
-    """A skops file with a function of the standard library is refused before anything is built."""
-    folder = copy_of(saved, tmp_path)
-    part = [FunctionTransformer(os.system)]
-    rewrite(folder, "parts.skops", skops.io.dumps(part))
-    with pytest.raises(ModelFolderError, match=r"not trusted: .*system"):
-        load_model(folder)
-    rewrite(folder, "parts.skops", b"PK nonsense")
-    with pytest.raises(ModelFolderError, match="parts cannot be read"):
-        load_model(folder)
-
-
-@pytest.mark.parametrize("loader", ["ObjectNode", "LossNode", "TypeNode", "FunctionNode", "MethodNode"])
-def test_a_crafted_part_imports_nothing(saved, tmp_path, loader):
-    """A module that is only named in the file stays unimported, whatever kind of entry names it."""
-    folder = copy_of(saved, tmp_path)
-    empty = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode", "content": []}
-    named = {"__class__": "anything", "__module__": "this", "__loader__": loader}
-    content = (
-        {"func": "anything", "obj": named | {"__loader__": "TypeNode"}} if loader == "MethodNode" else empty
-    )
-    schema = named | {"content": content, "__reduce__": {"args": empty}, "protocol": PROTOCOL}
-    with zipfile.ZipFile(tmp_path / "parts.zip", "w") as file:
-        file.writestr("schema.json", json.dumps(schema))
-    rewrite(folder, "parts.skops", (tmp_path / "parts.zip").read_bytes())
-    with pytest.raises(ModelFolderError, match=r"not trusted: .*this\.anything"):
-        load_model(folder)
-    assert "this" not in sys.modules
-
-
-@pytest.mark.parametrize("backend", ["lightgbm", "xgboost"])
-def test_a_broken_booster_is_an_error_of_ours(backend, tmp_path):
-    """Not a crash, and not an error that only the library's authors understand."""
-    model = PeerBoostingClassifier(backend=backend, n_estimators=2).fit(X, CODES)
-    folder = save_model(model, tmp_path / "model")
-    (booster,) = folder.glob("booster-*")
-    rewrite(folder, booster.name, b"{}")
-    with pytest.raises(ModelFolderError, match=f"cannot be read by {backend}"):
-        load_model(folder)

@@ -1,37 +1,10 @@
 """The pages in a real browser, opened from a file."""
 
-import shutil
-
 import pytest
 
 from peerloss.experiments.demo import DemoRow
 from peerloss.report import write_demo
 from tests.report.made_up import HOSTILE
-
-webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-DRIVER = shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER), reason="needs Chromium and chromedriver (Debian: chromium, chromium-driver)"
-)
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory):
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    profile = tmp_path_factory.mktemp("profile")
-    for argument in (
-        "--headless=new",
-        "--no-sandbox",
-        "--disable-dev-shm-usage",
-        f"--user-data-dir={profile}",
-    ):
-        options.add_argument(argument)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    yield driver
-    driver.quit()
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ from scipy.special import expit, logit
 
 from peerloss.audit._confident import confident_joint
 from peerloss.noise import NoiseModel
+from peerloss.noise._posterior import gather_by_score
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -105,7 +106,8 @@ def scores(proba: NDArray[Any]) -> FloatArray:
 def fit_candidates(proba: NDArray[Any], codes: IntArray) -> Candidates:
     """Fit a clean curve to the labels for each pair of rates, and weigh the pairs."""
     grid = np.array([(n, p) for n in RATES for p in RATES if n + p < MAX_SUM_OF_RATES])
-    slopes, intercepts, evidence = _fit_curves(*_grouped(scores(proba), codes), grid)
+    groups = gather_by_score(scores(proba), codes, np.ones(len(codes)), max_groups=MAX_GROUPS)
+    slopes, intercepts, evidence = _fit_curves(*groups, grid)
     log_weights = EVIDENCE * evidence + _log_joint(proba, codes, grid) + _log_prior(grid, float(codes.mean()))
     weights = np.exp(log_weights - log_weights.max())
     kept = weights > 1e-4
@@ -133,15 +135,6 @@ def _log_prior(grid: FloatArray, share_of_ones: float) -> FloatArray:
     other = np.exp(-(about_half**2) / 2.0) / DIFFERENCE_SCALE
     prior: FloatArray = np.log(area * (alike + other) + 1e-300)
     return prior
-
-
-def _grouped(score: FloatArray, codes: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Gather rows by score; return mean scores and the number of labels 1 and 0 of each group."""
-    order = np.argsort(score, kind="stable")
-    starts = np.linspace(0, len(score), min(MAX_GROUPS, len(score)) + 1).astype(int)[:-1]
-    rows = np.diff([*starts, len(score)]).astype(np.float64)
-    ones = np.add.reduceat(codes[order].astype(np.float64), starts)
-    return np.add.reduceat(score[order], starts) / rows, ones, rows - ones
 
 
 def _fit_curves(

@@ -105,10 +105,14 @@ def fit_clean_posterior(
     y_noisy, score, weight = y_noisy[used], score[used], weight[used] * weight.sum() / (weight**2).sum()
     centre = float(np.average(score, weights=weight))
     scale = float(np.sqrt(np.average((score - centre) ** 2, weights=weight))) or 1.0
-    groups = _grouped((score - centre) / scale, y_noisy, weight, checked)
+    z = (score - centre) / scale
+    parts = [checked == clean for clean in np.unique(checked)]  # clean labels are explained differently
+    groups = [gather_by_score(z[rows], y_noisy[rows], weight[rows], max_groups=MAX_GROUPS) for rows in parts]
+    clean = np.repeat(np.unique(checked), [len(group[0]) for group in groups])
     one_side = np.arange(0.0, MAX_RATE - 1e-9, RATE_STEP)
     grid = np.array([(n, p) for n in one_side for p in one_side if n + p < MAX_SUM_OF_RATES - 1e-9])
-    slopes, intercepts, evidence = _fit_curves(*groups, grid)
+    z, positive, negative = np.concatenate(groups, axis=1)
+    slopes, intercepts, evidence = _fit_curves(z, positive, negative, clean, grid)
     centre_of_difference = np.average(y_noisy, weights=weight) - 0.5  # ½·δ_p̃
     off = grid[:, 0] - grid[:, 1] - centre_of_difference
     evidence = evidence - off**2 / (2.0 * DIFFERENCE_SCALE**2)
@@ -120,21 +124,15 @@ def fit_clean_posterior(
     return CleanPosterior(grid[kept], weights, slopes[kept], intercepts[kept], centre, scale)
 
 
-def _grouped(
-    z: FloatArray, y: IntArray, weight: FloatArray, checked: BoolArray
-) -> tuple[FloatArray, FloatArray, FloatArray, BoolArray]:
-    """Gather rows by score; return mean scores, the weight of labels 1 and 0 and whether they are clean."""
-    parts = []
-    for clean in np.unique(checked):
-        rows = np.flatnonzero(checked == clean)
-        order = rows[np.argsort(z[rows], kind="stable")]
-        edges = np.linspace(0, len(rows), min(MAX_GROUPS, len(rows)) + 1).astype(int)[:-1]
-        total = np.add.reduceat(weight[order], edges)
-        positive = np.add.reduceat((weight * y)[order], edges)
-        mean = np.add.reduceat((weight * z)[order], edges) / total
-        parts.append((mean, positive, total - positive, np.full(len(edges), clean)))
-    mean, positive, negative, clean = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return mean, positive, negative, clean
+def gather_by_score(
+    score: FloatArray, y: IntArray, weight: FloatArray, *, max_groups: int
+) -> tuple[FloatArray, FloatArray, FloatArray]:
+    """Gather rows of neighbouring scores; return their mean scores and the weight of labels 1 and of 0."""
+    order = np.argsort(score, kind="stable")
+    starts = np.linspace(0, len(score), min(max_groups, len(score)) + 1).astype(int)[:-1]
+    total = np.add.reduceat(weight[order], starts)
+    ones = np.add.reduceat((weight * y)[order], starts)
+    return np.add.reduceat((weight * score)[order], starts) / total, ones, total - ones
 
 
 def _fit_curves(

@@ -8,7 +8,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from peerloss.report._records import method_title
-from peerloss.report._words import MISSING, accuracy, findings, p_value, points, with_error
+from peerloss.report._words import MISSING, accuracy, findings, p_value, points, row_count, with_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -119,7 +119,7 @@ def section_markdown(section: Section) -> str:
     for summary in section.summaries:
         if summary.methods:
             blocks += [
-                f"## Summary, {_safe(summary.prior)} prior ({summary.rows} rows)",
+                f"## Summary, {_safe(summary.prior)} prior ({row_count(summary.rows)})",
                 _summary_table(summary),
             ]
     if section.tests:

@@ -66,15 +66,16 @@ def _about_prior(summary: PriorSummary) -> Iterator[str]:
         printed = ", ".join(accuracy(beside[m].printed_mean) for m in summary.ordering_here)
         verdict = "holds" if summary.ordering_holds else "does not hold"
         yield (
-            f"{where}, {_rows(summary.printed_rows)}: the paper's order of means, {paper}, {verdict} here: "
-            f"{here} (printed: {printed})."
+            f"{where}, {row_count(summary.printed_rows)}: the paper's order of means, {paper}, {verdict} "
+            f"here: {here} (printed: {printed})."
         )
     if "peer" in beside:
         peer = beside["peer"]
         yield (
             f"{where}: peer loss reaches {accuracy(peer.mean)} here, {accuracy(peer.printed_mean)} in print "
             f"({points(peer.difference)} points); it is within 2 points of the best in "
-            f"{peer.near_best} of {_rows(summary.printed_rows)} here, in {peer.printed_near_best} in print."
+            f"{peer.near_best} of {row_count(summary.printed_rows)} here, in {peer.printed_near_best} in "
+            "print."
         )
     if summary.compared:
         yield (
@@ -83,7 +84,8 @@ def _about_prior(summary: PriorSummary) -> Iterator[str]:
         )
 
 
-def _rows(count: int) -> str:
+def row_count(count: int) -> str:
+    """Write how many rows there are."""
     return "1 row" if count == 1 else f"{count} rows"
 
 
