@@ -29,8 +29,8 @@ def reproduce(
     name: Annotated[
         str,
         typer.Argument(
-            help="all, table-a1, table-a1-grid, heart-as-released, curves, boundary, invariance, cifar10, cifar10n, "
-            "or a TOML file (a spec)."
+            help="all, table-a1, table-a1-grid, heart-as-released, curves, boundary, invariance, cifar10, "
+            "cifar10n, or a TOML file (a spec)."
         ),
     ],
     *,
