@@ -1,11 +1,19 @@
-"""Files and folders that are whole or as they were: written beside their place, then moved there."""
+"""Files that a crash does not spoil.
+
+Whole ones are written beside their place, then moved there. Those that only grow are locked by their one
+writer, and each addition is on the disk before anybody hears of it.
+"""
 
 from __future__ import annotations
 
 import os
 import shutil
+import sys
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
+
+if sys.platform != "win32":
+    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -48,6 +56,24 @@ def whole_folder(path: Path) -> Iterator[Path]:
         _put_in_place(fresh, path)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
+
+
+def append_through(stream: IO[bytes], content: bytes) -> None:
+    """Write to the end of a file, and on to the disk."""
+    stream.write(content)
+    stream.flush()
+    os.fsync(stream.fileno())
+
+
+def lock_file(stream: IO[bytes]) -> bool:
+    """Whether nobody else holds the file; now this process does, until it closes the file or dies."""
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:  # somebody else has it, or the file system knows no locks
+        return False
+    return True
 
 
 def _put_in_place(fresh: Path, path: Path) -> None:

@@ -8,17 +8,14 @@ which takes back the decision on the row it names.
 from __future__ import annotations
 
 import json
-import os
 import sys
 import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
+from peerloss._files import append_through, lock_file
 from peerloss.exceptions import InvalidInputError
-
-if sys.platform != "win32":
-    import fcntl
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,9 +86,7 @@ class Journal:
         if label is not None:
             line["label"] = label
         line["time"] = datetime.now(UTC).isoformat(timespec="seconds")
-        self._out.write(json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n")
-        self._out.flush()
-        os.fsync(self._out.fileno())
+        append_through(self._out, json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n")
         if action == "undo":
             self.decisions = replay([*map(_as_line, self.decisions), line])
         else:
@@ -110,15 +105,11 @@ class Journal:
         self.close()
 
     def _lock(self) -> None:
-        if sys.platform == "win32":
-            return
-        try:
-            fcntl.flock(self._out, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        if not lock_file(self._out) and sys.platform != "win32":
             raise InvalidInputError(
                 f"{self.path} is open in another review; two at once would mix their decisions. Close "
                 "the other one."
-            ) from error
+            )
 
 
 def _as_line(decision: Decision) -> dict[str, Any]:

@@ -13,18 +13,14 @@ The folder holds
 from __future__ import annotations
 
 import json
-import os
-import sys
 import uuid
 import warnings
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
+from peerloss._files import append_through, lock_file
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._cells import FORMAT
-
-if sys.platform != "win32":
-    import fcntl
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -127,7 +123,7 @@ class Store:
             with path.open("rb+") as stream:
                 content = stream.read()
                 complete = content.rfind(b"\n") + 1
-                if complete < len(content) and _lock(stream):
+                if complete < len(content) and lock_file(stream):
                     stream.truncate(complete)
                     _warn(path, "repaired: its last line was incomplete (a run was stopped there)")
 
@@ -136,11 +132,9 @@ class Store:
         if self._out is None:
             self.folder.mkdir(parents=True, exist_ok=True)
             self._out = (self.folder / f"records-{uuid.uuid4().hex}.jsonl").open("xb")
-            _lock(self._out)
+            lock_file(self._out)
         lines = [json.dumps(record, allow_nan=False) + "\n" for record in records]
-        self._out.write("".join(lines).encode())
-        self._out.flush()
-        os.fsync(self._out.fileno())
+        append_through(self._out, "".join(lines).encode())
 
     def _take_in(self, line: bytes, path: Path) -> None:
         try:
@@ -169,17 +163,6 @@ class Store:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-
-
-def _lock(stream: IO[bytes]) -> bool:
-    """Whether nobody else holds the file; now this process does, until it closes the file or dies."""
-    if sys.platform == "win32":
-        return False
-    try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:  # somebody else has it, or the file system knows no locks
-        return False
-    return True
 
 
 def _warn(path: Path, what: str) -> None:
