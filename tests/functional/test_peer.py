@@ -7,7 +7,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.autograd import gradcheck, gradgradcheck
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
 
 from peerloss import theory
 from peerloss.exceptions import InvalidInputError
@@ -230,14 +230,21 @@ def test_gradients_agree_with_finite_differences(base, peers):
 
 
 def test_functional_transforms_go_through_the_kernel(monkeypatch):
-    """Under torch.func.grad large batches take the plain formula, with the ordinary gradient."""
+    """Under torch.func and in forward mode large batches take the plain formula: the ordinary gradient."""
     monkeypatch.setattr(_cross_entropy, "SMALL", 0)
     z, y = example(4, 3)
     prior = torch.full((3,), 1 / 3, dtype=z.dtype)
     shared = -0.5 * prior
-    taken = torch.func.grad(lambda t: _cross_entropy.cross_entropy_rows(t, y, None, shared, 0.0).sum())(z)
+
+    def total(t):
+        return _cross_entropy.cross_entropy_rows(t, y, None, shared, 0.0).sum()
+
     stated = 0.5 * torch.softmax(z, 1) - torch.eye(3, dtype=z.dtype)[y] + 0.5 * prior
-    torch.testing.assert_close(taken, stated)
+    torch.testing.assert_close(torch.func.grad(total)(z), stated)
+    with forward_ad.dual_level():
+        dual = forward_ad.make_dual(z.clone().requires_grad_(), torch.ones_like(z))
+        slope = forward_ad.unpack_dual(total(dual)).tangent
+    torch.testing.assert_close(slope, stated.sum())
 
 
 def test_single_precision_agrees_with_double(monkeypatch):

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 #: Elements in a block on the CPU: 4 MB of float32, measured best between the sizes of L2 and L3.
 BLOCK = 1 << 20
@@ -36,7 +37,7 @@ def cross_entropy_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor,
     eps
         The clip.
     """
-    if torch.compiler.is_compiling() or z.numel() < SMALL or not z.requires_grad or _under_transform():
+    if torch.compiler.is_compiling() or z.numel() < SMALL or not z.requires_grad or under_transform(z):
         return _plain_rows(z, y, own, shared, eps)
     rows: Tensor = _CrossEntropyRows.apply(z, y, own, shared, eps)
     return rows
@@ -49,9 +50,10 @@ def cross_entropy_sum(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, 
     return -torch.dot(_coefficients(z, y, own, shared).view(-1), _logs(z, eps).view(-1))
 
 
-def _under_transform() -> bool:
-    """Whether torch.func is at work, which wants differentiable operations all the way."""
-    return bool(torch._C._are_functorch_transforms_active())  # noqa: SLF001 (there is no public question)
+def under_transform(z: Tensor) -> bool:
+    """Whether torch.func or forward mode is at work, which want differentiable operations all the way."""
+    functional = torch._C._are_functorch_transforms_active()  # noqa: SLF001 (there is no public question)
+    return bool(functional) or forward_ad.unpack_dual(z).tangent is not None
 
 
 def _plain_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from peerloss.functional.base import LossMatrix
 
 PEERS = ("expected", "sampled")
-_CROSS_ENTROPIES = ("cross_entropy", "logistic")
+CROSS_ENTROPIES = ("cross_entropy", "logistic")
 
 
 def base_loss(
@@ -172,7 +172,7 @@ def batch_peer_loss(
         rows = _pick(losses, y) - alpha * losses[first, y[second]]
     else:
         prior = _counted(batch) if noisy_prior is None else fit_to_batch(noisy_prior, "noisy_prior", batch)
-        if score_matrix is None and base in _CROSS_ENTROPIES:
+        if score_matrix is None and base in CROSS_ENTROPIES:
             own, shared = (None, -alpha * prior) if weight is None else (weight[y], -alpha * prior * weight)
             clip = eps if base == "cross_entropy" else 0.0
             if reduction != "none" and batch.valid is None:
@@ -243,7 +243,7 @@ def _score(losses: Tensor, weight: Tensor | None, score_matrix: Tensor | None) -
 
 def _label_rows(batch: Batch, base: str | LossMatrix, eps: float) -> Tensor:
     """L[n, y_n]; for cross entropy without the other columns."""
-    if base not in _CROSS_ENTROPIES:
+    if base not in CROSS_ENTROPIES:
         return _pick(loss_columns(batch.logits, base, eps), batch.target)
     exact = torch.nn.functional.cross_entropy(batch.logits, batch.target, reduction="none")
     return exact if base == "logistic" or eps == 0 else -torch.log(torch.exp(-exact) + eps)

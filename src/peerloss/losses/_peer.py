@@ -10,8 +10,10 @@ from torch import Tensor, distributed
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional._batch import Batch, check_prior, without_autocast
+from peerloss.functional._compiled import compiled_peer_loss, is_compilable
 from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps
 from peerloss.functional.peer import (
+    CROSS_ENTROPIES,
     PEERS,
     base_loss,
     batch_peer_loss,
@@ -171,8 +173,15 @@ class PeerLoss(LabelLoss):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
+        batch, loss = self._at_once(logits, target) or self._in_operations(logits, target)
+        # Graphs of torch.compile take α as a tensor and leave out the watch: moving α recompiles nothing.
+        if not torch.compiler.is_compiling():
+            self._watch(batch, loss, self._alpha)
+        return loss
+
+    def _in_operations(self, logits: Tensor, target: Tensor) -> tuple[Batch, Tensor]:
+        """Compute every case by torch's operations."""
         batch = self.batch(logits, target)
-        # Compiled graphs take α as a tensor and leave out the watch, so that moving α recompiles nothing.
         with without_autocast(batch.logits):
             loss = batch_peer_loss(
                 batch,
@@ -186,9 +195,30 @@ class PeerLoss(LabelLoss):
                 reduction=self.reduction,
                 generator=self.generator,
             )
-        if not torch.compiler.is_compiling():
-            self._watch(batch, loss, self._alpha)
-        return loss
+        return batch, loss
+
+    def _at_once(self, logits: Tensor, target: Tensor) -> tuple[Batch, Tensor] | None:
+        """Compute the common case, a small batch in training on the CPU, by one compiled call."""
+        if (
+            not is_compilable(logits, target)
+            or self.base not in CROSS_ENTROPIES
+            or self.peers != "expected"
+            or self.weight is not None
+            or self.score_matrix is not None
+            or self.reduction == "none"
+            or (self.noisy_prior is None and (not self.training or _ranks() > 1))
+        ):
+            return None
+        return compiled_peer_loss(
+            logits,
+            target,
+            alpha=self._alpha,
+            eps=self.eps if self.base == "cross_entropy" else 0.0,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            noisy_prior=self.noisy_prior,
+            label_counts=self.label_counts,
+        )
 
     def current_prior(self) -> Tensor | None:
         """Return π̃ as given or as counted so far; ``None`` before the first label."""
@@ -210,7 +240,7 @@ class PeerLoss(LabelLoss):
 
     def _count(self, batch: Batch) -> None:
         counts = batch.label_counts()
-        if distributed.is_available() and distributed.is_initialized() and distributed.get_world_size() > 1:
+        if _ranks() > 1:
             distributed.all_reduce(counts)
         if len(self.label_counts) == 0:
             self.label_counts = counts
@@ -235,6 +265,12 @@ class PeerLoss(LabelLoss):
         matrix = "" if self.score_matrix is None else "score_matrix given, "
         head = f"{self.base!r}, alpha={self._alpha:g}, peers={self.peers!r}, noisy_prior {prior}, {matrix}"
         return f"{head}eps={self.eps:g}, {super().extra_repr()}"
+
+
+def _ranks() -> int:
+    """How many processes count labels together."""
+    together = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if together else 1
 
 
 def _share(counts: Tensor, dtype: torch.dtype) -> Tensor:

@@ -1,0 +1,346 @@
+"""The compiled path of PeerLoss says what torch's operations say."""
+
+import copy
+import subprocess
+import sys
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch.autograd import forward_ad, gradcheck, gradgradcheck
+
+from peerloss import PeerLoss
+from peerloss.exceptions import DivergenceError, DivergenceWarning, InvalidInputError
+from peerloss.functional import _compiled
+
+pytest.importorskip("numba", reason="the compiled path needs numba")
+PRIOR = torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)
+
+
+class InOperations(PeerLoss):
+    """PeerLoss without the compiled path."""
+
+    def _at_once(self, logits, target):  # noqa: ARG002
+        return None
+
+
+class AtOnce(PeerLoss):
+    """PeerLoss that takes nothing but the compiled path."""
+
+    def _in_operations(self, logits, target):  # noqa: ARG002
+        raise AssertionError("the compiled path was not taken")
+
+
+def started(kind, z, **options):
+    """Make a loss that has counted before: its first batch decides K and goes through operations."""
+    loss = kind(**options)
+    loss.label_counts = torch.arange(1, z.shape[1] + 1)
+    return loss
+
+
+def example(n=6, k=3, seed=0, dtype=torch.float64, scale=2.0):
+    rng = np.random.default_rng(seed)
+    return torch.tensor(rng.normal(size=(n, k)) * scale, dtype=dtype), torch.tensor(rng.integers(k, size=n))
+
+
+def value_and_gradient(loss, z, y):
+    z = z.clone().requires_grad_()
+    value = loss(z, y)
+    (3 * value).backward()
+    return value.detach(), z.grad
+
+
+@given(
+    n=st.integers(1, 40),
+    k=st.integers(2, 6),
+    seed=st.integers(0, 10_000),
+    dtype=st.sampled_from([torch.float32, torch.float64]),
+    scale=st.sampled_from([0.0, 1.0, 30.0]),
+    base=st.sampled_from(["cross_entropy", "logistic"]),
+    alpha=st.floats(-3, 3),
+    eps=st.sampled_from([0.0, 1e-5, 0.1]),
+    reduction=st.sampled_from(["mean", "sum"]),
+    given_prior=st.booleans(),
+    ignore_index=st.sampled_from([-100, 99]),
+)
+def test_both_paths_agree(n, k, seed, dtype, scale, base, alpha, eps, reduction, given_prior, ignore_index):
+    """Loss, gradient and counted labels over three steps, for every option the compiled path knows."""
+    options = {"base": base, "alpha": alpha, "eps": eps, "reduction": reduction, "ignore_index": ignore_index}
+    if given_prior:
+        options["noisy_prior"] = np.random.default_rng(seed).dirichlet(np.ones(k))
+    z, _ = example(n, k, seed, dtype, scale)
+    ours, reference = started(AtOnce, z, **options), started(InOperations, z, **options)
+    close = {"rtol": 1e-4, "atol": 1e-4 * n} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9 * n}
+    for step in range(3):
+        z, y = example(n, k, seed + step, dtype, scale)
+        for mine, stated in zip(
+            value_and_gradient(ours, z, y), value_and_gradient(reference, z, y), strict=True
+        ):
+            assert mine.dtype == dtype
+            torch.testing.assert_close(mine, stated, **close)
+    assert torch.equal(ours.label_counts, reference.label_counts)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_many_classes_lose_no_digits(dtype, eps):
+    """Two rows of 8000 classes agree with float64 to the precision of the dtype."""
+    z, y = example(2, 8000)
+    prior = torch.softmax(
+        torch.randn(8000, generator=torch.Generator().manual_seed(0), dtype=torch.float64), 0
+    )
+    exact = value_and_gradient(InOperations(alpha=0.7, eps=eps, noisy_prior=prior), z, y)
+    ours = value_and_gradient(AtOnce(alpha=0.7, eps=eps, noisy_prior=prior), z.to(dtype), y)
+    for mine, stated in zip(ours, exact, strict=True):
+        torch.testing.assert_close(mine.double(), stated, rtol=20 * torch.finfo(dtype).eps, atol=1e-7)
+
+
+def test_a_module_takes_the_compiled_path_from_its_second_batch():
+    """The first batch decides how many classes are counted; a given prior needs no first batch."""
+    z, y = example()
+    counted = PeerLoss()
+    assert counted._at_once(z, y) is None
+    counted(z, y)
+    assert counted._at_once(z, y) is not None
+    assert counted.label_counts.sum() == 12
+    assert PeerLoss(noisy_prior=PRIOR)._at_once(z, y) is not None
+
+
+def with_entry(value):
+    z, _ = example()
+    z[2, 1] = value
+    return z
+
+
+Z, Y = example()
+UNUSUAL = {
+    "an ignored label": (Z, torch.tensor([0, 1, -100, 2, 0, 1]), {}),
+    "an ignored class": (Z, Y, {"ignore_index": int(Y[0])}),
+    "a wrong label": (Z, torch.tensor([0, 1, 3, 2, 0, 1]), {}),
+    "a negative label": (Z, torch.tensor([0, 1, -1, 2, 0, 1]), {}),
+    "NaN": (with_entry(torch.nan), Y, {}),
+    "infinity": (with_entry(torch.inf), Y, {}),
+    "no rows": (Z[:0], Y[:0], {}),
+    "too few labels": (Z, Y[:4], {}),
+    "other classes than counted": (example(k=4)[0], Y, {"counts": 3}),
+    "other classes than the prior has": (example(k=4)[0], Y, {"noisy_prior": PRIOR}),
+    "one column": (Z[:, :1].contiguous(), Y % 2, {"counts": 2}),
+    "a vector": (Z[:, 0].contiguous(), Y % 2, {"counts": 2}),
+    "three dimensions": (Z[None], Y, {}),
+    "strided logits": (Z.repeat(1, 2)[:, ::2], Y, {}),
+    "strided labels": (Z, Y.repeat_interleave(2)[::2], {}),
+    "small integers": (Z, Y.to(torch.uint8), {}),
+    "half precision": (Z.half(), Y, {}),
+    "real labels": (Z, Y.double(), {}),
+    "a list": (Z, Y.tolist(), {}),
+    "another device": (Z, Y.to("meta"), {}),
+    "a subclass of Tensor": (torch.nn.Parameter(Z), Y, {}),
+    "weights": (Z, Y, {"weight": PRIOR}),
+    "a score matrix": (Z, Y, {"score_matrix": torch.eye(3)}),
+    "no reduction": (Z, Y, {"reduction": "none"}),
+    "another base": (Z, Y, {"base": "sigmoid"}),
+    "sampled peers": (Z, Y, {"peers": "sampled"}),
+    "a large batch": (*example(_compiled.MOST, 3), {}),
+}
+
+
+def outcome(loss, z, y):
+    """Return what a call returns or complains of."""
+    torch.manual_seed(0)  # sampled peers
+    try:
+        return loss(z, y)
+    except InvalidInputError as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("what", UNUSUAL)
+def test_what_is_unusual_is_left_to_torch(what):
+    """The compiled path declines and counts nothing; the module then answers or complains as without it."""
+    z, y, options = UNUSUAL[what]
+    counts = torch.arange(1, 1 + options.get("counts", 3))
+    options = {name: value for name, value in options.items() if name != "counts"}
+    ours, reference = PeerLoss(**options), InOperations(**options)
+    ours.label_counts, reference.label_counts = counts.clone(), counts.clone()
+    assert ours._at_once(z, y) is None
+    assert torch.equal(ours.label_counts, counts)
+    mine, stated = outcome(ours, z, y), outcome(reference, z, y)
+    assert type(mine) is type(stated)
+    assert mine == stated if isinstance(mine, str) else torch.equal(mine, stated)
+    assert torch.equal(ours.label_counts, reference.label_counts)
+
+
+def test_evaluation_counts_nothing():
+    """In evaluation mode the counts stay as they are, and are used."""
+    z, y = example()
+    ours, reference = (started(kind, z).eval() for kind in (PeerLoss, InOperations))
+    torch.testing.assert_close(ours(z, y), reference(z, y))
+    assert ours.label_counts.tolist() == [1, 2, 3]
+
+
+def test_a_prior_that_wants_a_gradient_gets_it():
+    """Somebody may put a prior there that is learned; the compiled path knows no gradient of it."""
+    z, y = example()
+    loss = PeerLoss(noisy_prior=PRIOR)
+    loss.noisy_prior.requires_grad_()
+    assert loss._at_once(z, y) is None
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_a_masked_class(eps):
+    """−inf logits are legal with the clip; without it the loss is not finite, which is said."""
+    z, y = example()
+    z[:, 2] = -torch.inf
+    y %= 2
+    outcomes = []
+    for kind in (AtOnce, InOperations):
+        loss = started(kind, z, eps=eps)
+        if eps == 0:
+            with pytest.raises(DivergenceError, match="not finite") as caught:
+                loss(z, y)
+            outcomes.append(str(caught.value))
+            assert loss.label_counts.sum() == 12
+        else:
+            outcomes.append(torch.cat([part.flatten() for part in value_and_gradient(loss, z, y)]))
+    ours, reference = outcomes
+    assert ours == reference if eps == 0 else torch.allclose(ours, reference)
+
+
+def test_runaway_logits_warn_at_the_callers_line():
+    """The warning comes once an excursion and points here."""
+    z, y = example()
+    loss = started(AtOnce, z)
+    with pytest.warns(DivergenceWarning, match=r"logits have reached 2e\+04") as caught:
+        loss(torch.full_like(z, -2e4), y)
+    assert caught[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        loss(torch.full_like(z, 2e4), y)
+        loss(z, y)
+    with pytest.warns(DivergenceWarning):
+        loss(torch.full_like(z, 2e4), y)
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-3])
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_first_and_second_derivatives_agree_with_finite_differences(eps, reduction):
+    """The gradient comes from the loop, the second derivative from operations."""
+    z, y = example(4)
+    loss = AtOnce(alpha=0.6, eps=eps, reduction=reduction, noisy_prior=PRIOR)
+    assert gradcheck(lambda t: loss(t, y), (z.requires_grad_(),))
+    assert gradgradcheck(lambda t: loss(t, y), (z,))
+
+
+def test_the_second_derivative_keeps_the_prior_of_its_own_step():
+    """Labels counted after a step do not reach into its graph."""
+    z, y = example(4)
+    results = []
+    for kind in (AtOnce, InOperations):
+        loss, t = started(kind, z, alpha=0.6), z.clone().requires_grad_()
+        value = loss(t, y)
+        loss(z, torch.zeros_like(y))
+        (slope,) = torch.autograd.grad(value, t, create_graph=True)
+        results.append(torch.autograd.grad(slope.square().sum(), t)[0])
+    torch.testing.assert_close(*results, rtol=1e-10, atol=1e-12)
+
+
+def test_logits_may_be_overwritten_after_the_loss():
+    """As with torch's cross entropy; a second derivative, which needs them, then refuses."""
+    z, y = example(4)
+    loss = AtOnce(noisy_prior=PRIOR)
+    _, stated = value_and_gradient(loss, z, y)
+    leaf = z.clone().requires_grad_()
+    logits = leaf * 1
+    value = loss(logits, y)
+    logits.detach().zero_()
+    (slope,) = torch.autograd.grad(value, leaf, retain_graph=True)
+    torch.testing.assert_close(3 * slope, stated)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        torch.autograd.grad(value, leaf, create_graph=True)
+
+
+def test_transforms_take_operations():
+    """torch.func, forward mode and batched gradients give what they always gave."""
+    z, y = example(4)
+    loss = PeerLoss(alpha=0.6, noisy_prior=PRIOR)
+    _, stated = value_and_gradient(InOperations(alpha=0.6, noisy_prior=PRIOR), z, y)
+    torch.testing.assert_close(3 * torch.func.grad(loss)(z, y), stated)
+    torch.testing.assert_close(3 * torch.func.jacfwd(loss)(z, y), stated)
+    jacobian = torch.autograd.functional.jacobian(lambda t: loss(t, y), z, vectorize=True)
+    torch.testing.assert_close(3 * jacobian, stated)
+    tangent = torch.linspace(-1, 1, 12, dtype=z.dtype).view(4, 3)
+    with forward_ad.dual_level():
+        slope = forward_ad.unpack_dual(loss(forward_ad.make_dual(z, tangent), y)).tangent
+    torch.testing.assert_close(3 * slope, (stated * tangent).sum())
+
+
+def test_modes_of_torch_change_nothing():
+    """Autocast, no_grad, inference tensors, a default device elsewhere: the same number."""
+    z, y = example(dtype=torch.float32)
+    stated = InOperations(noisy_prior=PRIOR)(z, y)
+    loss = AtOnce(noisy_prior=PRIOR)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        torch.testing.assert_close(loss(z, y), stated)
+    with torch.no_grad():
+        assert not loss(z.clone().requires_grad_(), y).requires_grad
+    with torch.inference_mode():
+        inference = z.clone()
+        torch.testing.assert_close(loss(z, y), stated)
+    torch.testing.assert_close(loss(inference, y), stated)
+    with torch.device("meta"):
+        assert loss(z, y).device.type == "cpu"
+
+
+def test_it_pickles_and_copies_as_before():
+    """A copy counts for itself."""
+    z, y = example()
+    loss = started(AtOnce, z)
+    other = copy.deepcopy(loss)
+    other(z, y)
+    assert loss.label_counts.tolist() == [1, 2, 3]
+    assert other.label_counts.sum() == 12
+
+
+@pytest.fixture
+def fresh_kernels():
+    """Look for numba again, here and afterwards."""
+    _compiled._kernels.cache_clear()
+    yield
+    _compiled._kernels.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+@pytest.mark.parametrize("reason", ["not installed", "switched off"])
+def test_without_numba_torch_does_the_work(monkeypatch, reason):
+    """Neither a missing numba nor NUMBA_DISABLE_JIT changes an answer."""
+    z, y = example()
+    stated = value_and_gradient(started(AtOnce, z), z, y)
+    _compiled._kernels.cache_clear()
+    if reason == "not installed":
+        monkeypatch.setitem(sys.modules, "numba", None)
+    else:
+        monkeypatch.setattr("numba.config.DISABLE_JIT", True)
+    loss = started(PeerLoss, z)
+    assert loss._at_once(z, y) is None
+    for mine, other in zip(value_and_gradient(loss, z, y), stated, strict=True):
+        torch.testing.assert_close(mine, other)
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+def test_no_place_for_a_cache_is_no_obstacle(monkeypatch):
+    """Where numba finds no folder to write to, the loop is compiled anew in each process."""
+
+    def nowhere(*_, **__):
+        raise RuntimeError("cannot cache function: no locator available")
+
+    monkeypatch.setattr("numba.core.dispatcher.FunctionCache", nowhere)
+    z, y = example()
+    torch.testing.assert_close(started(AtOnce, z)(z, y), started(InOperations, z)(z, y))
+
+
+def test_numba_is_not_imported_before_it_is_used():
+    """Importing and building losses stays light."""
+    code = "import sys; from peerloss import PeerLoss; PeerLoss(); sys.exit('numba' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
