@@ -190,6 +190,21 @@ def test_the_blockwise_kernel_agrees_with_the_plain_formula(monkeypatch, k, eps,
         torch.testing.assert_close(kernel, plain, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("weighted", [False, True])
+def test_what_a_gpu_computes_agrees_with_the_plain_formula(weighted):
+    """Rows without a clip in one piece, as on a GPU: values, first and second derivatives."""
+    z, y = example(6, 5)
+    own = torch.rand(6, dtype=z.dtype, generator=torch.Generator().manual_seed(1)) if weighted else None
+    shared = -0.7 * torch.softmax(torch.arange(5, dtype=z.dtype), 0)
+
+    def rows(t):
+        return _cross_entropy._UnclippedRows.apply(t, y, own, shared)
+
+    torch.testing.assert_close(rows(z), _cross_entropy._plain_rows(z, y, own, shared, 0.0))
+    assert gradcheck(rows, (z.requires_grad_(),))
+    assert gradgradcheck(rows, (z,))
+
+
 @pytest.mark.parametrize("eps", [0.0, 1e-3])
 def test_the_kernel_passes_gradcheck(monkeypatch, eps):
     """First and second derivatives of the kernel agree with finite differences."""

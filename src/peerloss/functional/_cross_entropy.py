@@ -39,7 +39,11 @@ def cross_entropy_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor,
     """
     if torch.compiler.is_compiling() or z.numel() < SMALL or not z.requires_grad or under_transform(z):
         return _plain_rows(z, y, own, shared, eps)
-    rows: Tensor = _CrossEntropyRows.apply(z, y, own, shared, eps)
+    rows: Tensor
+    if z.is_cuda and eps == 0:
+        rows = _UnclippedRows.apply(z, y, own, shared)
+    else:
+        rows = _CrossEntropyRows.apply(z, y, own, shared, eps)
     return rows
 
 
@@ -70,6 +74,28 @@ def _logs(z: Tensor, eps: float) -> Tensor:
     return torch.log_softmax(z, dim=1) if eps == 0 else torch.log(torch.softmax(z, dim=1) + eps)
 
 
+class _UnclippedRows(torch.autograd.Function):
+    """For a GPU, where only passes over memory cost: those of cross entropy and one more."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor) -> Tensor:
+        logs = torch.log_softmax(z, dim=1)
+        label = logs.gather(1, y[:, None]).squeeze(1)
+        ctx.save_for_backward(logs, z, y, own, shared)
+        return -(label if own is None else own * label) - logs @ shared
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
+        logs, z, y, own, shared = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a second derivative is wanted
+            return _differentiable_gradient(z, y, own, shared, 0.0, grad), None, None, None
+        column = grad if own is None else grad * own
+        to_logs = grad[:, None] * -shared
+        to_logs.scatter_add_(1, y[:, None], -column[:, None])
+        gradient = torch.ops.aten._log_softmax_backward_data(to_logs, logs, 1, z.dtype)  # noqa: SLF001
+        return gradient, None, None, None
+
+
 class _CrossEntropyRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
@@ -90,11 +116,17 @@ class _CrossEntropyRows(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         gradient, z, y, own, shared = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
-            with torch.enable_grad():
-                rows = _plain_rows(z, y, own, shared, ctx.eps)
-                (gradient,) = torch.autograd.grad(rows, z, grad, create_graph=True)
-            return gradient, None, None, None, None
+            return _differentiable_gradient(z, y, own, shared, ctx.eps, grad), None, None, None, None
         return gradient * grad[:, None], None, None, None, None
+
+
+def _differentiable_gradient(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, grad: Tensor
+) -> Tensor:
+    with torch.enable_grad():
+        rows = _plain_rows(z, y, own, shared, eps)
+        (gradient,) = torch.autograd.grad(rows, z, grad, create_graph=True)
+    return gradient
 
 
 def _block(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, out: Tensor) -> Tensor:
