@@ -19,14 +19,14 @@ import peerloss
 
 
 def skip_tables() -> None:
-    """Let modules for images be imported without their packages' other half, which needs pandas."""
+    """Let modules for images be imported without their packages' other half, which needs more."""
     for name in ("peerloss.datasets", "peerloss.experiments"):
         package = types.ModuleType(name)
         package.__path__ = [str(Path(peerloss.__file__).parent / name.rpartition(".")[2])]
         sys.modules[name] = package
 
 
-if find_spec("pandas") is None:
+if any(find_spec(name) is None for name in ("pandas", "skops")):
     skip_tables()
 
 from peerloss.datasets._cifar import HUMAN_LABELS  # noqa: E402 (see above)
@@ -76,6 +76,7 @@ def tell(record: dict[str, object]) -> None:
         "method",
         "seed",
         "test",
+        "held_out",
         "best_epoch",
         "best_score",
         "last_score",

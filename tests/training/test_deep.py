@@ -62,7 +62,7 @@ def test_it_learns_through_the_noise(loss, recipe):
     assert len(result.history) == recipe.epochs
     assert result.best_epoch in range(1, recipe.epochs + 1)
     expected = {"last", "best"} | ({"average"} if recipe.average else set())
-    assert set(result.weights) == expected | ({"before_sieve"} if recipe.sieve else set())
+    assert set(result.weights) == expected | ({"before_sieve", "settled"} if recipe.sieve else set())
     assert accuracy(model, X[192:], y[192:]) > 0.9
     for weights in result.weights.values():
         model.load_state_dict(weights)

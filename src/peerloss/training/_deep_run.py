@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.optim.swa_utils import update_bn
 
 from peerloss._validation import check_same_length
 from peerloss.exceptions import DivergenceError, InvalidInputError
@@ -23,6 +24,7 @@ from peerloss.training._sieve import mix_pairs, sieve_targets, soft_loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
     from peerloss._validation import IntArray
     from peerloss.training._log import Record
@@ -43,8 +45,10 @@ class DeepResult:
     history: list[Record]
     """One record an epoch: loss, rate, α, seconds, noisy validation scores, share of labels kept."""
     weights: dict[str, Weights]
-    """State dicts by name: ``"last"``; ``"average"`` (the running mean); ``"best"`` on noisy validation;
-    ``"before_sieve"``, what the loss alone had reached."""
+    """State dicts by name: ``"last"``; ``"average"`` (the running mean); ``"best"`` on noisy validation.
+    With a sieve also ``"before_sieve"``, what the loss alone had reached, and ``"settled"``: the average,
+    its batch statistics taken anew from images changed as the recipe says. The student saw stronger changes,
+    so plain images are strange to the statistics it ends with."""
     best_epoch: int | None
 
 
@@ -188,8 +192,20 @@ class Run:
     def _teach(self) -> Tensor:
         """Show all rows to the averaged model, or to the model as it is; return its probabilities."""
         self.model.eval()
-        with nullcontext() if self.average is None else self.average.in_use():
+        with self._averaged():
             return predict_mirrored(self.forward, self.X, **self._reading)
+
+    def _averaged(self) -> AbstractContextManager[None]:
+        """Put the averaged weights into the model for a while, where there are any."""
+        return nullcontext() if self.average is None else self.average.in_use()
+
+    def _settle(self) -> Weights:
+        """Return the averaged weights with batch statistics of one ordinary epoch."""
+        self.generator.manual_seed(_mix(self.recipe.seed, self.epoch))
+        order = torch.randperm(len(self.X), device=self.device, generator=self.generator)
+        with self._averaged(), precision(self.device, self.recipe.half_precision):
+            update_bn((inputs for _, inputs in self._batches(order, self.recipe.augment)), self.model)
+            return _copy(self.model)
 
     def _targets(self) -> tuple[Tensor | None, Tensor]:
         """Return what the rows are taught, ``None`` for their labels, and which labels are kept."""
@@ -208,7 +224,7 @@ class Run:
 
     def score(self, X: Tensor, y: IntArray) -> Record:
         """Take the noisy validation score, of the average where there is one; keep the best weights."""
-        with nullcontext() if self.average is None else self.average.in_use():
+        with self._averaged():
             predicted = self._probabilities(X).argmax(dim=1).cpu().numpy()
             score = peer_score(y, predicted, alpha=self.recipe.scoring_alpha)
             if self.best is None or score > self.best[1]:
@@ -262,7 +278,8 @@ class Run:
         if self.best is not None:
             weights["best"] = self.best[2]
         if self.before_sieve is not None:
-            weights["before_sieve"] = self.before_sieve
+            weights |= {"before_sieve": self.before_sieve, "settled": self._settle()}
+            self.model.load_state_dict(weights["last"])
         self.model.eval()
         return DeepResult(self.history, weights, None if self.best is None else self.best[0])
 

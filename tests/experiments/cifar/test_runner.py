@@ -44,6 +44,7 @@ def test_a_record_says_what_was_run_and_where(data, tmp_path):
     assert record["run"]["recipe"]["epochs"] == len(record["history"]) == 2
     names = {"last", "average", "best"}
     assert set(record["test"]) == names | {f"{name}, mirrored too" for name in names}
+    assert set(record["held_out"]) == set(record["test"])
     assert 0.25 < record["noise_in_training"] < 0.55
     assert record["versions"]["torch"] == importlib.metadata.version("torch")
     assert record["device"] == "CPU"

@@ -74,9 +74,9 @@ def execute(
 
     Returns
     -------
-    Figures for a record. ``test`` is accuracy on clean labels by name of the weights: ``last`` (epoch),
-    ``average`` (their running mean, where there is one), ``best`` (on noisy validation); each also as the
-    mean over the image and its mirror image. Then scores, seconds, the history.
+    Figures for a record. ``test`` is accuracy on clean labels by name of the weights
+    (:class:`~peerloss.training.DeepResult`), each also as the mean over the image and its mirror image;
+    ``held_out`` the same on the held-out noisy labels. Then scores, seconds, the history.
     """
     data, device = workshop.images, workshop.device
     rows = len(data.train_images) if run.rows is None else min(run.rows, len(data.train_images))
@@ -104,10 +104,12 @@ def execute(
         history += result.history
     seconds = time.perf_counter() - started
     memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None
-    test = _test_accuracies(model, result.weights, workshop, run.rows)
+    test = _accuracies(model, result.weights, data.test_images[:rows], data.test_labels[:rows], device)
+    held_out = _accuracies(model, result.weights, X[held], noisy[held], device)
     epochs = [record["seconds"] for record in history]
     return {
         "test": test,
+        "held_out": held_out,
         "best_epoch": result.best_epoch,
         "last_score": history[-1]["score"],
         "best_score": max(record["score"] for record in result.history),
@@ -125,11 +127,11 @@ def checkpoint_file(stem: Path, stage: int) -> Path:
     return stem.with_name(f"{stem.name}-{stage}.pt")
 
 
-def _test_accuracies(
-    model: nn.Module, weights: dict[str, Any], workshop: Workshop, rows: int | None
+def _accuracies(
+    model: nn.Module, weights: dict[str, Any], images: Any, labels: IntArray, device: torch.device
 ) -> dict[str, float]:
-    images, labels = workshop.images.test_images[:rows], workshop.images.test_labels[:rows]
-    inputs = torch.as_tensor(images).to(workshop.device)
+    """Return the accuracy of each set of weights, as it is and with each image also seen mirrored."""
+    inputs = torch.as_tensor(images).to(device)
     accuracies = {}
     for name, state in weights.items():
         model.load_state_dict(state)
