@@ -7,6 +7,7 @@ all candidates take turns; memory is the peak that a forward and backward pass h
 from __future__ import annotations
 
 import argparse
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -82,6 +83,13 @@ def step_rows(device: str) -> list[str]:
     return rows
 
 
+class _InOperations(PeerLoss):
+    """As where numba is not installed."""
+
+    def _at_once(self, *_: Tensor) -> None:
+        return None
+
+
 def _mlp(width: int) -> list[nn.Module]:
     return [nn.Linear(784, width), nn.ReLU(), nn.Linear(width, width), nn.ReLU(), nn.Linear(width, 10)]
 
@@ -89,7 +97,7 @@ def _mlp(width: int) -> list[nn.Module]:
 def _steps(model: nn.Module, X: Tensor) -> dict[str, Callable[[], None]]:
     y = torch.randint(10, (len(X),), device=X.device)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
-    plain, peer = nn.CrossEntropyLoss(), PeerLoss()
+    plain, peer, peer_in_operations = nn.CrossEntropyLoss(), PeerLoss(), _InOperations()
     others = torch.randperm(len(X), device=X.device)
     elsewhere = torch.randperm(len(X), device=X.device)
     X_peer, y_peer = X[others], y[elsewhere]
@@ -105,8 +113,16 @@ def _steps(model: nn.Module, X: Tensor) -> dict[str, Callable[[], None]]:
     return {
         "cross entropy": step(lambda: plain(model(X), y)),
         "peer, expected": step(lambda: peer(model(X), y)),
+        "peer, expected, without numba": step(lambda: peer_in_operations(model(X), y)),
         "peer, two forward passes": step(lambda: plain(model(X), y) - plain(model(X_peer), y_peer)),
     }
+
+
+def _numba() -> str:
+    try:
+        return f"numba {version('numba')}"
+    except PackageNotFoundError:
+        return "no numba"
 
 
 def main() -> None:
@@ -121,7 +137,7 @@ def main() -> None:
         [
             "# Cost of peer loss beside cross entropy",
             "",
-            f"Measured with `make bench`: {provenance(arguments.device)}.",
+            f"Measured with `make bench`: {provenance(arguments.device)}, {_numba()}.",
             f"Medians, all candidates in turns; rounds: {rounds} for the losses, 101 for the steps.",
             "",
             "## Loss alone, forward and backward",

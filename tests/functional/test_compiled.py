@@ -30,7 +30,8 @@ class InOperations(PeerLoss):
 class AtOnce(PeerLoss):
     """PeerLoss that takes nothing but the compiled path."""
 
-    def _in_operations(self, logits, target):  # noqa: ARG002
+    def batch(self, logits, target):  # noqa: ARG002
+        """Refuse to begin the other one."""
         raise AssertionError("the compiled path was not taken")
 
 
@@ -291,6 +292,14 @@ def test_modes_of_torch_change_nothing():
     torch.testing.assert_close(loss(inference, y), stated)
     with torch.device("meta"):
         assert loss(z, y).device.type == "cpu"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_prior_of_another_precision(dtype):
+    """`loss.to(dtype)` casts a given prior; both paths read it in the precision of the logits."""
+    z, y = example()
+    losses = [kind(noisy_prior=PRIOR).to(dtype) for kind in (AtOnce, InOperations)]
+    torch.testing.assert_close(*(loss(z, y) for loss in losses))
 
 
 def test_it_pickles_and_copies_as_before():

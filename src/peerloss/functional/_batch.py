@@ -41,7 +41,7 @@ class Batch(NamedTuple):
 
 def values_are_checkable(tensor: Tensor) -> bool:
     """Whether looking at values is free of a synchronisation and of a graph break."""
-    return tensor.device.type == "cpu" and not torch.compiler.is_compiling()
+    return tensor.is_cpu and not torch.compiler.is_compiling()
 
 
 def as_columns(logits: Tensor) -> Tensor:

@@ -1,22 +1,22 @@
-"""Expected peer loss of a small batch on the CPU in one compiled call (needs numba).
+"""Expected peer loss of a small batch on the CPU in compiled loops (needs numba).
 
 On a small batch arithmetic costs next to nothing; the time goes into starting some thirty operations of
-torch. Here one loop checks logits and labels, counts the labels and computes loss and gradient. It knows the
-ordinary case only: whatever is unusual (NaN, a wrong or an ignored label, other devices and dtypes,
-compilers, transforms) it leaves to torch's operations, which also say what is wrong.
+torch. Here three loops check logits and labels, count the labels, and compute loss and gradient. They know
+the ordinary case only: whatever is unusual (NaN, a wrong or an ignored label, other devices and dtypes,
+compilers, transforms) is left to torch's operations, which also say what is wrong.
 """
 
 from __future__ import annotations
 
 import math
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from peerloss.functional._batch import Batch, values_are_checkable
+from peerloss.functional._batch import values_are_checkable
 from peerloss.functional._cross_entropy import cross_entropy_sum, under_transform
 
 if TYPE_CHECKING:
@@ -24,6 +24,15 @@ if TYPE_CHECKING:
 
 #: Beyond this many logits the vector instructions of torch win (measured for 2 to 1000 classes).
 MOST = 1 << 14
+
+
+class Ready(NamedTuple):
+    """A loss and what is known of it without asking the tensor."""
+
+    loss: Tensor
+    value: float
+    largest: float
+    """Largest finite |logit|."""
 
 
 def is_compilable(logits: Tensor, target: Tensor) -> bool:
@@ -35,9 +44,8 @@ def is_compilable(logits: Tensor, target: Tensor) -> bool:
         and logits.dtype in (torch.float32, torch.float64)
         and target.dtype == torch.int64
         and logits.ndim == 2
-        and logits.shape[1] >= 2
-        and logits.shape[:1] == target.shape
-        and 0 < logits.numel() <= MOST
+        and target.ndim == 1
+        and logits.numel() <= MOST
         and logits.is_contiguous()
         and target.is_contiguous()
         and not under_transform(logits)
@@ -54,8 +62,8 @@ def compiled_peer_loss(
     reduction: str,
     noisy_prior: Tensor | None,
     label_counts: Tensor,
-) -> tuple[Batch, Tensor] | None:
-    """Return a batch and its peer loss for cross entropy, or ``None`` where torch's operations have to do it.
+) -> Ready | None:
+    """Return the peer loss of a batch for cross entropy, or ``None`` where torch's operations have to do it.
 
     Parameters
     ----------
@@ -70,12 +78,7 @@ def compiled_peer_loss(
         they are what they were.
     """
     kernels, known = _kernels(), label_counts if noisy_prior is None else noisy_prior
-    if (
-        kernels is None
-        or known.shape != logits.shape[1:]
-        or known.device != logits.device
-        or known.requires_grad
-    ):
+    if kernels is None or len(known) != logits.shape[1] or not known.is_cpu or known.requires_grad:
         return None
     check, count, compute = kernels
     z, y = logits.numpy(force=True), target.numpy()
@@ -83,15 +86,15 @@ def compiled_peer_loss(
     if not ordinary:
         return None
     if noisy_prior is None:
-        shared = logits.new_empty(known.shape)
-        count(y, label_counts.numpy(), alpha, shared.numpy())
+        shared = np.empty(len(known), z.dtype)
+        count(y, label_counts.numpy(), alpha, shared)
     else:
-        shared = -alpha * noisy_prior.to(logits.dtype)
-    gradient = torch.empty_like(logits)
-    scale = 1.0 / len(target) if reduction == "mean" else 1.0
-    value = compute(z, y, shared.numpy(), eps, scale, gradient.numpy())
-    loss: Tensor = _ReadyLoss.apply(logits, value, gradient, target, shared, eps, scale)
-    return Batch(logits, target, None, largest), loss
+        shared = -alpha * noisy_prior.to(logits.dtype).numpy()
+    gradient = np.empty_like(z)
+    scale = 1.0 / len(y) if reduction == "mean" else 1.0
+    value = compute(z, y, shared, eps, scale, gradient)
+    loss: Tensor = _ReadyLoss.apply(logits, target, value, gradient, (shared, eps, scale))
+    return Ready(loss, value, largest)
 
 
 class _ReadyLoss(torch.autograd.Function):
@@ -99,27 +102,21 @@ class _ReadyLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any,
-        z: Tensor,
-        value: float,
-        gradient: Tensor,
-        y: Tensor,
-        shared: Tensor,
-        eps: float,
-        scale: float,
+        ctx: Any, z: Tensor, y: Tensor, value: float, gradient: Any, formula: tuple[Any, float, float]
     ) -> Tensor:
-        ctx.save_for_backward(z, y, shared)
-        ctx.gradient, ctx.eps, ctx.scale = gradient, eps, scale
+        ctx.save_for_backward(z, y)
+        ctx.gradient, ctx.formula = gradient, formula
         return z.new_full((), value)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        slope = ctx.gradient
         if torch.is_grad_enabled():  # a second derivative is wanted
-            z, y, shared = ctx.saved_tensors
-            loss = ctx.scale * cross_entropy_sum(z, y, None, shared, ctx.eps)
-            (slope,) = torch.autograd.grad(loss, z, create_graph=True)
-        return slope * grad, *(None,) * 6
+            (z, y), (shared, eps, scale) = ctx.saved_tensors, ctx.formula
+            loss = scale * cross_entropy_sum(z, y, None, torch.from_numpy(shared), eps)
+            (gradient,) = torch.autograd.grad(loss, z, create_graph=True)
+        else:
+            gradient = torch.from_numpy(ctx.gradient)
+        return gradient * grad, None, None, None, None
 
 
 @cache
@@ -143,8 +140,10 @@ def _kernels() -> list[Callable[..., Any]] | None:
 
 
 def _check(z: Any, y: Any, ignore_index: int) -> tuple[bool, float]:
-    """Return whether values are ordinary, and the largest |logit| as in ``Batch.largest``."""
+    """Return whether shapes and values are ordinary, and the largest finite |logit|."""
     n, k = z.shape
+    if n == 0 or n != len(y) or k < 2:
+        return False, 0.0
     low = high = z[0, 0]
     for i in range(n):
         if not 0 <= y[i] < k or y[i] == ignore_index:
@@ -196,4 +195,5 @@ def _compute(z: Any, y: Any, shared: Any, eps: float, scale: float, gradient: An
             pull += c[j]
         for j in range(k):
             p[j] = scale * (pull * p[j] - c[j])
-    return scale * loss
+    value: float = z.dtype.type(scale * loss)
+    return value

@@ -53,7 +53,7 @@ class DivergenceWatch:
         """Look at one step."""
         if loss.device.type == "cpu":
             finite = math.isfinite(loss.item()) if loss.ndim == 0 else bool(torch.isfinite(loss).all())
-            self._judge(finite=finite, largest=batch.largest or 0.0, alpha=alpha)
+            self.judge(finite=finite, largest=batch.largest or 0.0, alpha=alpha, stacklevel=6)
         elif loss.device.type == "cuda":
             self._read_arrived()
             if self._pending is None and self._calls % CUDA_INTERVAL == 0 and loss.numel():
@@ -74,9 +74,22 @@ class DivergenceWatch:
             return
         (finite, largest), alpha = self._pending.figures.tolist(), self._pending.alpha
         self._pending = None
-        self._judge(finite=bool(finite), largest=largest, alpha=alpha)
+        self.judge(finite=bool(finite), largest=largest, alpha=alpha, stacklevel=7)
 
-    def _judge(self, *, finite: bool, largest: float, alpha: float) -> None:
+    def judge(self, *, finite: bool, largest: float, alpha: float, stacklevel: int = 5) -> None:
+        """Raise or warn by the figures of one step.
+
+        Parameters
+        ----------
+        finite
+            Whether the loss is.
+        largest
+            Largest |logit|.
+        alpha
+            Weight of the peer term.
+        stacklevel
+            Frames up to the line that called the module; as it is, for a call from its ``forward``.
+        """
         if not finite:
             raise DivergenceError(
                 f"the loss is not finite (alpha = {alpha:g}, largest |logit| {largest:g}). Training has "
@@ -88,6 +101,6 @@ class DivergenceWatch:
                 f"logits have reached {largest:.3g} (limit {LOGIT_LIMIT:g}) while alpha = {alpha:g} ≥ 1: the "
                 f"loss is not bounded below and training runs away. {REMEDY}",
                 DivergenceWarning,
-                stacklevel=6,  # the line that called the module
+                stacklevel=stacklevel,
             )
         self._warned = runaway
