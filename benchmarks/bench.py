@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHAPES = ((8192, 10, 100), (8192, 1000, 31), (1024, 50_000, 9))
+#: Enough for medians of steps to be steady in the third digit on a machine that does other things as well.
+STEP_ROUNDS = 401
 #: Variant → (α, eps, most times cross entropy's time, most times its memory).
 VARIANTS = {"unclipped": (1.0, 0.0, 1.5, 1.5), "clipped": (1.0, 1e-5, 2.5, None)}
 
@@ -75,7 +77,7 @@ def step_rows(device: str) -> list[str]:
     }  # fmt: skip
     for name, (layers, inputs) in networks.items():
         calls = _steps(nn.Sequential(*layers).to(device), inputs.to(device))
-        times = median_times(calls, rounds=101, device=device)
+        times = median_times(calls, rounds=STEP_ROUNDS, device=device)
         goals = {"peer, expected": "≤ 1.05", "peer, two forward passes": "(about 1.9)"}
         for loss, seconds in times.items():
             ratio = seconds / times["cross entropy"]
@@ -138,7 +140,7 @@ def main() -> None:
             "# Cost of peer loss beside cross entropy",
             "",
             f"Measured with `make bench`: {provenance(arguments.device)}, {_numba()}.",
-            f"Medians, all candidates in turns; rounds: {rounds} for the losses, 101 for the steps.",
+            f"Medians, all candidates in turns; {rounds} rounds for the losses, {STEP_ROUNDS} for the steps.",
             "",
             "## Loss alone, forward and backward",
             "",
