@@ -1,7 +1,8 @@
-"""What peer loss costs on a GPU beside cross entropy: in a ResNet-18 step, and alone with 50,000 classes.
+"""What peer loss costs on a GPU beside cross entropy: in training ResNet-18, and alone with 50,000 classes.
 
-Run ``python benchmarks/bench_deep.py [--compile] [--batches 256 1024] [--output FILE]``. "Compiled" losses
-went through ``torch.compile``; with ``--compile`` the network goes through it too.
+Run ``python benchmarks/bench_deep.py [--batches 256 1024] [--output FILE]``. Three tables: epochs of
+:func:`train_deep` as recipes for images run it (compiled); single steps of a plain loop, waiting for the
+device after each; losses alone. "Compiled" losses went through ``torch.compile``.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from torch import nn
 
 from peerloss import PeerLoss
 from peerloss.models import resnet18
+from peerloss.training import DeepRecipe
+from peerloss.training._deep_run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,15 +26,34 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 CLASSES = 50_000
+STEPS, EPOCH_ROUNDS = 40, 11
 
 
-def steps(batch: int, device: str, *, compiled: bool) -> dict[str, Callable[[], None]]:
+def epochs(batch: int, device: str) -> dict[str, Callable[[], None]]:
+    """Return an epoch of the deep loop for each loss, all on one network, which is compiled once."""
+    torch.compiler.reset()
+    X = torch.randint(256, (STEPS * batch, 32, 32, 3), dtype=torch.uint8, device=device)
+    y = torch.randint(10, (len(X),), device=device)
+    recipe = DeepRecipe(epochs=1_000_000, batch_size=batch, learning_rate=1e-3, compile=True)
+    net = resnet18()
+    candidates = {"nn.CrossEntropyLoss": nn.CrossEntropyLoss(), "PeerLoss": PeerLoss()}
+    runs = {name: Run(net, loss, X, y, recipe, torch.device(device)) for name, loss in candidates.items()}
+
+    def epoch(run: Run) -> Callable[[], None]:
+        def call() -> None:
+            run.train_epoch()
+
+        return call
+
+    return {name: epoch(run) for name, run in runs.items()}
+
+
+def steps(batch: int, device: str) -> dict[str, Callable[[], None]]:
     """Return a training step for each loss, on one network with one optimizer."""
-    net = resnet18().to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-    model = torch.compile(net, dynamic=False) if compiled else net
+    model = resnet18().to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     X = torch.randn(batch, 3, 32, 32, device=device).contiguous(memory_format=torch.channels_last)
     y = torch.randint(10, (batch,), device=device)
-    optimizer = torch.optim.SGD(net.parameters(), lr=1e-3, momentum=0.9, fused=device == "cuda")
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9, fused=device == "cuda")
 
     def step(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[], None]:
         def call() -> None:
@@ -53,34 +75,47 @@ def losses(device: str) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
         "PeerLoss": PeerLoss,
         "PeerLoss, unclipped": lambda: PeerLoss(eps=0.0),
     }
+    torch.compiler.reset()  # it gives up after compiling one function for many objects
     plain = {name: kind().to(device) for name, kind in kinds.items()}
     return plain | {
         f"{name}, compiled": torch.compile(kind().to(device), dynamic=False) for name, kind in kinds.items()
     }
 
 
-def passes(n: int, k: int, device: str) -> dict[str, Callable[[], None]]:
+def passes(n: int, device: str) -> dict[str, Callable[[], None]]:
     """Return forward and backward passes of the losses alone."""
-    z = torch.randn(n, k, device=device, requires_grad=True)
-    y = torch.randint(k, (n,), device=device)
+    z = torch.randn(n, CLASSES, device=device, requires_grad=True)
+    y = torch.randint(CLASSES, (n,), device=device)
 
     def once(loss: Callable[[Tensor, Tensor], Tensor]) -> Callable[[], None]:
-        return lambda: torch.autograd.grad(loss(z, y), z) and None
+        def call() -> None:
+            torch.autograd.grad(loss(z, y), z)
+
+        return call
 
     return {name: once(loss) for name, loss in losses(device).items()}
 
 
-def compare(place: str, calls: dict[str, Callable[[], None]], *, rounds: int, device: str) -> list[str]:
-    """Return rows of the table: everything as a multiple of plain cross entropy."""
-    times = median_times(calls, rounds=rounds, device=device)
-    peaks = {name: peak_bytes(call, device=device) for name, call in calls.items()}
-    rows = []
-    for name in calls:
-        slower, larger = (figures[name] / figures["nn.CrossEntropyLoss"] for figures in (times, peaks))
-        rows.append(
-            f"| {place} | {name} | {times[name] * 1e3:.2f} ms | {slower:.3f} "
-            f"| {peaks[name] / 2**20:.0f} MiB | {larger:.3f} |"
-        )
+def table(
+    title: str,
+    sizes: list[int],
+    candidates: Callable[[int, str], dict[str, Callable[[], None]]],
+    rounds: int,
+    device: str,
+) -> list[str]:
+    """Return a table in Markdown: everything as a multiple of plain cross entropy."""
+    rows = ["", f"Medians of {rounds} rounds in turns.", ""]
+    rows += [f"| {title} | loss | time | × | peak memory | × |", "|" + "---|" * 6]
+    for size in sizes:
+        calls = candidates(size, device)
+        times = median_times(calls, rounds=rounds, device=device)
+        peaks = {name: peak_bytes(call, device=device) for name, call in calls.items()}
+        for name in calls:
+            slower, larger = (figures[name] / figures["nn.CrossEntropyLoss"] for figures in (times, peaks))
+            rows.append(
+                f"| {size} | {name} | {times[name] * 1e3:.2f} ms | {slower:.3f} "
+                f"| {peaks[name] / 2**20:.0f} MiB | {larger:.3f} |"
+            )
     return rows
 
 
@@ -88,27 +123,17 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--compile", action="store_true")
     parser.add_argument("--batches", nargs="+", type=int, default=[256, 1024])
     parser.add_argument("--rows", nargs="+", type=int, default=[1024, 8192], help="of the losses alone")
     parser.add_argument("--rounds", type=int, default=101)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
-    lines = [
-        f"ResNet-18, bfloat16{', compiled' if options.compile else ''}: {provenance(options.device)}.",
-        f"Medians of {options.rounds} rounds in turns; goals: step × 1.03, memory × 1.02, loss alone × 1.3.",
-        "",
-        "| batch | loss | step | × | peak memory | × |",
-        "|" + "---|" * 6,
-    ]
-    for batch in options.batches:
-        calls = steps(batch, options.device, compiled=options.compile)
-        lines += compare(str(batch), calls, rounds=options.rounds, device=options.device)
-    lines += ["", "| logits | loss alone | time | × | peak memory | × |", "|" + "---|" * 6]
-    for n in options.rows:
-        calls = passes(n, CLASSES, options.device)
-        lines += compare(f"({n}, {CLASSES})", calls, rounds=options.rounds, device=options.device)
+    device = options.device
+    lines = ["# Cost of peer loss on a GPU beside cross entropy", "", f"{provenance(device)}."]
+    lines += table(f"An epoch of train_deep, {STEPS} steps", options.batches, epochs, EPOCH_ROUNDS, device)
+    lines += table("A step of a plain loop", options.batches, steps, options.rounds, device)
+    lines += table(f"The loss alone, {CLASSES:,} classes, rows", options.rows, passes, options.rounds, device)
     text = "\n".join([*lines, ""])
     print(text)
     if options.output:

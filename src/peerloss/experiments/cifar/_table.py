@@ -19,6 +19,7 @@ _ACCURACIES = {
     "averaged weights": "average",
     "best on noisy validation": "best",
     "averaged, mirrored too": f"average{MIRRORED}",
+    "settled, mirrored too": f"settled{MIRRORED}",
 }
 _COLUMNS = ("noise", "method", "seeds", *_ACCURACIES, "seconds a run", "published")
 
@@ -86,8 +87,9 @@ def _explanation(experiment: CifarExperiment, records: Sequence[Record]) -> str:
         "Accuracy in per cent on the clean test labels, mean ± standard deviation over seeds. *Averaged "
         "weights*: their running mean after the last epoch. *Best on noisy validation*: the averaged weights "
         f"of the epoch with the best peer score on {holdout} held-out noisy labels. *Mirrored too*: the mean "
-        "of the outputs for an image and its mirror image. No clean label is used before the end of a run, "
-        "where the test set is opened once."
+        "of the outputs for an image and its mirror image. *Settled*: averaged weights after a sieve, their "
+        "batch statistics taken anew from images changed as little as in testing. No clean label is used "
+        "before the end of a run, where the test set is opened once."
     )
     return f"{text} *Published*: {experiment.source}." if experiment.source else text
 
