@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 from scipy.special import expit
+from sklearn.metrics import roc_auc_score
 
+from peerloss.audit import find_label_issues
 from peerloss.audit._posterior import label_posterior
 from peerloss.audit._two_classes import RATES, Candidates, _log_prior, fit_candidates
 
@@ -46,7 +48,7 @@ def test_p_error_is_calibrated():
 
 def test_posterior_is_bayes_rule_for_one_candidate():
     """A single candidate gives p·T[:, ỹ] over its sum, by hand."""
-    only = Candidates(np.array([[0.1, 0.3]]), np.ones(1), np.ones(1), np.zeros(1))
+    only = Candidates(np.array([[0.1, 0.3]]), np.ones(1), np.ones(1), np.zeros(1), np.zeros(1, dtype=bool))
     proba = np.array([[0.6, 0.4], [0.2, 0.8]])
     clean = only.clean(proba)
     assert clean == pytest.approx(proba[:, 1][None])
@@ -55,9 +57,72 @@ def test_posterior_is_bayes_rule_for_one_candidate():
     assert found[1] == pytest.approx(0.8 * 0.3 / (0.8 * 0.3 + 0.2 * 0.9))
 
 
+def test_near_the_boundary_labels_flip_by_how_open_the_clean_class_is():
+    """There the flips are 2η(1 − η), whatever the rates on average; by hand."""
+    only = Candidates(np.array([[0.1, 0.3]]), np.ones(1), np.ones(1), np.zeros(1), np.ones(1, dtype=bool))
+    clean = only.clean(np.array([[0.6, 0.4], [0.2, 0.8]]))
+    found = only.given_label(clean, np.array([1, 0]), None)
+    assert found[0] == pytest.approx(0.4 * 0.52 / (0.4 * 0.52 + 0.6 * 0.48))
+    assert found[1] == pytest.approx(0.8 * 0.32 / (0.8 * 0.32 + 0.2 * 0.68))
+
+
+def near_boundary(n=4000, *, shift=-2.0, seed=0):
+    """Return probabilities of a linear model, labels wrong near the boundary only, and clean ones."""
+    rng = np.random.default_rng(seed)
+    margin = 2.0 * rng.normal(size=n) + shift
+    clean = margin > 0
+    noisy = np.where(rng.random(n) < np.minimum(0.5, 2.0 * np.exp(-np.abs(margin))), ~clean, clean)
+    one = expit(margin)
+    return np.column_stack([1 - one, one]), noisy.astype(np.int64), clean.astype(np.int64)
+
+
+def test_noise_near_the_boundary_is_told_from_noise_of_classes():
+    """It is found in unequal classes, the audit says so, and the average rates are near the true ones."""
+    proba, noisy, clean = near_boundary()
+    audit = find_label_issues(None, noisy, pred_proba=proba)
+    assert audit.near_boundary > 0.9
+    assert audit.summary()["near_boundary"] == pytest.approx(audit.near_boundary, abs=1e-6)
+    assert "near the boundary" in str(audit)
+    rates = [(noisy != clean)[clean == k].mean() for k in (0, 1)]
+    assert audit.noise.flip_rates == pytest.approx(rates, abs=0.1)
+    assert (audit.noise_low <= audit.noise.transition).all()
+    assert (audit.noise.transition <= audit.noise_high).all()
+
+
+def test_near_the_boundary_rows_are_ranked_as_well_as_by_confidence():
+    """The smaller class is not suspected for being small."""
+    proba, noisy, clean = near_boundary()
+    given = proba[np.arange(len(noisy)), noisy]
+    ours = roc_auc_score(noisy != clean, label_posterior(proba, noisy).p_error)
+    assert ours >= roc_auc_score(noisy != clean, 1 - given) - 0.002
+
+
+@pytest.mark.parametrize("rates", [(0.02, 0.02), (0.2, 0.2), (0.1, 0.3), (0.02, 0.45)])
+@pytest.mark.parametrize("shift", [-3.0, 0.0])
+def test_noise_of_classes_is_not_taken_for_the_boundary(rates, shift):
+    """Labels that level off at the ends of the scores are no noise near the boundary."""
+    found = fit_candidates(*scored(*rates, shift=shift)[:2])
+    assert found.near_boundary < 0.01
+
+
+def test_few_rows_leave_the_order_of_confidence():
+    """Sixty labels with unequal rates do not say so: alike rates keep most of the weight."""
+    found = fit_candidates(*scored(0.1, 0.3, n=60)[:2])
+    alike = np.abs(found.rates[:, 0] - found.rates[:, 1]) < 0.06
+    assert found.weights[alike].sum() > 0.5
+
+
+def test_intervals_are_wider_than_the_weights_that_rank():
+    """The interval holds more than nine tenths of the weights."""
+    found = fit_candidates(*scored(0.1, 0.3, n=400)[:2])
+    low, high = found.interval()
+    inside = (found.rates[:, 0] >= low[0, 1]) & (found.rates[:, 0] <= high[0, 1])
+    assert found.weights[inside].sum() > 0.9
+
+
 def test_known_likelihoods_take_the_place_of_the_rates():
     """Where more is known of what was said, T is not asked."""
-    only = Candidates(np.array([[0.1, 0.3]]), np.ones(1), np.ones(1), np.zeros(1))
+    only = Candidates(np.array([[0.1, 0.3]]), np.ones(1), np.ones(1), np.zeros(1), np.zeros(1, dtype=bool))
     clean = only.clean(np.array([[0.6, 0.4]]))
     found = only.given_label(clean, np.array([1]), np.array([[0.2, 0.5]]))
     assert found[0] == pytest.approx(0.4 * 0.5 / (0.4 * 0.5 + 0.6 * 0.2))

@@ -152,6 +152,7 @@ def _audit(
         clean_prior=found.clean_prior,
         outlook=look_ahead(found, noisy_prior, len(codes)),
         reason=found.reason,
+        near_boundary=found.near_boundary,
         X=X,
         label_name=str(labels.name) if labels.name is not None else "label",
     )

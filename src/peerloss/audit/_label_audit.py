@@ -41,6 +41,9 @@ class LabelAudit:
     """Whether peer loss applies and what to expect of training."""
     reason: str = ""
     """Why the noise cannot be told and rows are ranked by the model's confidence; empty where it can."""
+    near_boundary: float = 0.0
+    """How probably labels flip near the boundary between two classes, and not by class; T is then an average
+    over rows."""
     X: Any = field(default=None, repr=False)
     """The features given, if any."""
     label_name: str = "label"
@@ -90,6 +93,7 @@ class LabelAudit:
             "clean_prior": _numbers(self.clean_prior),
             "ranked_by": "confidence" if self.reason else "posterior",
             "reason": self.reason,
+            "near_boundary": _number(self.near_boundary),
             "peer_loss_applies": self.outlook.applies,
             "why": self.outlook.why,
             "sum_of_rates": _number(self.outlook.sum_of_rates),
@@ -134,6 +138,7 @@ class LabelAudit:
             f"{flagged:,} of {len(self.table):,} labels are suspect; about {self.expected_errors:,.0f} "
             f"({self.expected_errors / len(self.table):.1%}) are expected to be wrong. "
             + (f"The noise cannot be told ({self.reason}). " if self.reason else "")
+            + ("They lie near the boundary rather than in one class. " if self.near_boundary > 0.5 else "")
             + str(self.outlook)
         )
 

@@ -49,6 +49,8 @@ class LabelPosterior:
     """The same of one that knows the noise."""
     reason: str
     """Why the noise cannot be told; empty where it can."""
+    near_boundary: float = 0.0
+    """How probably labels flip near the boundary between two classes, and not by class."""
 
 
 def label_posterior(
@@ -130,6 +132,7 @@ def _by_candidates(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray 
         accuracy_as_labelled=float(np.where(np.asarray(proba[:, 1]) > 0.5, one, 1.0 - one).mean()),
         accuracy_corrected=float(np.maximum(one, 1.0 - one).mean()),
         reason="",
+        near_boundary=candidates.near_boundary,
     )
 
 
