@@ -311,7 +311,7 @@ def report(lines: pd.DataFrame) -> Iterator[str]:
     flags = flags.groupby("method").mean().loc[[OURS, PLAIN]]
     counted = lines.groupby("data")["seed"].nunique()
     seeds = "; ".join(f"{', '.join(part.index)}: {n}" for n, part in counted.groupby(counted))
-    yield f"Seeds a data set, from 0: {seeds}.\n"
+    yield f"Seeds a data set, from {lines['seed'].min()}: {seeds}.\n"
     yield f"{len(lines) // 3} cells; cleanlab {version('cleanlab')}; {provenance('cpu')}."
     yield ""
     yield from totals(lines)
