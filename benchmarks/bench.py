@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING
 
 import torch
@@ -21,8 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHAPES = ((8192, 10, 100), (8192, 1000, 31), (1024, 50_000, 9))
-#: Enough for medians of steps to be steady in the third digit on a machine that does other things as well.
-STEP_ROUNDS = 401
+#: Other work on the machine can spoil a whole measurement of steps: they are repeated, and the spread is shown.
+STEP_REPEATS, STEP_ROUNDS = 5, 101
 #: Variant → (α, eps, most times cross entropy's time, most times its memory).
 VARIANTS = {"unclipped": (1.0, 0.0, 1.5, 1.5), "clipped": (1.0, 1e-5, 2.5, None)}
 
@@ -62,7 +63,7 @@ def _goal(value: float | None) -> str:
 
 def step_rows(device: str) -> list[str]:
     """Compare whole training steps of small networks."""
-    rows = ["| network | loss | step | × | goal |", "|---|---|---|---|---|"]
+    rows = ["| network | loss | step | × | lowest to highest | goal |", "|" + "---|" * 6]
     networks: dict[str, tuple[list[nn.Module], Tensor]] = {
         "MLP 784-256-256-10, batch 256": (_mlp(256), torch.randn(256, 784)),
         "MLP 784-512-512-10, batch 256": (_mlp(512), torch.randn(256, 784)),
@@ -77,11 +78,15 @@ def step_rows(device: str) -> list[str]:
     }  # fmt: skip
     for name, (layers, inputs) in networks.items():
         calls = _steps(nn.Sequential(*layers).to(device), inputs.to(device))
-        times = median_times(calls, rounds=STEP_ROUNDS, device=device)
+        repeats = [median_times(calls, rounds=STEP_ROUNDS, device=device) for _ in range(STEP_REPEATS)]
         goals = {"peer, expected": "≤ 1.05", "peer, two forward passes": "(about 1.9)"}
-        for loss, seconds in times.items():
-            ratio = seconds / times["cross entropy"]
-            rows.append(f"| {name} | {loss} | {seconds * 1e3:.2f} ms | {ratio:.3f} | {goals.get(loss, '')} |")
+        for loss in calls:
+            seconds = median(times[loss] for times in repeats)
+            ratios = [times[loss] / times["cross entropy"] for times in repeats]
+            rows.append(
+                f"| {name} | {loss} | {seconds * 1e3:.2f} ms | {median(ratios):.3f} "
+                f"| {min(ratios):.3f} to {max(ratios):.3f} | {goals.get(loss, '')} |"
+            )
     return rows
 
 
@@ -140,7 +145,8 @@ def main() -> None:
             "# Cost of peer loss beside cross entropy",
             "",
             f"Measured with `make bench`: {provenance(arguments.device)}, {_numba()}.",
-            f"Medians, all candidates in turns; {rounds} rounds for the losses, {STEP_ROUNDS} for the steps.",
+            f"Medians, all candidates in turns; rounds: {rounds} for the losses. Steps: {STEP_REPEATS} repeats of",
+            f"{STEP_ROUNDS} rounds; time and ratio are medians over the repeats, beside the range of the ratio.",
             "",
             "## Loss alone, forward and backward",
             "",
