@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHAPES = ((8192, 10, 100), (8192, 1000, 31), (1024, 50_000, 9))
-#: Other work on the machine can spoil a whole measurement of steps: they are repeated, and the spread is shown.
+#: Other work on the machine can spoil a measurement of steps: it is repeated, and the spread is shown.
 STEP_REPEATS, STEP_ROUNDS = 5, 101
 #: Variant → (α, eps, most times cross entropy's time, most times its memory).
 VARIANTS = {"unclipped": (1.0, 0.0, 1.5, 1.5), "clipped": (1.0, 1e-5, 2.5, None)}
@@ -145,8 +145,9 @@ def main() -> None:
             "# Cost of peer loss beside cross entropy",
             "",
             f"Measured with `make bench`: {provenance(arguments.device)}, {_numba()}.",
-            f"Medians, all candidates in turns; rounds: {rounds} for the losses. Steps: {STEP_REPEATS} repeats of",
-            f"{STEP_ROUNDS} rounds; time and ratio are medians over the repeats, beside the range of the ratio.",
+            f"Medians, all candidates in turns; rounds: {rounds} for the losses.",
+            f"Steps: {STEP_REPEATS} repeats of {STEP_ROUNDS} rounds;",
+            "time and ratio are medians over the repeats, beside the range of the ratio.",
             "",
             "## Loss alone, forward and backward",
             "",
