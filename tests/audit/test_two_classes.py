@@ -76,13 +76,15 @@ def near_boundary(n=4000, *, shift=-2.0, seed=0):
     return np.column_stack([1 - one, one]), noisy.astype(np.int64), clean.astype(np.int64)
 
 
-def test_noise_near_the_boundary_is_told_from_noise_of_classes():
-    """It is found in unequal classes, the audit says so, and the average rates are near the true ones."""
+def test_noise_near_the_boundary_is_told_from_noise_of_classes(tmp_path):
+    """It is found in unequal classes, audit and page say so, and the average rates are near the true ones."""
     proba, noisy, clean = near_boundary()
     audit = find_label_issues(None, noisy, pred_proba=proba)
     assert audit.near_boundary > 0.9
     assert audit.summary()["near_boundary"] == pytest.approx(audit.near_boundary, abs=1e-6)
     assert "near the boundary" in str(audit)
+    audit.to_html(tmp_path / "audit.html")
+    assert "near the boundary" in (tmp_path / "audit.html").read_text(encoding="utf-8")
     rates = [(noisy != clean)[clean == k].mean() for k in (0, 1)]
     assert audit.noise.flip_rates == pytest.approx(rates, abs=0.1)
     assert (audit.noise_low <= audit.noise.transition).all()
