@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, cross_val_predict
+from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv, cross_val_predict
 
 from peerloss.audit._annotations import Annotations, is_several, read_annotations, unlabelled
 from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._outlook import look_ahead
 from peerloss.audit._posterior import LabelPosterior, flag_suspects, label_posterior, suspicious_first
 from peerloss.audit._probabilities import check_probabilities, encode
+from peerloss.audit._refit import ask_again, weight_argument
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 
@@ -32,6 +33,7 @@ def find_label_issues(
     pred_proba: ArrayLike | None = None,
     cv: Any = 5,
     groups: ArrayLike | None = None,
+    refit: bool = False,
     n_jobs: int | None = None,
     random_state: int | None = 0,
 ) -> LabelAudit:
@@ -59,6 +61,9 @@ def find_label_issues(
         Number of folds, or a splitter.
     groups
         Rows of one group are never split between training and held-out parts.
+    refit
+        Fit ``estimator``, which must take sample weights, once more to what its first round believes of the
+        clean labels, and rank by that: twice the time, fewer errors missed.
     n_jobs
         Processes; ``None`` is one.
     random_state
@@ -97,6 +102,11 @@ def find_label_issues(
         raise InvalidInputError(f"`X` must have one row an example, 2 dimensions; got shape {np.shape(X)}.")
     several = read_annotations(y, index) if is_several(y) else None
     labels = _one_label(y, index) if several is None else several.given
+    if refit and X is None:
+        raise InvalidInputError("`refit` needs the features; got `X=None`. Give `X`, or `refit=False`.")
+    if refit:
+        weight_argument(estimator)  # that the estimator has none should be said before an hour of fits
+        cv = check_cv(_splitter(cv, groups, random_state))
     if X is not None and len(labels) != len(X):
         raise InvalidInputError(f"`X` and `y` must be equally long; got {len(X)} and {len(labels)} rows.")
     columns = None if pred_proba is None else np.shape(pred_proba)[-1]
@@ -115,7 +125,11 @@ def find_label_issues(
             "give `X`, or `pred_proba`, or labels of several annotators; got one label a row only."
         )
     likelihood = None if several is None else several.likelihood
-    return _audit(labels, classes, codes, label_posterior(proba, codes, likelihood=likelihood), X)
+    found = label_posterior(proba, codes, likelihood=likelihood)
+    if refit:
+        splits = cv.split(X, codes, groups)
+        found = ask_again(found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood)
+    return _audit(labels, classes, codes, found, X)
 
 
 def _audit(
@@ -187,14 +201,19 @@ def _out_of_fold(
         model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed).fit(features, codes, groups=groups)
         proba: FloatArray = model.oof_proba_
         return proba
-    folds = cv
-    if isinstance(cv, int):
-        kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-        folds = kind(cv, shuffle=True, random_state=seed)
+    folds = _splitter(cv, groups, seed)
     found: FloatArray = cross_val_predict(
         clone(estimator), features, codes, cv=folds, groups=groups, n_jobs=n_jobs, method="predict_proba"
     )
     return found
+
+
+def _splitter(cv: Any, groups: Any, seed: int | None) -> Any:
+    """Return shuffled folds with all classes in each where ``cv`` is their number, else ``cv``."""
+    if not isinstance(cv, int):
+        return cv
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+    return kind(cv, shuffle=True, random_state=seed)
 
 
 def _all_columns(proba: FloatArray, codes: IntArray, n_classes: int) -> FloatArray:

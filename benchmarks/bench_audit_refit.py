@@ -1,0 +1,114 @@
+"""Label issues from a table: what a second round, ``find_label_issues(..., refit=True)``, gains over one.
+
+``python benchmarks/bench_audit_refit.py --seeds 14 15`` fits logistic regression and forests to data sets
+with added noise, as ``bench_audit.py`` does. Beside it cleanlab's ranking from the probabilities of the
+first round, and from a model fitted again without the rows that it flags. Prints the table.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from bench_audit import KINDS, MORE_CLASSES, TWO_CLASSES, Cell, cells, kind_of, labelled, learner
+from cleanlab.filter import find_label_issues as cleanlab_issues
+from cleanlab.rank import get_label_quality_scores
+from joblib import Parallel, delayed
+from measure import provenance
+from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
+from sklearn.model_selection import StratifiedKFold
+
+from peerloss import find_label_issues
+
+SMALL = (*TWO_CLASSES[:6], *MORE_CLASSES[:2])
+METHODS = (
+    "peerloss",
+    "peerloss, refit",
+    "cleanlab",
+    "cleanlab adjusted",
+    "cleanlab, refit without its flags",
+)
+
+
+def predict_out_of_fold(X: Any, y: Any, model: str, seed: int, kept: Any) -> Any:
+    """Return probabilities of the noisy labels, from the kept rows of the other folds."""
+    proba = np.zeros((len(y), int(y.max()) + 1))
+    for train, test in StratifiedKFold(5, shuffle=True, random_state=seed).split(X, y):
+        rows = train[kept[train]]
+        fitted = learner(model, seed).fit(X[rows], y[rows])
+        proba[np.ix_(test, fitted.classes_)] = fitted.predict_proba(X[test])
+    return proba
+
+
+def measure_cell(cell: Cell) -> list[dict[str, Any]]:
+    """Return one line a method; none where no label is wrong."""
+    warnings.simplefilter("ignore")  # that the noise cannot be told, or a class is rare
+    name, noise, model, seed = cell
+    X, noisy, clean = labelled(name, noise, seed)
+    wrong = noisy != clean
+    if not wrong.any():
+        return []
+    proba = predict_out_of_fold(X, noisy, model, seed, np.ones(len(noisy), dtype=bool))
+    flags = cleanlab_issues(noisy, proba, n_jobs=1)
+    again = predict_out_of_fold(X, noisy, model, seed, ~flags)
+    found: list[tuple[Any, Any]] = []
+    for refit in (False, True):
+        table = find_label_issues(
+            X, noisy, estimator=learner(model, seed), pred_proba=proba, refit=refit, random_state=seed
+        ).table
+        found.append((table["p_error"], table["flagged"]))
+    found.append((1.0 - get_label_quality_scores(noisy, proba), flags))
+    try:
+        adjusted = get_label_quality_scores(noisy, proba, adjust_pred_probs=True)
+    except ValueError:  # a class without rows cannot be adjusted for
+        adjusted = get_label_quality_scores(noisy, proba)
+    found.append((1.0 - adjusted, flags))
+    found.append((1.0 - get_label_quality_scores(noisy, again), cleanlab_issues(noisy, again, n_jobs=1)))
+    noise = noise.replace(":", "-")
+    return [
+        {"data": name, "noise": noise, "kind": kind_of(name, noise), "method": method}
+        | {"AUROC": roc_auc_score(wrong, score), "AP": average_precision_score(wrong, score)}
+        | {"F1": f1_score(wrong, flagged, zero_division=0.0)}
+        for method, (score, flagged) in zip(METHODS, found, strict=True)
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[14])
+    parser.add_argument("--data", nargs="+", default=[*SMALL])
+    parser.add_argument("--jobs", type=int, default=2)
+    options = parser.parse_args()
+    parts = Parallel(n_jobs=options.jobs)(
+        delayed(measure_cell)(cell) for cell in cells(options.seeds, options.data)
+    )
+    lines = pd.DataFrame([line for part in parts for line in part])
+    cases = lines.groupby(["kind", "data", "noise", "method"])[["AUROC", "AP", "F1"]].mean()
+    seeds = " and ".join(map(str, options.seeds))
+    print(f"{', '.join(options.data)}; seeds {seeds}; {len(lines) // len(METHODS)} cells;", end=" ")
+    print(f"cleanlab {version('cleanlab')}; {provenance('cpu')}.\n")
+    count = len(cases) // len(METHODS)
+    print(f"| mean over {count} cases | AUROC | average precision | F1 of the flags |\n|---|---|---|---|")
+    for method in METHODS:
+        print(f"| {method} | {' | '.join(f'{v:.4f}' for v in cases.xs(method, level='method').mean())} |")
+    wide = lines.pivot_table(["AUROC", "AP"], ["kind", "data", "noise"], "method")
+    for measure in ("AUROC", "AP"):
+        gained = wide[measure]["peerloss, refit"] - wide[measure]["peerloss"]
+        print(
+            f"\n{measure}: refit gains {gained.mean():+.4f} ± {gained.sem():.4f}, something in "
+            f"{(gained > 0).mean():.0%} of the cases."
+        )
+    print("\n| noise | cases | AUROC: one round | refit | AP: one round | refit |\n|---|---|---|---|---|---|")
+    for kind, told in KINDS.items():
+        if kind in wide.index:
+            part = wide.loc[kind]
+            figures = [part[m][method].mean() for m in ("AUROC", "AP") for method in METHODS[:2]]
+            print(f"| {told} | {len(part)} | {' | '.join(f'{v:.3f}' for v in figures)} |")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""A second round: fit the model again to what the first one believes, and ask again.
+
+A model of the noisy labels is trained on the errors that it should find. Fitted, out of fold again, to every
+class of a row in proportion to its posterior probability, it predicts the clean class itself, and Bayes' rule
+with the noise of the first round gives the probability that a label is wrong. A third round gained nothing
+on development sets.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from sklearn.base import clone
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import has_fit_parameter
+
+from peerloss.audit._confident import fit_curve, sample_rows
+from peerloss.audit._probabilities import row_sums, take
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from peerloss._validation import FloatArray, IntArray
+    from peerloss.audit._posterior import LabelPosterior
+
+#: Classes of a row that are less probable are left out of its fit.
+MIN_PROBABILITY = 0.01
+#: Predicted probabilities are kept this far from 0.
+FLOOR = 1e-4
+
+
+def weight_argument(estimator: Any) -> str:
+    """Return the name under which ``fit`` of the estimator takes sample weights."""
+    last, prefix = estimator, ""
+    while isinstance(last, Pipeline):
+        name, last = last.steps[-1]
+        prefix += f"{name}__"
+    if last is None or not has_fit_parameter(last, "sample_weight"):
+        raise InvalidInputError(
+            "`refit` needs an `estimator` whose `fit` takes `sample_weight`; "
+            f"got {'none' if last is None else type(last).__name__}. Use another one, or `refit=False`."
+        )
+    return f"{prefix}sample_weight"
+
+
+def ask_again(
+    found: LabelPosterior,
+    X: Any,
+    proba: NDArray[Any],
+    codes: IntArray,
+    *,
+    estimator: Any,
+    folds: Iterable[tuple[IntArray, IntArray]],
+    likelihood: FloatArray | None = None,
+) -> LabelPosterior:
+    """Return the posterior of the second round, or the first one where noise is unknown or not of classes."""
+    if found.noise is None or found.near_boundary > 0.5:
+        return found
+    transition = found.noise.transition
+    said = transition.T[codes] if likelihood is None else likelihood
+    believed = _first_posterior(found.p_error, proba, codes, transition, said)
+    posterior = _normalised(_fit_to(believed, X, estimator, folds) * said)
+    best = posterior.argmax(axis=1)
+    return replace(
+        found,
+        p_error=np.clip(1.0 - take(posterior, codes), 0.0, 1.0),
+        likeliest=best,
+        p_likeliest=take(posterior, best),
+        clean_prior=posterior.mean(axis=0),
+    )
+
+
+def _first_posterior(
+    p_error: FloatArray, proba: NDArray[Any], codes: IntArray, transition: FloatArray, said: FloatArray
+) -> FloatArray:
+    """Return P(clean = k | features, label) of the first round, (n, K)."""
+    n, k = proba.shape
+    if k == 2:
+        return np.where(np.arange(2) == codes[:, None], 1.0 - p_error[:, None], p_error[:, None])
+    some = sample_rows(n, k)
+    return _normalised(fit_curve(proba[some], codes[some], transition).apply(proba) * said)
+
+
+def _normalised(table: FloatArray) -> FloatArray:
+    normalised: FloatArray = table / np.maximum(row_sums(table), 1e-300)[:, None]
+    return normalised
+
+
+def _fit_to(
+    believed: FloatArray, X: Any, estimator: Any, folds: Iterable[tuple[IntArray, IntArray]]
+) -> FloatArray:
+    """Predict the clean class out of fold, from fits to every believed class of each row."""
+    argument = weight_argument(estimator)
+    predicted = np.zeros_like(believed)
+    for train, test in folds:
+        row, label = np.nonzero(believed[train] >= MIN_PROBABILITY)
+        rows = np.asarray(train)[row]
+        model = clone(estimator).fit(_rows(X, rows), label, **{argument: believed[rows, label]})
+        predicted[np.ix_(test, model.classes_)] = model.predict_proba(_rows(X, test))
+    if not predicted.any(axis=1).all():
+        raise InvalidInputError("`cv` must hold out every row; some rows are in no held-out part.")
+    return predicted + FLOOR
+
+
+def _rows(X: Any, rows: IntArray) -> Any:
+    if isinstance(X, pd.DataFrame):
+        return X.iloc[rows]
+    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
