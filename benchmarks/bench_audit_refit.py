@@ -25,6 +25,7 @@ from sklearn.model_selection import StratifiedKFold
 from peerloss import find_label_issues
 
 SMALL = (*TWO_CLASSES[:6], *MORE_CLASSES[:2])
+MEASURES = ("AUROC", "AP", "F1")
 METHODS = (
     "peerloss",
     "peerloss, refit",
@@ -87,15 +88,14 @@ def main() -> None:
         delayed(measure_cell)(cell) for cell in cells(options.seeds, options.data)
     )
     lines = pd.DataFrame([line for part in parts for line in part])
-    cases = lines.groupby(["kind", "data", "noise", "method"])[["AUROC", "AP", "F1"]].mean()
+    wide = lines.pivot_table([*MEASURES], ["kind", "data", "noise"], "method")
     seeds = " and ".join(map(str, options.seeds))
     print(f"{', '.join(options.data)}; seeds {seeds}; {len(lines) // len(METHODS)} cells;", end=" ")
     print(f"cleanlab {version('cleanlab')}; {provenance('cpu')}.\n")
-    count = len(cases) // len(METHODS)
-    print(f"| mean over {count} cases | AUROC | average precision | F1 of the flags |\n|---|---|---|---|")
+    print(f"| mean over {len(wide)} cases | AUROC | average precision | F1 of the flags |\n|---|---|---|---|")
     for method in METHODS:
-        print(f"| {method} | {' | '.join(f'{v:.4f}' for v in cases.xs(method, level='method').mean())} |")
-    wide = lines.pivot_table(["AUROC", "AP"], ["kind", "data", "noise"], "method")
+        figures = [wide[measure][method].mean() for measure in MEASURES]
+        print(f"| {method} | {' | '.join(f'{v:.4f}' for v in figures)} |")
     for measure in ("AUROC", "AP"):
         gained = wide[measure]["peerloss, refit"] - wide[measure]["peerloss"]
         print(
