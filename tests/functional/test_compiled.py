@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
+from torch.utils.flop_counter import FlopCounterMode
 
 from peerloss import PeerLoss
 from peerloss.exceptions import DivergenceError, DivergenceWarning, InvalidInputError
@@ -275,6 +276,17 @@ def test_transforms_take_operations():
     with forward_ad.dual_level():
         slope = forward_ad.unpack_dual(loss(forward_ad.make_dual(z, tangent), y)).tangent
     torch.testing.assert_close(3 * slope, (stated * tangent).sum())
+
+
+@pytest.mark.filterwarnings("ignore")  # tracing warns about itself and about every look at a value
+def test_what_is_recorded_is_no_constant():
+    """A traced loss follows its inputs, and modes that watch operations see some."""
+    (z, y), (other, _) = example(), example(seed=1)
+    loss = PeerLoss(noisy_prior=PRIOR)
+    traced = torch.jit.trace(loss, (z, y))
+    torch.testing.assert_close(traced(other, y), loss(other, y))
+    with FlopCounterMode(display=False), pytest.raises(AssertionError, match="was not taken"):
+        AtOnce(noisy_prior=PRIOR)(z, y)
 
 
 def test_modes_of_torch_change_nothing():

@@ -49,7 +49,13 @@ def is_compilable(logits: Tensor, target: Tensor) -> bool:
         and logits.is_contiguous()
         and target.is_contiguous()
         and not under_transform(logits)
+        and not _is_recorded()
     )
+
+
+def _is_recorded() -> bool:
+    """Whether somebody writes the operations down: what compiled loops compute would become a constant."""
+    return torch._C._is_tracing() or torch._C._len_torch_dispatch_stack() > 0  # noqa: SLF001 (nothing public)
 
 
 def compiled_peer_loss(
