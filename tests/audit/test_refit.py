@@ -3,6 +3,8 @@
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import sparse
+from sklearn.feature_extraction.text import CountVectorizer
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import KFold, ShuffleSplit
@@ -101,3 +103,20 @@ def test_what_cannot_be_refitted_is_refused():
     splits = ShuffleSplit(2, test_size=0.2, random_state=0).split(X)
     with pytest.raises(InvalidInputError, match="`cv` must hold out every row"):
         _fit_to(np.full((60, 2), 0.5), X, LogisticRegression(), splits)
+
+
+def test_rows_of_a_series_and_of_sparse_features_keep_their_place():
+    """Texts with an index in another order, and matrices of any sparse kind, give what arrays give."""
+    rng = np.random.default_rng(0)
+    words = np.array(["apple pear plum", "bolt screw nail"])
+    clean = rng.integers(2, size=120)
+    noisy = np.where(rng.random(120) < 0.1, 1 - clean, clean)
+    texts = pd.Series(words[clean], index=rng.permutation(120))
+    labels = pd.Series(noisy, index=texts.index)
+    model = make_pipeline(CountVectorizer(), LogisticRegression())
+    audit = find_label_issues(texts, labels, estimator=model, refit=True)
+    assert ((noisy != clean) == audit.table["flagged"].to_numpy()).all()
+    counts = CountVectorizer().fit_transform(texts)
+    for kind in (sparse.csr_matrix, sparse.coo_matrix):
+        again = find_label_issues(kind(counts), noisy, estimator=LogisticRegression(), refit=True)
+        np.testing.assert_allclose(again.table["p_error"], audit.table["p_error"], rtol=1e-6)

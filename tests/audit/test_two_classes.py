@@ -155,3 +155,13 @@ def test_prior_is_symmetric_for_equally_many_labels():
     widths = np.gradient(RATES)
     density = prior - np.log(widths[:, None] * widths)
     assert density.argmax(axis=1).tolist() == list(range(len(RATES)))
+
+
+def test_clean_labels_are_not_taken_for_noise_near_the_boundary():
+    """Where hardly any label is wrong, sure ones that are right speak for no noise at all."""
+    rng = np.random.default_rng(0)
+    codes = rng.integers(2, size=2000)
+    one = expit(rng.normal(np.where(codes == 1, 6.0, -6.0), 1.5))
+    found = fit_candidates(np.column_stack([1.0 - one, one]), codes)
+    assert found.near_boundary < 0.1
+    assert found.noise.transition[0, 1] < 0.01

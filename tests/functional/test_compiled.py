@@ -1,6 +1,7 @@
 """The compiled path of PeerLoss says what torch's operations say."""
 
 import copy
+import pickle
 import subprocess
 import sys
 import warnings
@@ -11,6 +12,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import forward_ad, gradcheck, gradgradcheck
+from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from peerloss import PeerLoss
@@ -31,8 +33,7 @@ class InOperations(PeerLoss):
 class AtOnce(PeerLoss):
     """PeerLoss that takes nothing but the compiled path."""
 
-    def batch(self, logits, target):  # noqa: ARG002
-        """Refuse to begin the other one."""
+    def _prior(self, batch):  # noqa: ARG002 (the other one needs it)
         raise AssertionError("the compiled path was not taken")
 
 
@@ -100,15 +101,57 @@ def test_many_classes_lose_no_digits(dtype, eps):
         torch.testing.assert_close(mine.double(), stated, rtol=20 * torch.finfo(dtype).eps, atol=1e-7)
 
 
-def test_a_module_takes_the_compiled_path_from_its_second_batch():
-    """The first batch decides how many classes are counted; a given prior needs no first batch."""
+def test_a_module_takes_the_compiled_path_from_its_first_batch():
+    """With counts of its own, with none yet, and with a given prior; what others count is left alone."""
     z, y = example()
-    counted = PeerLoss()
-    assert counted._at_once(z, y) is None
+    counted = AtOnce()
     counted(z, y)
-    assert counted._at_once(z, y) is not None
-    assert counted.label_counts.sum() == 12
-    assert PeerLoss(noisy_prior=PRIOR)._at_once(z, y) is not None
+    counted(z, y)
+    assert (counted.label_counts == 2 * torch.bincount(y, minlength=3)).all()
+    AtOnce(noisy_prior=PRIOR)(z, y)
+    halves = PeerLoss()
+    halves.label_counts = torch.zeros(3, dtype=torch.float16)  # as a checkpoint in half precision leaves them
+    assert halves._at_once(z, y) is None
+
+
+def test_an_activation_checkpoint_around_the_first_batch():
+    """What is computed again in the backward pass goes the same way as at first."""
+    z, y = example()
+    z.requires_grad_()
+    loss = PeerLoss()
+    checkpoint(lambda t: loss(t, y), z, use_reentrant=False).backward()
+    assert torch.isfinite(z.grad).all()
+
+
+def test_a_subclass_that_prepares_batches_is_heard():
+    """``batch`` is public: whoever overrides it gets the operations, from the first batch to the last."""
+
+    class Doubled(PeerLoss):
+        def batch(self, logits, target):
+            return super().batch(2.0 * logits, target)
+
+    z, y = example()
+    loss, plain = Doubled(noisy_prior=PRIOR), PeerLoss(noisy_prior=PRIOR)
+    for _ in range(2):
+        torch.testing.assert_close(loss(z, y), plain(2.0 * z, y))
+
+
+def test_a_graph_is_used_once_and_frees_what_it_holds():
+    """As everywhere in torch: a second backward pass needs ``retain_graph``."""
+    z, y = example()
+    z.requires_grad_()
+    value = AtOnce(noisy_prior=PRIOR)(z, y)
+    value.backward()
+    with pytest.raises(RuntimeError, match="second time"):
+        value.backward()
+
+
+def test_a_reduction_set_later_is_checked():
+    """The compiled path knows two, and leaves it to the operations to refuse others."""
+    loss = PeerLoss(noisy_prior=PRIOR)
+    loss.reduction = "foo"
+    with pytest.raises(InvalidInputError, match="`reduction` must be one of"):
+        loss(*example())
 
 
 def with_entry(value):
@@ -357,6 +400,19 @@ def test_no_place_for_a_cache_is_no_obstacle(monkeypatch):
         raise RuntimeError("cannot cache function: no locator available")
 
     monkeypatch.setattr("numba.core.dispatcher.FunctionCache", nowhere)
+    z, y = example()
+    torch.testing.assert_close(started(AtOnce, z)(z, y), started(InOperations, z)(z, y))
+
+
+@pytest.mark.usefixtures("fresh_kernels")
+@pytest.mark.parametrize("damage", [EOFError, OSError, pickle.UnpicklingError])
+def test_a_damaged_or_full_cache_is_no_obstacle(monkeypatch, damage):
+    """What numba finds, or cannot write, in its folder does not stop a training."""
+
+    def broken(*_):
+        raise damage
+
+    monkeypatch.setattr("numba.core.caching.FunctionCache.load_overload", broken)
     z, y = example()
     torch.testing.assert_close(started(AtOnce, z)(z, y), started(InOperations, z)(z, y))
 

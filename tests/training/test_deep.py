@@ -11,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from peerloss import BaseLoss, DMILoss, PeerLoss
 from peerloss.exceptions import DivergenceError, InvalidInputError
@@ -308,3 +309,14 @@ def test_mirrored_predictions_are_those_of_both_views():
     torch.testing.assert_close(predict_mirrored(model, inputs), (one + other) / 2)
     rows = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
     torch.testing.assert_close(predict_mirrored(torch.nn.Identity(), rows), torch.softmax(rows, dim=1))
+
+
+def test_statistics_settle_without_rows_that_fill_no_batch():
+    """Training leaves the last row of 65 out; a batch of one would break the batch statistics."""
+    rng = np.random.default_rng(0)
+    X, y = rng.normal(size=(65, 4)).astype(np.float32), rng.integers(2, size=65)
+    model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))
+    recipe = DeepRecipe(epochs=2, batch_size=16, sieve=Sieve(start=0.5))
+    result = train_deep(model, PeerLoss(), X, y, recipe=recipe, device="cpu")
+    assert (result.weights["settled"]["1.running_var"] != result.weights["average"]["1.running_var"]).any()
+    assert model[1].momentum == 0.1

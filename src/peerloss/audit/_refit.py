@@ -12,9 +12,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
+from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
+from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from peerloss.audit._confident import fit_curve, sample_rows
@@ -33,6 +34,13 @@ if TYPE_CHECKING:
 MIN_PROBABILITY = 0.01
 #: Predicted probabilities are kept this far from 0.
 FLOOR = 1e-4
+
+
+def check_refit(X: Any, estimator: Any) -> None:
+    """Refuse a second round for which something is missing."""
+    if X is None:
+        raise InvalidInputError("`refit` needs the features; got `X=None`. Give `X`, or `refit=False`.")
+    weight_argument(estimator)
 
 
 def weight_argument(estimator: Any) -> str:
@@ -109,6 +117,4 @@ def _fit_to(
 
 
 def _rows(X: Any, rows: IntArray) -> Any:
-    if isinstance(X, pd.DataFrame):
-        return X.iloc[rows]
-    return X[rows] if hasattr(X, "shape") else np.asarray(X)[rows]
+    return _safe_indexing(X.tocsr() if issparse(X) else X, rows)  # type: ignore[attr-defined]

@@ -44,6 +44,9 @@ if TYPE_CHECKING:
 
 #: The candidates: all pairs of these whose sum leaves labels that say something.
 RATES = np.array([0.02, *np.arange(1, 11) / 20])
+#: And one for hardly any noise in either class; without it sure labels that are right would speak for noise
+#: near the boundary.
+HARDLY_ANY = 0.001
 MAX_SUM_OF_RATES = 0.93
 #: Standard deviations of e_neg − e_pos in the two parts of the prior, and how often the first is believed for
 #: once of the second.
@@ -127,7 +130,8 @@ def scores(proba: NDArray[Any]) -> FloatArray:
 
 def fit_candidates(proba: NDArray[Any], codes: IntArray) -> Candidates:
     """Fit a clean curve to the labels for each kind of noise, and weigh the kinds."""
-    pairs = np.array([(n, p) for n in RATES for p in RATES if n + p < MAX_SUM_OF_RATES])
+    noisy = [(n, p) for n in RATES for p in RATES if n + p < MAX_SUM_OF_RATES]
+    pairs = np.array([(HARDLY_ANY, HARDLY_ANY), *noisy])
     groups = gather_by_score(scores(proba), codes, np.ones(len(codes)), max_groups=MAX_GROUPS)
     of_classes = _fit_curves(*groups, pairs)
     at_boundary = _fit_curves(*groups, np.zeros((1, 2)), bent=True)
@@ -172,7 +176,8 @@ def _log_joint(proba: NDArray[Any], codes: IntArray, grid: FloatArray) -> FloatA
 
 def _log_prior(grid: FloatArray, share_of_ones: float) -> FloatArray:
     """Return the log prior of each pair: rates of any size, their difference as the module's head says."""
-    widths = dict(zip(RATES, np.gradient(RATES), strict=True))
+    steps = [HARDLY_ANY, *RATES]
+    widths = dict(zip(steps, np.gradient(steps), strict=True))
     area = np.array([widths[n] * widths[p] for n, p in grid])
     difference = grid[:, 0] - grid[:, 1]
     alike = np.exp(-((difference / ALIKE_SCALE) ** 2) / 2.0) / ALIKE_SCALE

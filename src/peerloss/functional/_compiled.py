@@ -9,6 +9,7 @@ compilers, transforms) is left to torch's operations, which also say what is wro
 from __future__ import annotations
 
 import math
+import pickle
 from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -83,8 +84,10 @@ def compiled_peer_loss(
         Counts (K,), to which the labels are added where no ``noisy_prior`` is given; with ``None`` returned
         they are what they were.
     """
-    kernels, known = _kernels(), label_counts if noisy_prior is None else noisy_prior
+    kernels, known = _kernels(logits.dtype), label_counts if noisy_prior is None else noisy_prior
     if kernels is None or len(known) != logits.shape[1] or not known.is_cpu or known.requires_grad:
+        return None
+    if noisy_prior is None and known.dtype != torch.int64:
         return None
     check, count, compute = kernels
     z, y = logits.numpy(force=True), target.numpy()
@@ -110,36 +113,56 @@ class _ReadyLoss(torch.autograd.Function):
     def forward(
         ctx: Any, z: Tensor, y: Tensor, value: float, gradient: Any, formula: tuple[Any, float, float]
     ) -> Tensor:
-        ctx.save_for_backward(z, y)
-        ctx.gradient, ctx.formula = gradient, formula
+        ctx.save_for_backward(torch.from_numpy(gradient))
+        ctx.batch, ctx.version, ctx.formula = (z, y), _version(z), formula
         return z.new_full((), value)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        (gradient,) = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
-            (z, y), (shared, eps, scale) = ctx.saved_tensors, ctx.formula
+            (z, y), (shared, eps, scale) = ctx.batch, ctx.formula
+            if _version(z) != ctx.version:
+                raise RuntimeError(
+                    "the logits were modified by an inplace operation: no second derivative is left"
+                )
             loss = scale * cross_entropy_sum(z, y, None, torch.from_numpy(shared), eps)
             (gradient,) = torch.autograd.grad(loss, z, create_graph=True)
-        else:
-            gradient = torch.from_numpy(ctx.gradient)
         return gradient * grad, None, None, None, None
 
 
+def _version(z: Tensor) -> int | None:
+    """Return how often a tensor was changed in place, where torch counts that."""
+    return None if z.is_inference() else z._version  # noqa: SLF001 (documented under this name)
+
+
 @cache
-def _kernels() -> list[Callable[..., Any]] | None:
-    """Return the loops. Their first call compiles them (a second); other processes find them on the disk."""
+def _kernels(dtype: torch.dtype) -> list[Callable[..., Any]] | None:
+    """Return the loops for logits of a dtype, compiled (a second) or as another process left them on disk."""
     try:
         import numba  # noqa: PLC0415 (optional and slow to import)
     except ImportError:
         return None
-    loops = (_check, _count, _compute)
-    compile_with = partial(numba.njit, nogil=True, error_model="numpy")
-    try:
-        compiled = [compile_with(cache=True)(loop) for loop in loops]
-    except RuntimeError:  # no folder can be written to
-        compiled = [compile_with()(loop) for loop in loops]
-    # With NUMBA_DISABLE_JIT functions come back as they are, and plain Python would be slow.
-    return None if compiled[0] is _check else cast("list[Callable[..., Any]]", compiled)
+    for options in ({"cache": True}, {}):
+        compile_with: Any = partial(numba.njit, nogil=True, error_model="numpy", **options)
+        try:
+            compiled = [compile_with()(loop) for loop in (_check, _count, _compute)]
+            _try_out(compiled, dtype)
+        except (RuntimeError, OSError, EOFError, pickle.UnpicklingError):
+            continue  # the folder of the cache cannot be written to, is full or damaged: do without
+        # With NUMBA_DISABLE_JIT functions come back as they are, and plain Python would be slow.
+        return None if compiled[0] is _check else cast("list[Callable[..., Any]]", compiled)
+    return None
+
+
+def _try_out(loops: list[Any], dtype: torch.dtype) -> None:
+    """Call each loop once, so that whatever can go wrong in compiling does so before anything is counted."""
+    check, count, compute = loops
+    z, y = torch.zeros(1, 2, dtype=dtype).numpy(), np.zeros(1, np.int64)
+    shared = np.zeros(2, z.dtype)
+    check(z, y, -100)
+    count(y, np.zeros(2, np.int64), 1.0, shared)
+    compute(z, y, shared, 1e-5, 1.0, np.empty_like(z))
 
 
 # Everything is spelled out: array expressions take four times as long to compile.

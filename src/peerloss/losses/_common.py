@@ -23,8 +23,8 @@ class LabelLoss(nn.Module):
     def __init__(self, *, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__()
         self.reduction = check_choice(reduction, "reduction", REDUCTIONS)
-        if not isinstance(ignore_index, int) or isinstance(ignore_index, bool):
-            raise InvalidInputError(f"`ignore_index` must be an integer; got {ignore_index!r}.")
+        if not isinstance(ignore_index, int) or isinstance(ignore_index, bool) or abs(ignore_index) >= 2**63:
+            raise InvalidInputError(f"`ignore_index` must be an integer of 64 bits; got {ignore_index!r}.")
         self.ignore_index = ignore_index
         self.register_buffer("weight", None if weight is None else as_buffer(check_vector(weight, "weight")))
 

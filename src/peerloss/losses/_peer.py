@@ -209,11 +209,15 @@ class PeerLoss(LabelLoss):
             or self.peers != "expected"
             or self.weight is not None
             or self.score_matrix is not None
-            or self.reduction == "none"
+            or self.reduction not in ("mean", "sum")
+            or type(self).batch is not LabelLoss.batch  # somebody prepares batches in another way
             or (noisy_prior is None and (not self.training or _ranks() > 1))
         ):
             return None
-        return compiled_peer_loss(
+        counts = self.label_counts
+        if noisy_prior is None and len(counts) == 0:  # the first batch goes the way of the later ones
+            counts = counts.new_zeros(logits.shape[1])
+        ready = compiled_peer_loss(
             logits,
             target,
             alpha=self._alpha,
@@ -221,8 +225,11 @@ class PeerLoss(LabelLoss):
             ignore_index=self.ignore_index,
             reduction=self.reduction,
             noisy_prior=noisy_prior,
-            label_counts=self.label_counts,
+            label_counts=counts,
         )
+        if ready is not None and counts is not self.label_counts:
+            self.label_counts = counts
+        return ready
 
     def current_prior(self) -> Tensor | None:
         """Return π̃ as given or as counted so far; ``None`` before the first label."""

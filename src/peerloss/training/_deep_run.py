@@ -46,9 +46,9 @@ class DeepResult:
     """One record an epoch: loss, rate, α, seconds, noisy validation scores, share of labels kept."""
     weights: dict[str, Weights]
     """State dicts by name: ``"last"``; ``"average"`` (the running mean); ``"best"`` on noisy validation.
-    With a sieve also ``"before_sieve"``, what the loss alone had reached, and ``"settled"``: the average,
-    its batch statistics taken anew from images changed as the recipe says. The student saw stronger changes,
-    so plain images are strange to the statistics it ends with."""
+    With a sieve also ``"before_sieve"``, what the loss alone had reached, and ``"settled"``: the average, or
+    the last where there is none, with batch statistics taken anew from images changed as the recipe says. The
+    student saw stronger changes, so plain images are strange to the statistics it ends with."""
     best_epoch: int | None
 
 
@@ -118,8 +118,7 @@ class Run:
         augment = self.recipe.augment
         if targets is not None and self.recipe.sieve is not None:
             augment = self.recipe.sieve.augment
-        order = torch.randperm(len(self.X), device=self.device, generator=self.generator)
-        order = order[: self.steps * self.batch]
+        order = self._order()
         total = torch.zeros((), device=self.device)
         self.model.train()
         with _fastest_kernels():
@@ -138,6 +137,11 @@ class Run:
             "kept": float(kept.float().mean()),
             "seconds": time.perf_counter() - started,
         }
+
+    def _order(self) -> Tensor:
+        """Draw the rows of an epoch; those that fill no batch are left out."""
+        order = torch.randperm(len(self.X), device=self.device, generator=self.generator)
+        return order[: self.steps * self.batch]
 
     def _batches(self, order: Tensor, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
         images = is_images(self.X)
@@ -202,7 +206,7 @@ class Run:
     def _settle(self) -> Weights:
         """Return the averaged weights with batch statistics of one ordinary epoch."""
         self.generator.manual_seed(_mix(self.recipe.seed, self.epoch))
-        order = torch.randperm(len(self.X), device=self.device, generator=self.generator)
+        order = self._order()
         with self._averaged(), precision(self.device, self.recipe.half_precision):
             update_bn((inputs for _, inputs in self._batches(order, self.recipe.augment)), self.model)
             return _copy(self.model)

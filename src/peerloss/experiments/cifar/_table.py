@@ -88,7 +88,7 @@ def _explanation(experiment: CifarExperiment, records: Sequence[Record]) -> str:
         "weights*: their running mean after the last epoch. *Best on noisy validation*: the averaged weights "
         f"of the epoch with the best peer score on {holdout} held-out noisy labels. *Mirrored too*: the mean "
         "of the outputs for an image and its mirror image. *Settled*: averaged weights after a sieve, their "
-        "batch statistics taken anew from images changed as little as in testing. No clean label is used "
+        "batch statistics taken anew from images that are moved and mirrored only. No clean label is used "
         "before the end of a run, where the test set is opened once."
     )
     return f"{text} *Published*: {experiment.source}." if experiment.source else text
