@@ -214,6 +214,15 @@ def save_probabilities(cell: Cell, folder: Path) -> None:
     new.replace(path)
 
 
+def cleanlab_scores(noisy: Any, proba: Any) -> tuple[Any, Any]:
+    """Return cleanlab's two rankings, suspicious rows high: its default and the adjusted one."""
+    plain = 1.0 - get_label_quality_scores(noisy, proba)
+    try:
+        return plain, 1.0 - get_label_quality_scores(noisy, proba, adjust_pred_probs=True)
+    except ValueError:  # a class without rows cannot be adjusted for
+        return plain, plain
+
+
 def score_cell(path: Path) -> list[dict[str, Any]]:
     """Return one line a method; none where no label is wrong."""
     name, noise, model, seed = path.stem.split("_")
@@ -223,12 +232,8 @@ def score_cell(path: Path) -> list[dict[str, Any]]:
         return []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # that the noise cannot be told, or a class is rare
-        plain = 1.0 - get_label_quality_scores(noisy, proba)
+        plain, adjusted = cleanlab_scores(noisy, proba)
         flags = cleanlab_issues(noisy, proba, n_jobs=1)
-        try:
-            adjusted = 1.0 - get_label_quality_scores(noisy, proba, adjust_pred_probs=True)
-        except ValueError:  # a class without rows cannot be adjusted for
-            adjusted = plain
         table = find_label_issues(None, noisy, pred_proba=proba).table
     scores = {
         OURS: (table["p_error"].to_numpy(), table["flagged"].to_numpy()),

@@ -14,9 +14,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from bench_audit import KINDS, MORE_CLASSES, TWO_CLASSES, Cell, cells, kind_of, labelled, learner
+from bench_audit import (
+    KINDS,
+    MORE_CLASSES,
+    TWO_CLASSES,
+    Cell,
+    cells,
+    cleanlab_scores,
+    kind_of,
+    labelled,
+    learner,
+)
 from cleanlab.filter import find_label_issues as cleanlab_issues
-from cleanlab.rank import get_label_quality_scores
 from joblib import Parallel, delayed
 from measure import provenance
 from sklearn.metrics import average_precision_score, f1_score, roc_auc_score
@@ -62,13 +71,8 @@ def measure_cell(cell: Cell) -> list[dict[str, Any]]:
             X, noisy, estimator=learner(model, seed), pred_proba=proba, refit=refit, random_state=seed
         ).table
         found.append((table["p_error"], table["flagged"]))
-    found.append((1.0 - get_label_quality_scores(noisy, proba), flags))
-    try:
-        adjusted = get_label_quality_scores(noisy, proba, adjust_pred_probs=True)
-    except ValueError:  # a class without rows cannot be adjusted for
-        adjusted = get_label_quality_scores(noisy, proba)
-    found.append((1.0 - adjusted, flags))
-    found.append((1.0 - get_label_quality_scores(noisy, again), cleanlab_issues(noisy, again, n_jobs=1)))
+    found += [(score, flags) for score in cleanlab_scores(noisy, proba)]
+    found.append((cleanlab_scores(noisy, again)[0], cleanlab_issues(noisy, again, n_jobs=1)))
     noise = noise.replace(":", "-")
     return [
         {"data": name, "noise": noise, "kind": kind_of(name, noise), "method": method}

@@ -104,7 +104,9 @@ def execute(
         history += result.history
     seconds = time.perf_counter() - started
     memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None
-    test = _accuracies(model, result.weights, data.test_images[:rows], data.test_labels[:rows], device)
+    test = _accuracies(
+        model, result.weights, data.test_images[: run.rows], data.test_labels[: run.rows], device
+    )
     held_out = _accuracies(model, result.weights, X[held], noisy[held], device)
     epochs = [record["seconds"] for record in history]
     return {
