@@ -16,10 +16,19 @@ from torch import nn
 from peerloss import BaseLoss, DMILoss, PeerLoss
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.models import MLP, ResNet
-from peerloss.training import DeepRecipe, Sieve, _deep_run, predict_logits, predict_mirrored, train_deep
+from peerloss.training import (
+    Augment,
+    DeepRecipe,
+    Sieve,
+    _deep_run,
+    predict_logits,
+    predict_mirrored,
+    train_deep,
+)
 
 N = 240
 RECIPE = DeepRecipe(epochs=3, batch_size=32, learning_rate=0.05, alpha=((0.3, 0.0), (1.0, 1.0)), average=0.9)
+RENEWING = Sieve(start=0.5, renew=1, balance=True, augment=Augment(cutout=2, share=0.5))
 
 
 def images(noise=0.3):
@@ -52,8 +61,9 @@ def same(first, second):
         (PeerLoss("sigmoid", peers="sampled"), replace(RECIPE, schedule="cosine", clip_norm=None)),
         (PeerLoss(), replace(RECIPE, epochs=6, sieve=Sieve(start=0.5))),
         (PeerLoss(), replace(RECIPE, epochs=6, sieve=Sieve(start=0.5, mixup=True), average=None)),
+        (PeerLoss(), replace(RECIPE, epochs=8, sieve=RENEWING)),
     ],
-    ids=["plain", "peer", "sampled", "sieve", "sieve with mixup and no average"],
+    ids=["plain", "peer", "sampled", "sieve", "sieve with mixup and no average", "sieve that renews"],
 )
 def test_it_learns_through_the_noise(loss, recipe):
     """Every variety finds the classes that a third of the labels deny, and reports each epoch."""
@@ -150,9 +160,10 @@ def test_alpha_follows_its_knots():
 
 
 SIEVED = replace(RECIPE, epochs=4, sieve=Sieve(start=0.5))
+RENEWED = replace(RECIPE, epochs=6, sieve=RENEWING)
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, SIEVED], ids=["peer", "sieve"])
+@pytest.mark.parametrize("recipe", [RECIPE, SIEVED, RENEWED], ids=["peer", "sieve", "renewing sieve"])
 def test_a_training_in_two_parts_equals_one_in_one(recipe, tmp_path, monkeypatch):
     """An interruption in any epoch changes nothing: weights, average, best and history are the same."""
     X, noisy, _ = images()

@@ -5,9 +5,10 @@ import itertools
 import pytest
 import torch
 
+from peerloss.exceptions import InvalidInputError
 from peerloss.functional import base_loss, loss_matrix
 from peerloss.training import Sieve, keep_rows
-from peerloss.training._sieve import mix_pairs, sieve_targets, soft_loss
+from peerloss.training._sieve import balanced, mix_pairs, sieve_targets, soft_loss
 
 UNIFORM = torch.full((3,), 1 / 3)
 
@@ -82,6 +83,57 @@ def test_the_teacher_decides_evenly_after_the_start():
     """Decisions fall before these epochs."""
     assert Sieve(start=1 / 3, rounds=2).decisions(90) == [30, 60]
     assert Sieve(start=0.25, rounds=3).decisions(8) == [2, 4, 6]
+
+
+def test_renewed_targets_by_hand():
+    """A label is kept as it is above one half; elsewhere the answer teaches, weighted by how sure it is."""
+    answers = torch.tensor([[0.6, 0.3, 0.1], [0.6, 0.3, 0.1], [0.5, 0.25, 0.25]])
+    targets, kept = sieve_targets(answers, torch.tensor([0, 1, 0]), UNIFORM, Sieve(renew=1))
+    assert kept.tolist() == [True, False, False]
+    torch.testing.assert_close(targets[0], torch.tensor([1.0, 0.0, 0.0]))
+    torch.testing.assert_close(targets[1], 0.6 * answers[1])
+    torch.testing.assert_close(targets[2], 0.5 * answers[2])
+
+
+def test_the_student_answers_after_a_quarter_of_each_round():
+    """In steps from the decision; never where the teacher decides, never without being asked."""
+    assert Sieve(start=0.2).renewals(10) == []
+    assert Sieve(start=0.2, renew=2).renewals(10) == [4, 6, 8]
+    assert Sieve(start=0.2, renew=3).renewals(42) == [17, 20, 23, 26, 29, 32, 35, 38, 41]
+    twice = Sieve(start=0.0, rounds=2, renew=1)
+    assert twice.renewals(8) == [1, 2, 3, 5, 6, 7]
+    assert not set(twice.renewals(8)) & set(twice.decisions(8))
+
+
+def test_balanced_answers():
+    """All classes get one mean, odds between rows stay, and what is balanced already is left alone."""
+    rows = torch.softmax(2 * torch.randn(50, 3, generator=torch.Generator().manual_seed(1)), dim=1)
+    even = balanced(rows * torch.tensor([0.2, 0.3, 0.5]))
+    torch.testing.assert_close(even.mean(dim=0), UNIFORM, rtol=1e-4, atol=0)
+    torch.testing.assert_close(even.sum(dim=1), torch.ones(50))
+    odds = (even[:, 0] / even[:, 1]) / (rows[:, 0] / rows[:, 1])
+    torch.testing.assert_close(odds, odds[:1].expand(50), rtol=1e-4, atol=0)
+    torch.testing.assert_close(balanced(even), even, rtol=1e-3, atol=1e-6)
+    never = balanced(torch.tensor([[0.5, 0.5, 0.0], [0.6, 0.4, 0.0]]))
+    assert bool(torch.isfinite(never).all())
+
+
+def test_balance_changes_what_is_kept():
+    """A class that the teacher prefers loses its lead."""
+    answers = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.6, 0.4]])
+    y = torch.ones(4, dtype=torch.long)
+    plain, even = (
+        sieve_targets(answers, y, UNIFORM[:2], Sieve(renew=1, balance=b))[1] for b in (False, True)
+    )
+    assert plain.tolist() == [False] * 4
+    assert even.tolist() == [False, False, False, True]
+
+
+@pytest.mark.parametrize("wrong", [{"start": 1.5}, {"rounds": 0}, {"renew": -1}, {"memory": 1.0}])
+def test_settings_are_checked(wrong):
+    """A message that names the setting, when it is made and not after half a training."""
+    with pytest.raises(InvalidInputError, match=next(iter(wrong))):
+        Sieve(**wrong)
 
 
 def test_mixing_keeps_the_majority_share():

@@ -24,6 +24,8 @@ class Augment:
     """Rotation (degrees) and, in proportion, shear and zoom of up to this strength."""
     colour: float = 0.0
     """Brightness, contrast and saturation change by up to this share."""
+    share: float = 1.0
+    """Share of the images that get these three stronger changes; the others only move and mirror."""
 
 
 #: For consistency: the student sees images changed like this, the teacher the plain ones.
@@ -61,13 +63,17 @@ def to_inputs(images: Tensor) -> Tensor:
 
 def distort(inputs: Tensor, augment: Augment, *, generator: torch.Generator | None) -> Tensor:
     """Return a batch of inputs (n, channels, height, width) with the stronger changes applied."""
+    changed = inputs
     if augment.affine:
-        inputs = _turn(inputs, augment.affine, generator)
+        changed = _turn(changed, augment.affine, generator)
     if augment.colour:
-        inputs = _recolour(inputs, augment.colour, generator)
+        changed = _recolour(changed, augment.colour, generator)
     if augment.cutout:
-        inputs = _cut_out(inputs, augment.cutout, generator)
-    return inputs
+        changed = _cut_out(changed, augment.cutout, generator)
+    if augment.share < 1.0 and changed is not inputs:
+        chosen = torch.rand(len(inputs), 1, 1, 1, device=inputs.device, generator=generator) < augment.share
+        return torch.where(chosen, changed, inputs)
+    return changed
 
 
 def _draw(inputs: Tensor, columns: int, generator: torch.Generator | None) -> Tensor:

@@ -87,7 +87,8 @@ class Run:
         self.schedule = AlphaSchedule(loss, knots) if knots else None
         self.average = None if recipe.average is None else WeightAverage(model, recipe.average)
         self.decisions = [] if recipe.sieve is None else recipe.sieve.decisions(recipe.epochs)
-        self.taught: Tensor | None = None  # the teacher's probabilities when it last decided
+        self.renewals = [] if recipe.sieve is None else recipe.sieve.renewals(recipe.epochs)
+        self.taught: Tensor | None = None  # answers for the rows, on which targets rest
         self.before_sieve: Weights | None = None
         self.history: list[Record] = []
         self.epoch = 0
@@ -114,6 +115,8 @@ class Run:
             if self.taught is None:
                 self.before_sieve = _copy(self.model)
             self.taught = self._teach()
+        elif self.epoch in self.renewals:
+            self.taught = self._renewed()
         targets, kept = self._targets()
         augment = self.recipe.augment
         if targets is not None and self.recipe.sieve is not None:
@@ -198,6 +201,13 @@ class Run:
         self.model.eval()
         with self._averaged():
             return predict_mirrored(self.forward, self.X, **self._reading)
+
+    def _renewed(self) -> Tensor:
+        """Let the student answer too; return the mean of its answers and the earlier ones."""
+        assert self.taught is not None  # noqa: S101 (a decision comes first)
+        assert self.recipe.sieve is not None  # noqa: S101
+        with self._averaged():
+            return torch.lerp(self._probabilities(self.X), self.taught, self.recipe.sieve.memory)
 
     def _averaged(self) -> AbstractContextManager[None]:
         """Put the averaged weights into the model for a while, where there are any."""

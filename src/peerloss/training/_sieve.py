@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from peerloss._validation import check_count, check_in_range
 from peerloss.functional import loss_matrix, peer_loss
 from peerloss.training._augment import STRONG_AUGMENT, Augment
 
@@ -33,11 +34,39 @@ class Sieve:
     """Whether images and targets are mixed in pairs."""
     augment: Augment = STRONG_AUGMENT
     """Changes of the images that the student sees."""
+    renew: int = 0
+    """Every so many epochs of a round the student itself answers for all rows, and the targets follow the
+    mean of its answers; 0 leaves them as they were decided. The first quarter of a round is left to the
+    teacher, whom the student has to catch up with."""
+    memory: float = 0.8
+    """Share of the earlier answers in that mean."""
+    balance: bool = False
+    """Whether answers are weighted until all classes are equally common among them: for data whose classes
+    are known to be of one size. A student that teaches itself drifts to the classes it finds easy."""
+
+    def __post_init__(self) -> None:
+        check_in_range(self.start, "start", 0.0, 1.0)
+        check_count(self.rounds, "rounds")
+        check_count(self.renew, "renew", minimum=0)
+        check_in_range(self.memory, "memory", 0.0, 1.0, high_open=True)
 
     def decisions(self, epochs: int) -> list[int]:
         """Return the epochs before which the teacher decides."""
         first = round(self.start * epochs)
         return [first + round(i * (epochs - first) / self.rounds) for i in range(self.rounds)]
+
+    def renewals(self, epochs: int) -> list[int]:
+        """Return the epochs before which the student answers."""
+        if not self.renew:
+            return []
+        decisions = self.decisions(epochs)
+        rounds = zip(decisions, [*decisions[1:], epochs], strict=True)
+        return [
+            epoch
+            for first, end in rounds
+            for epoch in range(first + self.renew, end, self.renew)
+            if epoch - first >= (end - first) / 4
+        ]
 
 
 def keep_rows(probabilities: Tensor, y: Tensor, noisy_prior: Tensor, *, threshold: float = 0.0) -> Tensor:
@@ -68,15 +97,36 @@ def sieve_targets(
     """Return soft targets (n, K) whose rows sum to the row's weight, and which labels were kept (n,).
 
     A kept label is taken for what it is, a noisy observation: the target is the posterior p_k·T[k, ỹ], with T
-    counted from the teacher's own probabilities. Elsewhere it is the teacher's answer alone. A row weighs as
-    much as its target is sure.
+    counted from the teacher's own probabilities. Elsewhere it is the teacher's answer alone. Targets that are
+    renewed have met the label before: it is kept as it is where they give it more than one half. A row weighs
+    as much as its target is sure.
     """
-    kept = keep_rows(probabilities, y, noisy_prior, threshold=sieve.threshold)
+    if sieve.balance:
+        probabilities = balanced(probabilities)
     labels = functional.one_hot(y, probabilities.shape[1]).to(probabilities.dtype)
+    if sieve.renew:
+        kept = probabilities.gather(1, y[:, None])[:, 0] > 0.5
+        targets = torch.where(kept[:, None], labels, probabilities)
+        return targets * targets.amax(dim=1, keepdim=True), kept
+    kept = keep_rows(probabilities, y, noisy_prior, threshold=sieve.threshold)
     transition = functional.normalize(probabilities.T @ labels, p=1.0, dim=1)
     posterior = functional.normalize(probabilities * transition.T[y], p=1.0, dim=1)
     targets = torch.where(kept[:, None], posterior, probabilities)
     return targets * targets.amax(dim=1, keepdim=True), kept
+
+
+def balanced(probabilities: Tensor, *, rounds: int = 20) -> Tensor:
+    """Return the rows with a weight for each class such that all classes have one mean.
+
+    Examples
+    --------
+    >>> balanced(torch.tensor([[0.9, 0.1], [0.6, 0.4]])).mean(dim=0)
+    tensor([0.5000, 0.5000])
+    """
+    rows = probabilities.clamp(min=1e-6)  # a class that never comes up keeps a finite weight
+    for _ in range(rounds):
+        rows = functional.normalize(rows / rows.mean(dim=0), p=1.0, dim=1)
+    return rows
 
 
 def mix_pairs(inputs: Tensor, targets: Tensor, *, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
