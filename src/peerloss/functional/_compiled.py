@@ -31,9 +31,10 @@ class Ready(NamedTuple):
     """A loss and what is known of it without asking the tensor."""
 
     loss: Tensor
-    value: float
-    largest: float
-    """Largest finite |logit|."""
+    value: float | None = None
+    """``None`` where nobody has waited for the device."""
+    largest: float = 0.0
+    """Largest finite |logit|; 0 where it is not known."""
 
 
 def is_compilable(logits: Tensor, target: Tensor) -> bool:
@@ -50,11 +51,11 @@ def is_compilable(logits: Tensor, target: Tensor) -> bool:
         and logits.is_contiguous()
         and target.is_contiguous()
         and not under_transform(logits)
-        and not _is_recorded()
+        and not is_recorded()
     )
 
 
-def _is_recorded() -> bool:
+def is_recorded() -> bool:
     """Whether somebody writes the operations down: what compiled loops compute would become a constant."""
     return torch._C._is_tracing() or torch._C._len_torch_dispatch_stack() > 0  # noqa: SLF001 (nothing public)
 

@@ -12,6 +12,7 @@ from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional._batch import Batch, check_prior, without_autocast
 from peerloss.functional._compiled import Ready, compiled_peer_loss, is_compilable
+from peerloss.functional._fused import fused_peer_loss, is_fusable
 from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps
 from peerloss.functional.peer import (
     CROSS_ENTROPIES,
@@ -179,7 +180,10 @@ class PeerLoss(LabelLoss):
         """Return the loss of logits (n, K) against noisy labels (n,)."""
         ready = self._at_once(logits, target)
         if ready is not None:
-            self._watch.judge(finite=math.isfinite(ready.value), largest=ready.largest, alpha=self._alpha)
+            if ready.value is None:
+                self._watch(Batch(logits, target, None), ready.loss, self._alpha)
+            else:
+                self._watch.judge(finite=math.isfinite(ready.value), largest=ready.largest, alpha=self._alpha)
             return ready.loss
         batch = self.batch(logits, target)
         # Graphs of torch.compile take α as a tensor and leave out the watch: moving α recompiles nothing.
@@ -201,10 +205,11 @@ class PeerLoss(LabelLoss):
         return loss
 
     def _at_once(self, logits: Tensor, target: Tensor) -> Ready | None:
-        """Compute the common case, a small batch in training on the CPU, by compiled loops."""
+        """Compute the common case by compiled loops: small batches on the CPU, any on a GPU."""
         noisy_prior = self.noisy_prior
+        on_gpu = is_fusable(logits, target)
         if (
-            not is_compilable(logits, target)
+            not (on_gpu or is_compilable(logits, target))
             or self.base not in CROSS_ENTROPIES
             or self.peers != "expected"
             or self.weight is not None
@@ -216,8 +221,8 @@ class PeerLoss(LabelLoss):
             return None
         counts = self.label_counts
         if noisy_prior is None and len(counts) == 0:  # the first batch goes the way of the later ones
-            counts = counts.new_zeros(logits.shape[1])
-        ready = compiled_peer_loss(
+            counts = torch.zeros(logits.shape[1], dtype=torch.int64, device=logits.device)
+        ready = (fused_peer_loss if on_gpu else compiled_peer_loss)(
             logits,
             target,
             alpha=self._alpha,

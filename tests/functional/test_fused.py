@@ -1,0 +1,117 @@
+"""The kernels for a GPU say what torch's operations say; without one they run in Triton's interpreter."""
+
+import os
+
+import pytest
+import torch
+
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
+pytest.importorskip("triton", reason="torch for CUDA brings Triton, torch for the CPU does not")
+
+from peerloss.functional import _fused, peer_loss
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def example(n, k, dtype=torch.float32):
+    generator = torch.Generator().manual_seed(n + k)
+    z = (2.0 * torch.randn(n, k, generator=generator)).to(DEVICE, dtype).requires_grad_()
+    y = torch.randint(k, (n,), generator=generator)
+    y[n // 2] = -100
+    return z, y.to(DEVICE)
+
+
+def fused(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mean"):
+    return _fused.fused_peer_loss(
+        z,
+        y,
+        alpha=alpha,
+        eps=eps,
+        ignore_index=-100,
+        reduction=reduction,
+        noisy_prior=prior,
+        label_counts=counts,
+    ).loss
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+@pytest.mark.parametrize("eps", [0.0, 1e-5, 0.1])
+@pytest.mark.parametrize(("k", "widest"), [(2, 4096), (10, 4096), (100, 32)])
+def test_loss_and_gradient_are_those_of_the_operations(monkeypatch, k, widest, eps, reduction):
+    """Few and many classes, clipped or not, with an ignored label, a counted and a given prior."""
+    monkeypatch.setattr(_fused, "WIDEST", widest)
+    z, y = example(9, k)
+    given = torch.softmax(torch.arange(k, device=DEVICE) / k, 0)
+    for prior in (None, given):
+        counts = torch.ones(k, dtype=torch.int64, device=DEVICE)
+        loss = fused(z, y, counts=counts, prior=prior, eps=eps, reduction=reduction)
+        counted = torch.bincount(y[y >= 0], minlength=k) + 1
+        assert (counts == (counted if prior is None else 1)).all()
+        stated = prior if prior is not None else counted / counted.sum()
+        wanted = peer_loss(z, y, alpha=0.8, eps=eps, noisy_prior=stated, reduction=reduction)
+        torch.testing.assert_close(loss, wanted, rtol=1e-5, atol=1e-5)
+        ours, theirs = (torch.autograd.grad(3.0 * value, z)[0] for value in (loss, wanted))
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_second_derivatives():
+    """They are those of the operations, by the prior at the time of the forward pass."""
+    z, y = example(6, 4)
+    counts = torch.ones(4, dtype=torch.int64, device=DEVICE)
+    loss = fused(z, y, counts=counts)
+    prior = counts / counts.sum()
+    counts.add_(5)
+    wanted = peer_loss(z, y, alpha=0.8, noisy_prior=prior)
+    seconds = []
+    for value in (loss, wanted):
+        (first,) = torch.autograd.grad(value, z, create_graph=True)
+        seconds.append(torch.autograd.grad(first.square().sum(), z)[0])
+    torch.testing.assert_close(*seconds, rtol=1e-4, atol=1e-7)
+
+
+@pytest.mark.filterwarnings(
+    "ignore:invalid value:RuntimeWarning"
+)  # the interpreter computes what is discarded
+def test_a_masked_class_and_a_label_that_does_not_exist():
+    """−inf in a column without weight changes nothing; a label outside 0..K-1 makes the loss NaN, no more."""
+    z, y = example(6, 4)
+    prior = torch.tensor([0.5, 0.5, 0.0, 0.0], device=DEVICE)
+    masked = z.detach().clone()
+    masked[:, 3] = -float("inf")
+    y = y.clamp(max=1)
+    counts = torch.zeros(4, dtype=torch.int64, device=DEVICE)
+    loss = fused(masked.requires_grad_(), y, counts=counts, prior=prior, eps=0.0)
+    wanted = peer_loss(masked[:, :3], y, alpha=0.8, eps=0.0, noisy_prior=prior[:3])
+    torch.testing.assert_close(loss, wanted)
+    assert torch.isfinite(torch.autograd.grad(loss, masked)[0]).all()
+    y[0] = 4
+    assert torch.isnan(fused(z, y, counts=counts))
+    assert counts.sum() == (y >= 0).sum() - 1
+
+
+@pytest.mark.cuda
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_logits(dtype):
+    """The loss is float32, the gradient in the precision of the logits."""
+    z, y = example(64, 10, dtype)
+    counts = torch.ones(10, dtype=torch.int64, device=DEVICE)
+    loss = fused(z, y, counts=counts)
+    (gradient,) = torch.autograd.grad(loss, z)
+    wanted = peer_loss(z, y, alpha=0.8, noisy_prior=counts / counts.sum())
+    assert (loss.dtype, gradient.dtype) == (torch.float32, dtype)
+    torch.testing.assert_close(loss, wanted, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gradient, torch.autograd.grad(wanted, z)[0])
+
+
+@pytest.mark.cuda
+def test_fifty_thousand_classes():
+    """A row longer than a program holds."""
+    z, y = example(64, 50_000)
+    counts = torch.ones(50_000, dtype=torch.int64, device=DEVICE)
+    for eps in (0.0, 1e-5):
+        loss = fused(z, y, counts=counts, eps=eps)
+        wanted = peer_loss(z, y, alpha=0.8, eps=eps, noisy_prior=counts / counts.sum())
+        torch.testing.assert_close(loss, wanted, rtol=1e-4, atol=1e-5)
+        ours, theirs = (torch.autograd.grad(value, z)[0] for value in (loss, wanted))
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-8)
