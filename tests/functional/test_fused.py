@@ -9,6 +9,7 @@ if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read when the kernels are defined
 pytest.importorskip("triton", reason="torch for CUDA brings Triton, torch for the CPU does not")
 
+from peerloss import PeerLoss
 from peerloss.functional import _fused, peer_loss
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -88,6 +89,35 @@ def test_a_masked_class_and_a_label_that_does_not_exist():
     y[0] = 4
     assert torch.isnan(fused(z, y, counts=counts))
     assert counts.sum() == (y >= 0).sum() - 1
+
+
+@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # as above: 0 / 0, discarded
+def test_a_batch_of_ignored_labels():
+    """It costs nothing and pulls nowhere, whether labels have been counted before or not."""
+    z, y = example(6, 4)
+    for counted in (0, 3):
+        counts = torch.full((4,), counted, device=DEVICE)
+        loss = fused(z, torch.full_like(y, -100), counts=counts)
+        assert loss == 0.0
+        assert (torch.autograd.grad(loss, z)[0] == 0.0).all()
+        assert (counts == counted).all()
+
+
+@pytest.mark.cuda
+def test_the_module_takes_them():
+    """Loss, gradient and counted labels are those of the module on the CPU, batch after batch."""
+    here, there = PeerLoss(alpha=0.5), PeerLoss(alpha=0.5).cuda()
+    z, y = example(64, 5)
+    assert _fused.is_fusable(z, y)
+    for alpha in (0.5, 0.9):
+        here.alpha = there.alpha = alpha
+        results = []
+        for module, device in ((here, "cpu"), (there, "cuda")):
+            rows = z.detach().to(device).requires_grad_()
+            loss = module(rows, y.to(device))
+            results.append((loss.cpu(), torch.autograd.grad(loss, rows)[0].cpu(), module.label_counts.cpu()))
+        for ours, theirs in zip(*results, strict=True):
+            torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.cuda

@@ -97,26 +97,24 @@ class _FusedLoss(torch.autograd.Function):
         kernels = _kernels()
         assert kernels is not None  # noqa: S101 (is_fusable has asked)
         (n, k), ignored = z.shape, formula.ignore_index
-        labelled = torch.zeros((), dtype=torch.int32, device=z.device)
-        kernels.count[(-(-n // ROWS),)](y, counts, labelled, n, k, ignored, prior is None, ROWS)
+        divisor = torch.zeros((), dtype=torch.float32, device=z.device)
+        kernels.count[(-(-n // ROWS),)](y, counts, divisor, n, k, ignored, prior is None, ROWS)
         if prior is None:
-            prior = counts / counts.sum().clamp(min=1)
+            prior = counts / counts.sum()  # NaN where every label is ignored, which no row then reads
         rows, gradient = torch.empty(n, dtype=torch.float32, device=z.device), torch.empty_like(z)
         block = min(WIDEST, 1 << (k - 1).bit_length())
         kernels.compute[(n,)](
-            z, y, prior, rows, gradient, k, formula.alpha, formula.eps, ignored,
-            formula.eps > 0, block, num_warps=max(1, min(8, block // 256)),
+            z, y, prior, divisor, rows, gradient, k, formula.alpha, formula.eps, ignored,
+            formula.eps > 0, formula.mean, block, num_warps=max(1, min(8, block // 256)),
         )  # fmt: skip
-        divisor = labelled.clamp(min=1)
         ctx.save_for_backward(gradient, z, y, prior, divisor)
         ctx.formula = formula
-        loss = rows.sum()
-        return loss / divisor if formula.mean else loss
+        return rows.sum()
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         gradient, z, y, prior, divisor = ctx.saved_tensors
-        if ctx.formula.mean:
+        if ctx.formula.mean:  # not before: small slopes of half precision would vanish
             grad = grad / divisor
         if torch.is_grad_enabled():  # a second derivative is wanted
             gradient = _differentiable_gradient(z, y, prior, ctx.formula)

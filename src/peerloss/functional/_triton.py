@@ -12,17 +12,17 @@ import triton.language as tl
 def count(
     y: Any,
     counts: Any,
-    labelled: Any,
+    divisor: Any,
     n: int,
     k: int,
     ignored: int,
     counting: tl.constexpr,
     size: tl.constexpr,
 ) -> None:
-    """Add the labels to ``counts`` where asked, and to ``labelled`` how many are not ignored."""
+    """Add the labels to ``counts`` where asked, and to ``divisor`` how many are not ignored."""
     rows = tl.program_id(0) * size + tl.arange(0, size)
     label = tl.load(y + rows, mask=rows < n, other=ignored)
-    tl.atomic_add(labelled, tl.sum((label != ignored).to(tl.int32)))
+    tl.atomic_add(divisor, tl.sum((label != ignored).to(tl.float32)))
     if counting:
         known = (label != ignored) & (label >= 0) & (label < k)
         tl.atomic_add(counts + label, 1, mask=known)
@@ -33,6 +33,7 @@ def compute(
     z: Any,
     y: Any,
     prior: Any,
+    divisor: Any,
     rows: Any,
     gradient: Any,
     k: int,
@@ -40,6 +41,7 @@ def compute(
     eps: float,
     ignored: int,
     clipped: tl.constexpr,
+    mean: tl.constexpr,
     size: tl.constexpr,
 ) -> None:
     """Write loss and gradient of one row, ``size`` columns at a time.
@@ -76,12 +78,16 @@ def compute(
         else:
             loss -= tl.sum(tl.where(c == 0.0, 0.0, c * (x - log_sum)), axis=0)
             pull += tl.sum(c, axis=0)
+    labelled = tl.maximum(tl.load(divisor), 1.0)
+    if row == 0:  # for the backward pass
+        tl.store(divisor, labelled)
+    if mean:
+        loss /= labelled
     if label == ignored:
         loss = 0.0
     elif (label < 0) | (label >= k):
         loss = float("nan")
     tl.store(rows + row, loss)
-    used = (label != ignored).to(tl.float32)
     for start in range(0, k, size):
         columns = start + tl.arange(0, size)
         inside = columns < k
@@ -91,5 +97,5 @@ def compute(
         p = tl.exp(x - log_sum)
         if clipped:
             c = c * p / (p + eps)
-        slope = used * (pull * p - c)
+        slope = tl.where(label == ignored, 0.0, pull * p - c)
         tl.store(gradient + columns, slope.to(gradient.dtype.element_ty), mask=inside)
