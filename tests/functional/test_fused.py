@@ -103,6 +103,21 @@ def test_a_batch_of_ignored_labels():
         assert (counts == counted).all()
 
 
+def test_kernels_that_cannot_run_are_left_alone(monkeypatch):
+    """No C compiler, say: nothing is raised, and batches go through torch's operations."""
+
+    def broken(name):
+        raise RuntimeError(name)
+
+    monkeypatch.setattr(_fused, "import_module", broken)
+    _fused._kernels.cache_clear()
+    assert _fused._kernels() is None
+    z, y = example(6, 4)
+    assert not _fused.is_fusable(z, y)
+    assert torch.isfinite(PeerLoss().to(DEVICE)(z, y))
+    _fused._kernels.cache_clear()
+
+
 @pytest.mark.cuda
 def test_the_module_takes_them():
     """Loss, gradient and counted labels are those of the module on the CPU, batch after batch."""

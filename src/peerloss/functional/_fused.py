@@ -42,6 +42,7 @@ def is_fusable(logits: Tensor, target: Tensor) -> bool:
     return (
         logits.is_cuda
         and target.device == logits.device
+        and logits.device.index == torch.cuda.current_device()  # where Triton starts kernels
         and not torch.compiler.is_compiling()
         and logits.requires_grad
         and logits.dtype in _FLOATS
@@ -130,8 +131,15 @@ def _differentiable_gradient(z: Tensor, y: Tensor, prior: Tensor, formula: _Form
 
 @cache
 def _kernels() -> ModuleType | None:
-    """Return the kernels. First calls compile them for seconds; other processes find them on the disk."""
+    """Return the kernels, or ``None`` where they cannot run: Triton calls a C compiler, which may be missing.
+
+    First calls compile for seconds; later processes find the result on the disk.
+    """
     try:
-        return import_module("peerloss.functional._triton")
-    except ImportError:
+        kernels = import_module("peerloss.functional._triton")
+        if torch.cuda.is_available():
+            labels = torch.zeros(1, dtype=torch.int64, device="cuda")
+            kernels.count[(1,)](labels, labels.clone(), labels.float(), 1, 1, -100, True, ROWS)
+    except Exception:  # noqa: BLE001 (whatever is wrong, torch's operations do the same)
         return None
+    return kernels

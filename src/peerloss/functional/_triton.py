@@ -1,8 +1,6 @@
-"""The two kernels of ``_fused``. Importing this file needs Triton."""
+"""The two kernels of ``_fused``. Importing this file needs Triton, which takes no other annotations."""
 
 from __future__ import annotations
-
-from typing import Any
 
 import triton
 import triton.language as tl
@@ -10,12 +8,12 @@ import triton.language as tl
 
 @triton.jit  # type: ignore[untyped-decorator]
 def count(
-    y: Any,
-    counts: Any,
-    divisor: Any,
-    n: int,
-    k: int,
-    ignored: int,
+    y,
+    counts,
+    divisor,
+    n,
+    k,
+    ignored,
     counting: tl.constexpr,
     size: tl.constexpr,
 ) -> None:
@@ -30,16 +28,16 @@ def count(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def compute(
-    z: Any,
-    y: Any,
-    prior: Any,
-    divisor: Any,
-    rows: Any,
-    gradient: Any,
-    k: int,
-    alpha: float,
-    eps: float,
-    ignored: int,
+    z,
+    y,
+    prior,
+    divisor,
+    rows,
+    gradient,
+    k,
+    alpha,
+    eps,
+    ignored,
     clipped: tl.constexpr,
     mean: tl.constexpr,
     size: tl.constexpr,
