@@ -38,10 +38,13 @@ def fused(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mean"):
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("eps", [0.0, 1e-5, 0.1])
-@pytest.mark.parametrize(("k", "widest"), [(2, 4096), (10, 4096), (100, 32)])
-def test_loss_and_gradient_are_those_of_the_operations(monkeypatch, k, widest, eps, reduction):
-    """Few and many classes, clipped or not, with an ignored label, a counted and a given prior."""
-    monkeypatch.setattr(_fused, "WIDEST", widest)
+@pytest.mark.parametrize(
+    ("k", "held", "small"), [(2, 4096, 16384), (10, 64, 16384), (10, 4096, 0), (100, 32, 0)]
+)
+def test_loss_and_gradient_are_those_of_the_operations(monkeypatch, k, held, small, eps, reduction):
+    """In one kernel or by rows, in one part or several, clipped or not, with a counted and a given prior."""
+    monkeypatch.setattr(_fused, "HELD", held)
+    monkeypatch.setattr(_fused, "SMALL", small)
     z, y = example(9, k)
     given = torch.softmax(torch.arange(k, device=DEVICE) / k, 0)
     for prior in (None, given):
@@ -136,17 +139,31 @@ def test_the_module_takes_them():
 
 
 @pytest.mark.cuda
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_logits(dtype):
-    """The loss is float32, the gradient in the precision of the logits."""
-    z, y = example(64, 10, dtype)
+def test_half_precision_logits():
+    """bfloat16: the loss is float32, the gradient like the logits. Small slopes would vanish in float16."""
+    z, y = example(64, 10, torch.bfloat16)
     counts = torch.ones(10, dtype=torch.int64, device=DEVICE)
     loss = fused(z, y, counts=counts)
     (gradient,) = torch.autograd.grad(loss, z)
     wanted = peer_loss(z, y, alpha=0.8, noisy_prior=counts / counts.sum())
-    assert (loss.dtype, gradient.dtype) == (torch.float32, dtype)
+    assert (loss.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
     torch.testing.assert_close(loss, wanted, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(gradient, torch.autograd.grad(wanted, z)[0])
+    assert not _fused.is_fusable(z.detach().half().requires_grad_(), y)
+
+
+@pytest.mark.cuda
+def test_batches_of_every_size():
+    """One program, several rounds of it, a program for each row: the module agrees with the CPU's."""
+    for n, k in ((1, 2), (256, 10), (1000, 10), (1024, 16), (3000, 10), (70, 200), (4096, 1000)):
+        z, y = example(n, k)
+        here, there = PeerLoss(), PeerLoss().cuda()
+        rows = z.detach().cpu().requires_grad_()
+        losses = there(z, y), here(rows, y.cpu())
+        torch.testing.assert_close(losses[0].cpu(), losses[1], rtol=1e-4, atol=1e-5)
+        ours, theirs = torch.autograd.grad(losses[0], z)[0].cpu(), torch.autograd.grad(losses[1], rows)[0]
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-7)
+        assert torch.equal(there.label_counts.cpu(), here.label_counts)
 
 
 @pytest.mark.cuda

@@ -1,9 +1,9 @@
-"""Expected peer loss on a GPU in two kernels (needs Triton, which comes with torch for CUDA).
+"""Expected peer loss on a GPU by kernels of our own (needs Triton, which comes with torch for CUDA).
 
-The first kernel counts the labels; the second reads a row of logits and writes its loss and its gradient, by
-the formulas of ``_cross_entropy``. Nothing else passes over the logits, and little has to be started: in a
-small step Python starts operations more slowly than the GPU does them. Labels outside 0..K-1 touch no memory;
-their loss is NaN.
+They write loss and gradient by the formulas of ``_cross_entropy``, and nothing else passes over the logits. A
+small batch takes one kernel: in a small step Python starts operations more slowly than the GPU does them. Of
+larger ones the first kernel counts the labels, the second has a program for each row. Labels outside 0..K-1
+touch no memory; their loss is NaN.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from peerloss.functional._cross_entropy import cross_entropy_rows, under_transfo
 if TYPE_CHECKING:
     from types import ModuleType
 
-_FLOATS = (torch.float32, torch.float16, torch.bfloat16)
-#: Labels that a program of the first kernel counts.
-ROWS = 1024
-#: Columns that a program of the second kernel holds at a time; more classes take several rounds.
-WIDEST = 4096
+#: Not float16: the gradient is divided by the number of rows at once, and small slopes would vanish.
+_FLOATS = (torch.float32, torch.bfloat16)
+#: Figures that a program holds at a time.
+HELD = 4096
+#: One program does the whole batch up to so many figures and classes.
+SMALL, FEW = 16384, 1024
+#: Labels that a program counts.
+LABELS = 1024
 
 
 class _Formula(NamedTuple):
@@ -55,8 +58,13 @@ def is_fusable(logits: Tensor, target: Tensor) -> bool:
         and logits.numel() > 0
         and not under_transform(logits)
         and not is_recorded()
-        and _kernels() is not None
+        and has_kernels()
     )
+
+
+def has_kernels() -> bool:
+    """Whether the kernels can run."""
+    return _kernels() is not None
 
 
 def fused_peer_loss(
@@ -95,31 +103,54 @@ class _FusedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula
     ) -> Tensor:
-        kernels = _kernels()
-        assert kernels is not None  # noqa: S101 (is_fusable has asked)
-        (n, k), ignored = z.shape, formula.ignore_index
-        divisor = torch.zeros((), dtype=torch.float32, device=z.device)
-        kernels.count[(-(-n // ROWS),)](y, counts, divisor, n, k, ignored, prior is None, ROWS)
-        if prior is None:
-            prior = counts / counts.sum()  # NaN where every label is ignored, which no row then reads
-        rows, gradient = torch.empty(n, dtype=torch.float32, device=z.device), torch.empty_like(z)
-        block = min(WIDEST, 1 << (k - 1).bit_length())
-        kernels.compute[(n,)](
-            z, y, prior, divisor, rows, gradient, k, formula.alpha, formula.eps, ignored,
-            formula.eps > 0, formula.mean, block, num_warps=max(1, min(8, block // 256)),
-        )  # fmt: skip
-        ctx.save_for_backward(gradient, z, y, prior, divisor)
+        n, k = z.shape
+        wide = 1 << (k - 1).bit_length()
+        compute = _in_one_kernel if wide <= FEW and n * wide <= SMALL else _row_by_row
+        loss, gradient, prior, labelled = compute(z, y, prior, counts, formula, wide)
+        ctx.save_for_backward(gradient, z, y, prior, labelled)
         ctx.formula = formula
-        return rows.sum()
+        return loss
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, z, y, prior, divisor = ctx.saved_tensors
-        if ctx.formula.mean:  # not before: small slopes of half precision would vanish
-            grad = grad / divisor
+        gradient, z, y, prior, labelled = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
             gradient = _differentiable_gradient(z, y, prior, ctx.formula)
+            gradient = gradient / labelled.clamp(min=1) if ctx.formula.mean else gradient
         return gradient * grad, None, None, None, None
+
+
+def _in_one_kernel(
+    z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula, wide: int
+) -> tuple[Tensor, ...]:
+    (n, k), counting, kernels = z.shape, prior is None, _kernels()
+    assert kernels is not None  # noqa: S101 (is_fusable has asked)
+    if prior is None:
+        prior = z.new_empty(k, dtype=torch.float32)
+    loss, labelled = z.new_empty((2,), dtype=torch.float32).unbind()
+    gradient = torch.empty_like(z)
+    kernels.at_once[(1,)](
+        z, y, counts, prior, labelled, loss, gradient, n, k, formula.alpha, formula.eps, formula.ignore_index,
+        counting, formula.eps > 0, formula.mean, max(1, HELD // wide), wide, num_warps=8,
+    )  # fmt: skip
+    return loss, gradient, prior, labelled
+
+
+def _row_by_row(
+    z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula, wide: int
+) -> tuple[Tensor, ...]:
+    (n, k), ignored, kernels = z.shape, formula.ignore_index, _kernels()
+    assert kernels is not None  # noqa: S101 (is_fusable has asked)
+    labelled = z.new_zeros((), dtype=torch.float32)
+    kernels.count[(-(-n // LABELS),)](y, counts, labelled, n, k, ignored, prior is None, LABELS)
+    if prior is None:
+        prior = counts / counts.sum()  # NaN where every label is ignored, which no row then reads
+    rows, gradient, block = z.new_empty(n, dtype=torch.float32), torch.empty_like(z), min(HELD, wide)
+    kernels.compute[(n,)](
+        z, y, prior, labelled, rows, gradient, k, formula.alpha, formula.eps, ignored,
+        formula.eps > 0, formula.mean, block, num_warps=max(1, min(8, block // 256)),
+    )  # fmt: skip
+    return rows.sum(), gradient, prior, labelled
 
 
 def _differentiable_gradient(z: Tensor, y: Tensor, prior: Tensor, formula: _Formula) -> Tensor:
@@ -139,7 +170,7 @@ def _kernels() -> ModuleType | None:
         kernels = import_module("peerloss.functional._triton")
         if torch.cuda.is_available():
             labels = torch.zeros(1, dtype=torch.int64, device="cuda")
-            kernels.count[(1,)](labels, labels.clone(), labels.float(), 1, 1, -100, True, ROWS)
+            kernels.count[(1,)](labels, labels.clone(), labels.float(), 1, 1, -100, True, LABELS)
     except Exception:  # noqa: BLE001 (whatever is wrong, torch's operations do the same)
         return None
     return kernels

@@ -15,7 +15,8 @@ from torch.optim.swa_utils import update_bn
 
 from peerloss._validation import check_same_length
 from peerloss.exceptions import DivergenceError, InvalidInputError
-from peerloss.losses import AlphaSchedule
+from peerloss.functional._fused import has_kernels
+from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training._augment import Augment, crop_and_flip, distort, to_inputs
 from peerloss.training._average import WeightAverage
@@ -69,7 +70,8 @@ class Run:
         if recipe.compile:  # on a GPU with CUDA graphs: launching the kernels of a small step costs most
             mode = "reduce-overhead" if device.type == "cuda" else None
             self.forward = torch.compile(model, dynamic=False, mode=mode)
-            self.judge = torch.compile(loss, dynamic=False)
+            if not (device.type == "cuda" and isinstance(loss, PeerLoss) and has_kernels()):
+                self.judge = torch.compile(loss, dynamic=False)
             self.compare = torch.compile(soft_loss, dynamic=False)
         if isinstance(loss, nn.Module):
             loss.to(device).train()
