@@ -123,21 +123,26 @@ def main() -> None:
     """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--batches", nargs="+", type=int, default=[256, 1024])
-    parser.add_argument("--rows", nargs="+", type=int, default=[1024, 8192], help="of the losses alone")
+    parser.add_argument("--batches", nargs="*", type=int, default=[256, 1024])
+    parser.add_argument("--rows", nargs="*", type=int, default=[1024, 8192], help="of the losses alone")
     parser.add_argument("--rounds", type=int, default=101)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     torch.backends.cudnn.benchmark = True
     device = options.device
+    parts = [
+        (f"An epoch of train_deep, {STEPS} steps", options.batches, epochs, EPOCH_ROUNDS),
+        ("A step of a plain loop", options.batches, steps, options.rounds),
+        (f"The loss alone, {CLASSES:,} classes, rows", options.rows, passes, options.rounds),
+    ]
     lines = ["# Cost of peer loss on a GPU beside cross entropy", "", f"{provenance(device)}."]
-    lines += table(f"An epoch of train_deep, {STEPS} steps", options.batches, epochs, EPOCH_ROUNDS, device)
-    lines += table("A step of a plain loop", options.batches, steps, options.rounds, device)
-    lines += table(f"The loss alone, {CLASSES:,} classes, rows", options.rows, passes, options.rounds, device)
-    text = "\n".join([*lines, ""])
+    for title, sizes, candidates, rounds in parts:
+        if sizes:
+            lines += table(title, sizes, candidates, rounds, device)
+        text = "\n".join([*lines, ""])
+        if options.output:  # after each part: time on a GPU may end
+            options.output.write_text(text, encoding="utf-8")
     print(text)
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":
