@@ -26,7 +26,7 @@ _FLOATS = (torch.float32, torch.bfloat16)
 #: Figures that a program holds at a time.
 HELD = 4096
 #: One program does the whole batch up to so many figures and classes.
-SMALL, FEW = 16384, 1024
+SMALL, FEW = 8192, 1024
 #: Labels that a program counts.
 LABELS = 1024
 
