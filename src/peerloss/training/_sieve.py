@@ -26,8 +26,8 @@ class Sieve:
     start: float = 0.4
     """Share of the epochs after which the teacher decides about labels; before that the loss does."""
     rounds: int = 1
-    """So many times it decides, evenly over the rest. In between targets stay as they are, so that no mistake
-    feeds on itself, and with each round the rate starts anew."""
+    """So many times it decides, evenly over the rest; with each round the rate starts anew. In between
+    targets stay as they are, so that no mistake feeds on itself, unless the student is to ``renew`` them."""
     threshold: float = 0.0
     """Labels with an expected peer loss below this are kept."""
     mixup: bool = False
