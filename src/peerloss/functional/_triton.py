@@ -1,7 +1,5 @@
 """The kernels of ``_fused``. Importing this file needs Triton, which takes no other annotations."""
 
-from __future__ import annotations
-
 import triton
 import triton.language as tl
 
