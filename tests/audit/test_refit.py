@@ -62,6 +62,15 @@ def test_posterior_is_bayes_rule_with_the_refitted_probabilities():
     assert second.clean_prior.sum() == pytest.approx(1.0)
 
 
+def test_several_processes_find_the_same():
+    """``n_jobs`` changes who fits, not what is found."""
+    X, noisy, _ = blobs(n=120, features=3)
+    one, two = (
+        find_label_issues(X, noisy, estimator=LogisticRegression(), refit=True, n_jobs=n) for n in (None, 2)
+    )
+    pd.testing.assert_frame_equal(one.table, two.table)
+
+
 def test_noise_that_is_not_of_classes_stays_with_the_first_round():
     """Where T says nothing of single rows there is nothing to ask again with."""
     X, noisy, _ = blobs()
@@ -102,7 +111,7 @@ def test_what_cannot_be_refitted_is_refused():
         find_label_issues(None, noisy, pred_proba=proba, estimator=LogisticRegression(), refit=True)
     splits = ShuffleSplit(2, test_size=0.2, random_state=0).split(X)
     with pytest.raises(InvalidInputError, match="`cv` must hold out every row"):
-        _fit_to(np.full((60, 2), 0.5), X, LogisticRegression(), splits)
+        _fit_to(np.full((60, 2), 0.5), X, LogisticRegression(), splits, None)
 
 
 def test_rows_of_a_series_and_of_sparse_features_keep_their_place():

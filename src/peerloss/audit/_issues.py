@@ -130,7 +130,9 @@ def find_label_issues(
     found = label_posterior(proba, codes, likelihood=likelihood)
     if refit:
         splits = cv.split(X, codes, groups)
-        found = ask_again(found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood)
+        found = ask_again(
+            found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood, n_jobs=n_jobs
+        )
     return _audit(labels, classes, codes, found, X)
 
 

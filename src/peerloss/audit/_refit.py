@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from joblib import Parallel, delayed
 from scipy.sparse import issparse
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
@@ -66,6 +67,7 @@ def ask_again(
     estimator: Any,
     folds: Iterable[tuple[IntArray, IntArray]],
     likelihood: FloatArray | None = None,
+    n_jobs: int | None = None,
 ) -> LabelPosterior:
     """Return the posterior of the second round, or the first one where noise is unknown or not of classes."""
     if found.noise is None or found.near_boundary > 0.5:
@@ -73,7 +75,7 @@ def ask_again(
     transition = found.noise.transition
     said = transition.T[codes] if likelihood is None else likelihood
     believed = _first_posterior(found.p_error, proba, codes, transition, said)
-    posterior = _normalised(_fit_to(believed, X, estimator, folds) * said)
+    posterior = _normalised(_fit_to(believed, X, estimator, folds, n_jobs) * said)
     best = posterior.argmax(axis=1)
     return replace(
         found,
@@ -101,16 +103,24 @@ def _normalised(table: FloatArray) -> FloatArray:
 
 
 def _fit_to(
-    believed: FloatArray, X: Any, estimator: Any, folds: Iterable[tuple[IntArray, IntArray]]
+    believed: FloatArray,
+    X: Any,
+    estimator: Any,
+    folds: Iterable[tuple[IntArray, IntArray]],
+    n_jobs: int | None,
 ) -> FloatArray:
     """Predict the clean class out of fold, from fits to every believed class of each row."""
     argument = weight_argument(estimator)
     predicted = np.zeros_like(believed)
-    for train, test in folds:
+
+    def held_out(train: IntArray, test: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
         row, label = np.nonzero(believed[train] >= MIN_PROBABILITY)
         rows = np.asarray(train)[row]
         model = clone(estimator).fit(_rows(X, rows), label, **{argument: believed[rows, label]})
-        predicted[np.ix_(test, model.classes_)] = model.predict_proba(_rows(X, test))
+        return test, model.classes_, model.predict_proba(_rows(X, test))
+
+    for test, classes, proba in Parallel(n_jobs=n_jobs)(delayed(held_out)(*fold) for fold in folds):
+        predicted[np.ix_(test, classes)] = proba
     if not predicted.any(axis=1).all():
         raise InvalidInputError("`cv` must hold out every row; some rows are in no held-out part.")
     return predicted + FLOOR
