@@ -44,7 +44,7 @@ def fused(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mean"):
 def test_loss_and_gradient_are_those_of_the_operations(monkeypatch, k, held, small, eps, reduction):
     """In one kernel or by rows, in one part or several, clipped or not, with a counted and a given prior."""
     monkeypatch.setattr(_fused, "HELD", held)
-    monkeypatch.setattr(_fused, "SMALL", small)
+    monkeypatch.setattr(_fused, "ONE_KERNEL", small)
     z, y = example(9, k)
     given = torch.softmax(torch.arange(k, device=DEVICE) / k, 0)
     for prior in (None, given):
@@ -59,6 +59,13 @@ def test_loss_and_gradient_are_those_of_the_operations(monkeypatch, k, held, sma
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
+@pytest.fixture(params=[8192, 0], ids=["one kernel", "row by row"])
+def way(request, monkeypatch):
+    """Both ways through the kernels."""
+    monkeypatch.setattr(_fused, "ONE_KERNEL", request.param)
+
+
+@pytest.mark.usefixtures("way")
 def test_second_derivatives():
     """They are those of the operations, by the prior at the time of the forward pass."""
     z, y = example(6, 4)
@@ -74,11 +81,12 @@ def test_second_derivatives():
     torch.testing.assert_close(*seconds, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.usefixtures("way")
 @pytest.mark.filterwarnings(
     "ignore:invalid value:RuntimeWarning"
 )  # the interpreter computes what is discarded
 def test_a_masked_class_and_a_label_that_does_not_exist():
-    """−inf in a column without weight changes nothing; a label outside 0..K-1 makes the loss NaN, no more."""
+    """−inf in a column without weight changes nothing; a label outside 0..K-1 makes its own row NaN."""
     z, y = example(6, 4)
     prior = torch.tensor([0.5, 0.5, 0.0, 0.0], device=DEVICE)
     masked = z.detach().clone()
@@ -89,36 +97,102 @@ def test_a_masked_class_and_a_label_that_does_not_exist():
     wanted = peer_loss(masked[:, :3], y, alpha=0.8, eps=0.0, noisy_prior=prior[:3])
     torch.testing.assert_close(loss, wanted)
     assert torch.isfinite(torch.autograd.grad(loss, masked)[0]).all()
-    y[0] = 4
-    assert torch.isnan(fused(z, y, counts=counts))
-    assert counts.sum() == (y >= 0).sum() - 1
+    for wrong in (4, -1, 2**40):
+        y[0] = wrong
+        counts.zero_()
+        loss = fused(z, y, counts=counts)
+        assert torch.isnan(loss)
+        assert torch.isfinite(torch.autograd.grad(loss, z)[0]).all(dim=1).tolist() == [False] + [True] * 5
+        assert counts.sum() == (y != -100).sum() - 1
 
 
-@pytest.mark.filterwarnings("ignore:invalid value:RuntimeWarning")  # as above: 0 / 0, discarded
+@pytest.mark.usefixtures("way")
+@pytest.mark.parametrize("offset", [-100.0, 3e4])
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+def test_only_differences_of_logits_count(offset, eps):
+    """Logits far from zero, as negative distances are, give the loss and gradient of those near it."""
+    z, y = example(12, 10)
+    z = (32 * z.detach()).round().div(32).requires_grad_()  # which the offset does not round
+    prior = torch.full((10,), 0.1, device=DEVICE)
+    results = []
+    for logits in (z, z + offset):
+        loss = fused(logits, y, counts=torch.zeros_like(y[:0]), prior=prior, eps=eps)
+        results += [loss, torch.autograd.grad(loss, logits)[0]]
+    torch.testing.assert_close(results[2], results[0], rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(results[3], results[1], rtol=1e-5, atol=1e-7)
+
+
+@pytest.mark.usefixtures("way")
 def test_a_batch_of_ignored_labels():
-    """It costs nothing and pulls nowhere, whether labels have been counted before or not."""
+    """It costs nothing and pulls nowhere, twice differentiated too, whether labels were counted before."""
     z, y = example(6, 4)
     for counted in (0, 3):
         counts = torch.full((4,), counted, device=DEVICE)
         loss = fused(z, torch.full_like(y, -100), counts=counts)
         assert loss == 0.0
-        assert (torch.autograd.grad(loss, z)[0] == 0.0).all()
+        for twice in (False, True):
+            assert (torch.autograd.grad(loss, z, create_graph=twice, retain_graph=True)[0] == 0.0).all()
         assert (counts == counted).all()
 
 
-def test_kernels_that_cannot_run_are_left_alone(monkeypatch):
-    """No C compiler, say: nothing is raised, and batches go through torch's operations."""
+@pytest.mark.usefixtures("way")
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # as above
+def test_an_ignored_row_may_hold_anything():
+    """Its logits, not finite perhaps, have no part in the loss or in any derivative."""
+    z, y = example(6, 4)
+    z = z.detach().clone()
+    z[3] = -float("inf")  # the row that `example` ignores
+    counts = torch.ones(4, dtype=torch.int64, device=DEVICE)
+    loss = fused(z.requires_grad_(), y, counts=counts)
+    for twice in (False, True):
+        (gradient,) = torch.autograd.grad(loss, z, create_graph=twice, retain_graph=True)
+        assert torch.isfinite(gradient).all()
+        assert (gradient[3] == 0.0).all()
+
+
+@pytest.mark.usefixtures("way")
+def test_the_loss_may_be_changed_in_place():
+    """As accumulating loops do: ``loss /= 2``, ``loss += penalty``."""
+    z, y = example(6, 4)
+    (once,) = torch.autograd.grad(fused(z, y, counts=torch.zeros(4, dtype=torch.int64, device=DEVICE)), z)
+    loss = fused(z, y, counts=torch.zeros(4, dtype=torch.int64, device=DEVICE))
+    loss /= 2
+    loss += 1.0
+    torch.testing.assert_close(torch.autograd.grad(loss, z)[0], once / 2)
+
+
+def test_unusual_priors_go_through_the_operations():
+    """Strides, a gradient of its own, other devices or lengths: ``None``, before anything has changed."""
+    z, y = example(6, 4)
+    counts = torch.zeros(4, dtype=torch.int64, device=DEVICE)
+    strided = torch.rand(4, 2, device=DEVICE)[:, 1]
+    learned = torch.full((4,), 0.25, device=DEVICE, requires_grad=True)
+    for prior in (strided, learned, torch.full((3,), 1 / 3, device=DEVICE), torch.rand(4, device="meta")):
+        options = {"alpha": 1.0, "eps": 0.0, "ignore_index": -100, "reduction": "mean"}
+        assert _fused.fused_peer_loss(z, y, noisy_prior=prior, label_counts=counts, **options) is None
+    assert counts.sum() == 0
+
+
+@pytest.fixture
+def no_kernels(monkeypatch):
+    """Triton that raises whatever it is asked, as without a C compiler."""
 
     def broken(name):
         raise RuntimeError(name)
 
     monkeypatch.setattr(_fused, "import_module", broken)
     _fused._kernels.cache_clear()
-    assert _fused._kernels() is None
+    yield
+    _fused._kernels.cache_clear()
+
+
+@pytest.mark.usefixtures("no_kernels")
+def test_kernels_that_cannot_run_are_left_alone():
+    """Nothing is raised, and batches go through torch's operations."""
+    assert _fused._kernels(torch.float32) is None
     z, y = example(6, 4)
     assert not _fused.is_fusable(z, y)
     assert torch.isfinite(PeerLoss().to(DEVICE)(z, y))
-    _fused._kernels.cache_clear()
 
 
 @pytest.mark.cuda

@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 
@@ -222,6 +223,22 @@ def test_bad_arguments_are_refused_when_the_module_is_made(make, error, message)
     """Nobody should find out after an hour of training."""
     with pytest.raises(error, match=message):
         make()
+
+
+@pytest.mark.parametrize("logits", [[[1.0, 2.0]], np.ones((1, 2))], ids=["list", "array"])
+def test_what_is_no_tensor_is_refused_by_name(logits):
+    """Also by the modules that look for a short way first."""
+    for module in (PeerLoss(), BaseLoss()):
+        with pytest.raises(InvalidInputError, match=r"`logits` must be"):
+            module(logits, torch.tensor([0]))
+
+
+def test_kernels_are_for_the_common_case_on_a_gpu():
+    """On the CPU there are none, and no other base, weight or kind of peers has any."""
+    assert not PeerLoss().has_kernels(torch.device("cpu"), torch.float32)
+    gpu = torch.device("cuda")
+    for unusual in (PeerLoss("sigmoid"), PeerLoss(peers="sampled"), PeerLoss(weight=[1.0, 2.0])):
+        assert not unusual.has_kernels(gpu, torch.float32)
 
 
 def test_dmi_has_no_unreduced_form():

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from peerloss.exceptions import InvalidInputError
 from peerloss.training import STRONG_AUGMENT, Augment
 from peerloss.training._augment import crop_and_flip, distort, to_inputs
 
@@ -142,3 +143,10 @@ def test_a_share_of_the_images_is_changed_strongly():
     everything = distort(inputs, STRONG_AUGMENT, generator=seeded())
     assert torch.equal(half[changed], everything[changed])
     assert torch.equal(distort(inputs, Augment(share=0.5), generator=seeded()), inputs)
+
+
+@pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
+def test_a_share_is_a_share(share):
+    """Anything outside 0..1 is refused by name."""
+    with pytest.raises(InvalidInputError, match="share"):
+        Augment(share=share)

@@ -197,6 +197,28 @@ def test_a_training_in_two_parts_equals_one_in_one(recipe, tmp_path, monkeypatch
         assert untimed[0] == untimed[1]
 
 
+def test_targets_change_when_the_student_answers():
+    """Before each renewal, and never else, answers become memory · earlier + rest · the averaged model's."""
+    X, noisy, _ = images()
+    X = torch.as_tensor(X)
+    sieve = Sieve(start=0.25, renew=2, memory=0.7)
+    run = _deep_run.Run(
+        small_net(), PeerLoss(), X, noisy, replace(RECIPE, epochs=8, sieve=sieve), torch.device("cpu")
+    )
+    assert sieve.renewals(8) == [4, 6]
+    while run.epoch < 8:
+        before, averaged = run.taught, small_net()
+        averaged.load_state_dict(run.model.state_dict())
+        averaged.load_state_dict(run.average.state_dict()["mean"], strict=False)
+        answers = torch.softmax(predict_logits(averaged.eval(), X), dim=1)
+        epoch = run.epoch
+        run.train_epoch()
+        if epoch in (4, 6):
+            torch.testing.assert_close(run.taught, 0.7 * before + 0.3 * answers)
+        elif epoch != 2:  # where the teacher decides
+            assert run.taught is before
+
+
 def train_in_steps(checkpoint):
     """Train as the killed process and the test itself do."""
     X, noisy, _ = images()

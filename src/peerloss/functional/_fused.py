@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 #: Not float16: the gradient is divided by the number of rows at once, and small slopes would vanish.
 _FLOATS = (torch.float32, torch.bfloat16)
-#: Figures that a program holds at a time.
+#: Logits that a program holds at a time.
 HELD = 4096
-#: One program does the whole batch up to so many figures and classes.
-SMALL, FEW = 8192, 1024
+#: One program does the whole batch up to so many logits (columns rounded up) and so many classes.
+ONE_KERNEL, FEW_CLASSES = 8192, 1024
 #: Labels that a program counts.
 LABELS = 1024
 
@@ -43,10 +43,11 @@ class _Formula(NamedTuple):
 def is_fusable(logits: Tensor, target: Tensor) -> bool:
     """Whether :func:`fused_peer_loss` takes batches of this form."""
     return (
-        logits.is_cuda
+        not torch.compiler.is_compiling()
+        and type(logits) is Tensor
+        and type(target) is Tensor
+        and logits.is_cuda
         and target.device == logits.device
-        and logits.device.index == torch.cuda.current_device()  # where Triton starts kernels
-        and not torch.compiler.is_compiling()
         and logits.requires_grad
         and logits.dtype in _FLOATS
         and target.dtype == torch.int64
@@ -58,13 +59,17 @@ def is_fusable(logits: Tensor, target: Tensor) -> bool:
         and logits.numel() > 0
         and not under_transform(logits)
         and not is_recorded()
-        and has_kernels()
+        and has_kernels(logits.device, logits.dtype)
     )
 
 
-def has_kernels() -> bool:
-    """Whether the kernels can run."""
-    return _kernels() is not None
+def has_kernels(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether there are kernels for logits of this type, and Triton would start them on this device."""
+    return (
+        device.type == "cuda"
+        and device.index in (None, torch.cuda.current_device())
+        and _kernels(dtype) is not None
+    )
 
 
 def fused_peer_loss(
@@ -92,7 +97,13 @@ def fused_peer_loss(
         Counts (K,), to which the labels are added where no ``noisy_prior`` is given.
     """
     known = label_counts if noisy_prior is None else noisy_prior
-    if len(known) != logits.shape[1] or known.device != logits.device:
+    if (
+        len(known) != logits.shape[1]
+        or known.device != logits.device
+        or label_counts.device != logits.device
+        or not known.is_contiguous()
+        or known.requires_grad
+    ):
         return None
     formula = _Formula(alpha, eps, ignore_index, reduction == "mean")
     return Ready(_FusedLoss.apply(logits, target, noisy_prior, label_counts, formula))
@@ -103,11 +114,14 @@ class _FusedLoss(torch.autograd.Function):
     def forward(
         ctx: Any, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula
     ) -> Tensor:
+        kernels = _kernels(z.dtype)
+        assert kernels is not None  # noqa: S101 (is_fusable has asked)
         n, k = z.shape
         wide = 1 << (k - 1).bit_length()
-        compute = _in_one_kernel if wide <= FEW and n * wide <= SMALL else _row_by_row
-        loss, gradient, prior, labelled = compute(z, y, prior, counts, formula, wide)
-        ctx.save_for_backward(gradient, z, y, prior, labelled)
+        compute = _in_one_kernel if wide <= FEW_CLASSES and n * wide <= ONE_KERNEL else _row_by_row
+        loss, gradient, used, labelled = compute(kernels, z, y, prior, counts, formula)
+        # Somebody may change a prior of theirs before the backward pass.
+        ctx.save_for_backward(gradient, z, y, used if prior is None else used.clone(), labelled)
         ctx.formula = formula
         return loss
 
@@ -121,14 +135,15 @@ class _FusedLoss(torch.autograd.Function):
 
 
 def _in_one_kernel(
-    z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula, wide: int
+    kernels: ModuleType, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula
 ) -> tuple[Tensor, ...]:
-    (n, k), counting, kernels = z.shape, prior is None, _kernels()
-    assert kernels is not None  # noqa: S101 (is_fusable has asked)
+    """Return the loss, its gradient, the prior and the number of labels that are not ignored."""
+    (n, k), counting = z.shape, prior is None
     if prior is None:
         prior = z.new_empty(k, dtype=torch.float32)
-    loss, labelled = z.new_empty((2,), dtype=torch.float32).unbind()
+    loss, labelled = (z.new_empty((), dtype=torch.float32) for _ in range(2))
     gradient = torch.empty_like(z)
+    wide = 1 << (k - 1).bit_length()
     kernels.at_once[(1,)](
         z, y, counts, prior, labelled, loss, gradient, n, k, formula.alpha, formula.eps, formula.ignore_index,
         counting, formula.eps > 0, formula.mean, max(1, HELD // wide), wide, num_warps=8,
@@ -137,15 +152,16 @@ def _in_one_kernel(
 
 
 def _row_by_row(
-    z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula, wide: int
+    kernels: ModuleType, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula
 ) -> tuple[Tensor, ...]:
-    (n, k), ignored, kernels = z.shape, formula.ignore_index, _kernels()
-    assert kernels is not None  # noqa: S101 (is_fusable has asked)
+    """Return the same, from a program for each row."""
+    (n, k), ignored = z.shape, formula.ignore_index
     labelled = z.new_zeros((), dtype=torch.float32)
     kernels.count[(-(-n // LABELS),)](y, counts, labelled, n, k, ignored, prior is None, LABELS)
     if prior is None:
-        prior = counts / counts.sum()  # NaN where every label is ignored, which no row then reads
-    rows, gradient, block = z.new_empty(n, dtype=torch.float32), torch.empty_like(z), min(HELD, wide)
+        prior = counts.float() / counts.sum().clamp(min=1)
+    rows, gradient = z.new_empty(n, dtype=torch.float32), torch.empty_like(z)
+    block = min(HELD, 1 << (k - 1).bit_length())
     kernels.compute[(n,)](
         z, y, prior, labelled, rows, gradient, k, formula.alpha, formula.eps, ignored,
         formula.eps > 0, formula.mean, block, num_warps=max(1, min(8, block // 256)),
@@ -155,22 +171,26 @@ def _row_by_row(
 
 def _differentiable_gradient(z: Tensor, y: Tensor, prior: Tensor, formula: _Formula) -> Tensor:
     valid = y != formula.ignore_index
-    rows = cross_entropy_rows(z.float(), y * valid, None, -formula.alpha * prior.float(), formula.eps)
-    (gradient,) = torch.autograd.grad((rows * valid).sum(), z, create_graph=True)
+    rows = cross_entropy_rows(z[valid].float(), y[valid], None, -formula.alpha * prior.float(), formula.eps)
+    (gradient,) = torch.autograd.grad(rows.sum(), z, create_graph=True)
     return gradient
 
 
 @cache
-def _kernels() -> ModuleType | None:
-    """Return the kernels, or ``None`` where they cannot run: Triton calls a C compiler, which may be missing.
+def _kernels(dtype: torch.dtype) -> ModuleType | None:
+    """Return the kernels, or ``None`` where they cannot run on such logits.
 
+    Triton calls a C compiler, which may be missing, and old devices do not know every type. So each is tried.
     First calls compile for seconds; later processes find the result on the disk.
     """
     try:
         kernels = import_module("peerloss.functional._triton")
         if torch.cuda.is_available():
-            labels = torch.zeros(1, dtype=torch.int64, device="cuda")
-            kernels.count[(1,)](labels, labels.clone(), labels.float(), 1, 1, -100, True, LABELS)
+            z = torch.zeros(1, 2, dtype=dtype, device="cuda")
+            y, counts = (torch.zeros(n, dtype=torch.int64, device="cuda") for n in (1, 2))
+            formula = _Formula(alpha=1.0, eps=1e-5, ignore_index=-100, mean=True)
+            for compute in (_in_one_kernel, _row_by_row):
+                compute(kernels, z, y, None, counts, formula)
     except Exception:  # noqa: BLE001 (whatever is wrong, torch's operations do the same)
         return None
     return kernels

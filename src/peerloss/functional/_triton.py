@@ -5,6 +5,19 @@ import triton.language as tl
 
 
 @triton.jit  # type: ignore[untyped-decorator]
+def weighted_logs(c, log_p, eps, clipped: tl.constexpr):
+    """Return c·log(p + eps) and its derivative by log p."""
+    if clipped:
+        p = tl.exp(log_p)
+        logs = c * tl.log(p + eps)
+        slopes = c * p / (p + eps)
+    else:
+        logs = tl.where(c == 0.0, 0.0, c * log_p)  # a masked class, log p = -inf, counts for nothing
+        slopes = c
+    return logs, slopes
+
+
+@triton.jit  # type: ignore[untyped-decorator]
 def at_once(
     z,
     y,
@@ -44,6 +57,7 @@ def at_once(
     tl.store(labelled, many)
     if counting:
         seen += tl.load(counts + columns, mask=exists, other=0)
+        tl.debug_barrier()  # every thread has read the counts before one of them writes
         tl.store(counts + columns, seen, mask=exists)
         share = seen.to(tl.float32) / tl.maximum(tl.sum(seen, axis=0), 1).to(tl.float32)
         tl.store(prior + columns, share, mask=exists)
@@ -60,22 +74,16 @@ def at_once(
         at = row.to(tl.int64)[:, None] * k + columns[None, :]
         x = tl.load(z + at, mask=inside, other=-float("inf")).to(tl.float32)
         x = tl.where((row < n)[:, None], x, 0.0)
-        largest = tl.max(x, axis=1)
-        log_sum = largest + tl.log(tl.sum(tl.exp(x - largest[:, None]), axis=1))
-        log_p = tl.where(inside, x - log_sum[:, None], 0.0)
-        p = tl.exp(log_p)
+        x -= tl.max(x, axis=1)[:, None]
+        log_p = tl.where(inside, x - tl.log(tl.sum(tl.exp(x), axis=1))[:, None], 0.0)
         c = (columns[None, :] == label[:, None]).to(tl.float32) - alpha * share[None, :]
-        if clipped:
-            each = c * tl.log(p + eps)
-            c = c * p / (p + eps)
-        else:
-            each = tl.where(c == 0.0, 0.0, c * log_p)
+        logs, slopes = weighted_logs(tl.where(inside, c, 0.0), log_p, eps, clipped)
         used = label != ignored
-        lost = -tl.sum(tl.where(inside, each, 0.0), axis=1)
-        lost = tl.where((label < 0) | (label >= k), float("nan"), lost)
+        wrong = used & ((label < 0) | (label >= k))
+        lost = tl.where(wrong, float("nan"), -tl.sum(logs, axis=1))
         total += tl.sum(tl.where(used, lost, 0.0), axis=0)
-        pull = tl.sum(tl.where(inside, c, 0.0), axis=1)
-        slope = tl.where(used[:, None], scale * (pull[:, None] * p - c), 0.0)
+        slope = scale * (tl.sum(slopes, axis=1)[:, None] * tl.exp(log_p) - slopes)
+        slope = tl.where(wrong[:, None], float("nan"), tl.where(used[:, None], slope, 0.0))
         tl.store(gradient + at, slope.to(gradient.dtype.element_ty), mask=inside)
     tl.store(loss, scale * total)
 
@@ -137,36 +145,27 @@ def compute(
         base = tl.where(top == -float("inf"), 0.0, top)
         above = above * tl.exp(largest - base) + tl.sum(tl.exp(x - base), axis=0)
         largest = top
-    log_sum = largest + tl.log(above)
+    log_above = tl.log(above)
     loss = 0.0
     pull = 0.0
     for start in range(0, k, size):
         columns = start + tl.arange(0, size)
-        inside = columns < k
-        x = tl.load(z + columns, mask=inside, other=0.0).to(tl.float32)
-        c = -alpha * tl.load(prior + columns, mask=inside, other=0.0).to(tl.float32)
-        c = tl.where(inside, c + (columns == label).to(tl.float32), 0.0)
-        if clipped:
-            p = tl.exp(x - log_sum)
-            loss -= tl.sum(c * tl.log(p + eps), axis=0)
-            pull += tl.sum(c * p / (p + eps), axis=0)
-        else:
-            loss -= tl.sum(tl.where(c == 0.0, 0.0, c * (x - log_sum)), axis=0)
-            pull += tl.sum(c, axis=0)
-    loss *= scale
-    if label == ignored:
-        loss = 0.0
-    elif (label < 0) | (label >= k):
-        loss = float("nan")
+        x = tl.load(z + columns, mask=columns < k, other=-float("inf")).to(tl.float32)
+        c = -alpha * tl.load(prior + columns, mask=columns < k, other=0.0).to(tl.float32)
+        c = tl.where(columns < k, c + (columns == label).to(tl.float32), 0.0)
+        log_p = tl.where(columns < k, (x - largest) - log_above, 0.0)
+        logs, slopes = weighted_logs(c, log_p, eps, clipped)
+        loss -= tl.sum(logs, axis=0)
+        pull += tl.sum(slopes, axis=0)
+    wrong = (label != ignored) & ((label < 0) | (label >= k))
+    loss = tl.where(label == ignored, 0.0, tl.where(wrong, float("nan"), scale * loss))
     tl.store(rows + row, loss)
     for start in range(0, k, size):
         columns = start + tl.arange(0, size)
-        inside = columns < k
-        x = tl.load(z + columns, mask=inside, other=0.0).to(tl.float32)
-        c = -alpha * tl.load(prior + columns, mask=inside, other=0.0).to(tl.float32)
-        c = c + (columns == label).to(tl.float32)
-        p = tl.exp(x - log_sum)
-        if clipped:
-            c = c * p / (p + eps)
-        slope = tl.where(label == ignored, 0.0, scale * (pull * p - c))
-        tl.store(gradient + columns, slope.to(gradient.dtype.element_ty), mask=inside)
+        x = tl.load(z + columns, mask=columns < k, other=-float("inf")).to(tl.float32)
+        c = -alpha * tl.load(prior + columns, mask=columns < k, other=0.0).to(tl.float32)
+        log_p = tl.where(columns < k, (x - largest) - log_above, 0.0)
+        _, slopes = weighted_logs(c + (columns == label).to(tl.float32), log_p, eps, clipped)
+        slope = scale * (pull * tl.exp(log_p) - slopes)
+        slope = tl.where(wrong, float("nan"), tl.where(label == ignored, 0.0, slope))
+        tl.store(gradient + columns, slope.to(gradient.dtype.element_ty), mask=columns < k)

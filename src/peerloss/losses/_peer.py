@@ -12,7 +12,7 @@ from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional._batch import Batch, check_prior, without_autocast
 from peerloss.functional._compiled import Ready, compiled_peer_loss, is_compilable
-from peerloss.functional._fused import fused_peer_loss, is_fusable
+from peerloss.functional._fused import fused_peer_loss, has_kernels, is_fusable
 from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps
 from peerloss.functional.peer import (
     CROSS_ENTROPIES,
@@ -88,7 +88,8 @@ class PeerLoss(LabelLoss):
     are, and only a module that has counted nothing yet falls back on the batch at hand.
 
     With numba (``peerloss[fast]``) cross entropy with expected peers trains on small CPU batches in compiled
-    loops, with the same numbers. They are compiled once, in about a second, and kept on the disk.
+    loops, and on an NVIDIA GPU in kernels of its own, with the same numbers. They are compiled once, in
+    seconds, and kept on the disk.
 
     Parameters
     ----------
@@ -204,22 +205,30 @@ class PeerLoss(LabelLoss):
             self._watch(batch, loss, self._alpha)
         return loss
 
+    def has_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
+        """Whether logits of a type go through kernels of our own on a device, which no compiler betters."""
+        return self._is_common() and has_kernels(device, dtype)
+
+    def _is_common(self) -> bool:
+        """Whether the settings are those for which there are compiled loops and kernels."""
+        return (
+            self.base in CROSS_ENTROPIES
+            and self.peers == "expected"
+            and self.weight is None
+            and self.score_matrix is None
+            and self.reduction in ("mean", "sum")
+            and type(self).batch is LabelLoss.batch  # nobody prepares batches in another way
+            and (self.noisy_prior is not None or (self.training and _ranks() <= 1))
+        )
+
     def _at_once(self, logits: Tensor, target: Tensor) -> Ready | None:
         """Compute the common case by compiled loops: small batches on the CPU, any on a GPU."""
-        noisy_prior = self.noisy_prior
-        on_gpu = is_fusable(logits, target)
-        if (
-            not (on_gpu or is_compilable(logits, target))
-            or self.base not in CROSS_ENTROPIES
-            or self.peers != "expected"
-            or self.weight is not None
-            or self.score_matrix is not None
-            or self.reduction not in ("mean", "sum")
-            or type(self).batch is not LabelLoss.batch  # somebody prepares batches in another way
-            or (noisy_prior is None and (not self.training or _ranks() > 1))
-        ):
+        if torch.compiler.is_compiling() or not self._is_common():
             return None
-        counts = self.label_counts
+        on_gpu = is_fusable(logits, target)
+        if not (on_gpu or is_compilable(logits, target)):
+            return None
+        noisy_prior, counts = self.noisy_prior, self.label_counts
         if noisy_prior is None and len(counts) == 0:  # the first batch goes the way of the later ones
             counts = torch.zeros(logits.shape[1], dtype=torch.int64, device=logits.device)
         ready = (fused_peer_loss if on_gpu else compiled_peer_loss)(

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from peerloss._validation import check_in_range
+
 
 @dataclass(frozen=True)
 class Augment:
@@ -26,6 +28,9 @@ class Augment:
     """Brightness, contrast and saturation change by up to this share."""
     share: float = 1.0
     """Share of the images that get these three stronger changes; the others only move and mirror."""
+
+    def __post_init__(self) -> None:
+        check_in_range(self.share, "share", 0.0, 1.0)
 
 
 #: For consistency: the student sees images changed like this, the teacher the plain ones.

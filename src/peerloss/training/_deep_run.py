@@ -15,7 +15,6 @@ from torch.optim.swa_utils import update_bn
 
 from peerloss._validation import check_same_length
 from peerloss.exceptions import DivergenceError, InvalidInputError
-from peerloss.functional._fused import has_kernels
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training._augment import Augment, crop_and_flip, distort, to_inputs
@@ -65,16 +64,17 @@ class Run:
         self.model = model.to(device)
         if is_images(self.X):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if isinstance(loss, nn.Module):
+            loss.to(device).train()
         self.forward: Any = model
         self.judge, self.compare = loss, soft_loss
         if recipe.compile:  # on a GPU with CUDA graphs: launching the kernels of a small step costs most
             mode = "reduce-overhead" if device.type == "cuda" else None
             self.forward = torch.compile(model, dynamic=False, mode=mode)
-            if not (device.type == "cuda" and isinstance(loss, PeerLoss) and has_kernels()):
+            logits = torch.bfloat16 if recipe.half_precision else torch.float32
+            if not (isinstance(loss, PeerLoss) and loss.has_kernels(device, logits)):
                 self.judge = torch.compile(loss, dynamic=False)
             self.compare = torch.compile(soft_loss, dynamic=False)
-        if isinstance(loss, nn.Module):
-            loss.to(device).train()
         self.optimizer = torch.optim.SGD(
             model.parameters(),
             lr=recipe.learning_rate,
@@ -205,7 +205,7 @@ class Run:
             return predict_mirrored(self.forward, self.X, **self._reading)
 
     def _renewed(self) -> Tensor:
-        """Let the student answer too; return the mean of its answers and the earlier ones."""
+        """Let the student answer too, plainly as it happens often; return the mean with earlier answers."""
         assert self.taught is not None  # noqa: S101 (a decision comes first)
         assert self.recipe.sieve is not None  # noqa: S101
         with self._averaged():

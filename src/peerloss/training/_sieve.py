@@ -29,20 +29,22 @@ class Sieve:
     """So many times it decides, evenly over the rest; with each round the rate starts anew. In between
     targets stay as they are, so that no mistake feeds on itself, unless the student is to ``renew`` them."""
     threshold: float = 0.0
-    """Labels with an expected peer loss below this are kept."""
+    """Labels with an expected peer loss below this are kept; not asked where targets are renewed."""
     mixup: bool = False
     """Whether images and targets are mixed in pairs."""
     augment: Augment = STRONG_AUGMENT
     """Changes of the images that the student sees."""
     renew: int = 0
     """Every so many epochs of a round the student itself answers for all rows, and the targets follow the
-    mean of its answers; 0 leaves them as they were decided. The first quarter of a round is left to the
-    teacher, whom the student has to catch up with."""
+    mean of its answers, the teacher's included; a label is kept where that mean gives it more than one half.
+    0 leaves targets as they were decided. The first quarter of a round is left to the teacher, whom the
+    student has to catch up with."""
     memory: float = 0.8
     """Share of the earlier answers in that mean."""
     balance: bool = False
     """Whether answers are weighted until all classes are equally common among them: for data whose classes
-    are known to be of one size. A student that teaches itself drifts to the classes it finds easy."""
+    are known to be of one size (one that is absent would get its share too). A student that teaches itself
+    drifts to the classes it finds easy."""
 
     def __post_init__(self) -> None:
         check_in_range(self.start, "start", 0.0, 1.0)
@@ -116,7 +118,9 @@ def sieve_targets(
 
 
 def balanced(probabilities: Tensor, *, rounds: int = 20) -> Tensor:
-    """Return the rows with a weight for each class such that all classes have one mean.
+    """Return the rows with a weight for each class such that all classes have nearly one mean.
+
+    Very sure rows hardly move, and more rounds would be needed to bring them there.
 
     Examples
     --------
