@@ -206,7 +206,15 @@ class PeerLoss(LabelLoss):
         return loss
 
     def has_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
-        """Whether logits of a type go through kernels of our own on a device, which no compiler betters."""
+        """Whether batches go through kernels of their own, which ``torch.compile`` would not better.
+
+        Parameters
+        ----------
+        device
+            Where the logits are.
+        dtype
+            Their type; there are kernels for float32 and bfloat16.
+        """
         return self._is_common() and has_kernels(device, dtype)
 
     def _is_common(self) -> bool:
