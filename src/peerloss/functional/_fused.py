@@ -49,7 +49,6 @@ def is_fusable(logits: Tensor, target: Tensor) -> bool:
         and logits.is_cuda
         and target.device == logits.device
         and logits.requires_grad
-        and logits.dtype in _FLOATS
         and target.dtype == torch.int64
         and logits.ndim == 2
         and logits.shape[1] >= 2
@@ -66,7 +65,8 @@ def is_fusable(logits: Tensor, target: Tensor) -> bool:
 def has_kernels(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether there are kernels for logits of this type, and Triton would start them on this device."""
     return (
-        device.type == "cuda"
+        dtype in _FLOATS
+        and device.type == "cuda"
         and device.index in (None, torch.cuda.current_device())
         and _kernels(dtype) is not None
     )
