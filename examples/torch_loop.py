@@ -86,6 +86,7 @@ def main() -> None:
         }
         print(json.dumps(report, indent=1))
     if distributed.is_initialized():
+        distributed.barrier()  # or whoever is last may wait for ever, with older versions of torch
         distributed.destroy_process_group()
 
 

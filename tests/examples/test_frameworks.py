@@ -26,7 +26,7 @@ def figures(line):
 def launch(*command):
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     return subprocess.run(
-        [sys.executable, *command], capture_output=True, text=True, env=environment, check=False
+        [sys.executable, *command], capture_output=True, text=True, env=environment, check=False, timeout=300
     )
 
 
