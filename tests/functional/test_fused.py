@@ -11,6 +11,7 @@ pytest.importorskip("triton", reason="torch for CUDA brings Triton, torch for th
 
 from peerloss import PeerLoss
 from peerloss.functional import _fused, peer_loss
+from peerloss.functional._ready import Formula
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -24,16 +25,8 @@ def example(n, k, dtype=torch.float32):
 
 
 def fused(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mean"):
-    return _fused.fused_peer_loss(
-        z,
-        y,
-        alpha=alpha,
-        eps=eps,
-        ignore_index=-100,
-        reduction=reduction,
-        noisy_prior=prior,
-        label_counts=counts,
-    ).loss
+    formula = Formula(alpha, eps, ignore_index=-100, mean=reduction == "mean")
+    return _fused.fused_peer_loss(z, y, formula, prior, counts).loss
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -168,8 +161,7 @@ def test_unusual_priors_go_through_the_operations():
     strided = torch.rand(4, 2, device=DEVICE)[:, 1]
     learned = torch.full((4,), 0.25, device=DEVICE, requires_grad=True)
     for prior in (strided, learned, torch.full((3,), 1 / 3, device=DEVICE), torch.rand(4, device="meta")):
-        options = {"alpha": 1.0, "eps": 0.0, "ignore_index": -100, "reduction": "mean"}
-        assert _fused.fused_peer_loss(z, y, noisy_prior=prior, label_counts=counts, **options) is None
+        assert _fused.fused_peer_loss(z, y, Formula(1.0, 0.0, -100, mean=True), prior, counts) is None
     assert counts.sum() == 0
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import gammaln
 
-from peerloss.audit._probabilities import blocks, row_sums, take
+from peerloss.audit._probabilities import blocks, normalise_rows, row_sums, take
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -151,7 +151,7 @@ def fit_curve(proba: NDArray[Any], codes: IntArray, transition: FloatArray) -> C
         slope = float(np.exp(log_slope))
         clean = _softmax(logs.copy(), slope, bias)
         target = clean * explains
-        target /= np.maximum(row_sums(target), 1e-300)[:, None]
+        normalise_rows(target)
         mean = np.einsum("nk,nk->n", clean, logs)
         spread = np.einsum("nk,nk,nk->", clean, logs, logs) - mean @ mean
         uphill = slope * np.einsum("nk,nk->", target - clean, logs) - log_slope / SLOPE_SCALE**2

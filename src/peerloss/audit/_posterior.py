@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peerloss.audit._confident import count_noise, fit_curve, sample_rows
-from peerloss.audit._probabilities import blocks, row_sums, take
+from peerloss.audit._probabilities import blocks, normalise_rows, take
 from peerloss.audit._two_classes import fit_candidates
 from peerloss.noise import NoiseModel
 
@@ -151,7 +151,7 @@ def _by_confident_joint(
     for rows in blocks(n, k):
         clean = curve.apply(proba[rows])
         clean *= says[codes[rows]] if likelihood is None else likelihood[rows]
-        clean /= np.maximum(row_sums(clean), 1e-300)[:, None]
+        normalise_rows(clean)
         p_given[rows] = take(clean, codes[rows])
         likeliest[rows] = clean.argmax(axis=1)
         p_best[rows] = take(clean, likeliest[rows])

@@ -83,6 +83,12 @@ def row_sums(block: NDArray[Any]) -> NDArray[Any]:
     return sums
 
 
+def normalise_rows(table: FloatArray) -> FloatArray:
+    """Divide each row by its sum, in place; rows of zeros stay."""
+    table /= np.maximum(row_sums(table), 1e-300)[:, None]
+    return table
+
+
 def take(table: NDArray[Any], codes: IntArray) -> FloatArray:
     """Return the entry of each row in the column of its code."""
     return np.asarray(table[np.arange(len(codes)), codes], dtype=np.float64)

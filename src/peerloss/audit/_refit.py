@@ -20,7 +20,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
 from peerloss.audit._confident import fit_curve, sample_rows
-from peerloss.audit._probabilities import row_sums, take
+from peerloss.audit._probabilities import normalise_rows, take
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def ask_again(
     transition = found.noise.transition
     said = transition.T[codes] if likelihood is None else likelihood
     believed = _first_posterior(found.p_error, proba, codes, transition, said)
-    posterior = _normalised(_fit_to(believed, X, estimator, folds, n_jobs) * said)
+    posterior = normalise_rows(_fit_to(believed, X, estimator, folds, n_jobs) * said)
     best = posterior.argmax(axis=1)
     return replace(
         found,
@@ -94,12 +94,7 @@ def _first_posterior(
     if k == 2:
         return np.where(np.arange(2) == codes[:, None], 1.0 - p_error[:, None], p_error[:, None])
     some = sample_rows(n, k)
-    return _normalised(fit_curve(proba[some], codes[some], transition).apply(proba) * said)
-
-
-def _normalised(table: FloatArray) -> FloatArray:
-    normalised: FloatArray = table / np.maximum(row_sums(table), 1e-300)[:, None]
-    return normalised
+    return normalise_rows(fit_curve(proba[some], codes[some], transition).apply(proba) * said)
 
 
 def _fit_to(

@@ -11,30 +11,21 @@ from __future__ import annotations
 import math
 import pickle
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from peerloss.functional._batch import values_are_checkable
-from peerloss.functional._cross_entropy import cross_entropy_sum, under_transform
+from peerloss.functional._cross_entropy import differentiable_gradient, is_recorded, under_transform
+from peerloss.functional._ready import Formula, Ready
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 #: Beyond this many logits the vector instructions of torch win (measured for 2 to 1000 classes).
 MOST = 1 << 14
-
-
-class Ready(NamedTuple):
-    """A loss and what is known of it without asking the tensor."""
-
-    loss: Tensor
-    value: float | None = None
-    """``None`` where nobody has waited for the device."""
-    largest: float = 0.0
-    """Largest finite |logit|; 0 where it is not known."""
 
 
 def is_compilable(logits: Tensor, target: Tensor) -> bool:
@@ -55,36 +46,10 @@ def is_compilable(logits: Tensor, target: Tensor) -> bool:
     )
 
 
-def is_recorded() -> bool:
-    """Whether somebody writes the operations down: what compiled loops compute would become a constant."""
-    return torch._C._is_tracing() or torch._C._len_torch_dispatch_stack() > 0  # noqa: SLF001 (nothing public)
-
-
 def compiled_peer_loss(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    alpha: float,
-    eps: float,
-    ignore_index: int,
-    reduction: str,
-    noisy_prior: Tensor | None,
-    label_counts: Tensor,
+    logits: Tensor, target: Tensor, formula: Formula, noisy_prior: Tensor | None, label_counts: Tensor
 ) -> Ready | None:
-    """Return the peer loss of a batch for cross entropy, or ``None`` where torch's operations have to do it.
-
-    Parameters
-    ----------
-    logits, target
-        A batch that :func:`is_compilable` accepts.
-    alpha, eps, ignore_index, reduction
-        As in :func:`peerloss.functional.peer_loss`; not ``"none"``.
-    noisy_prior
-        π̃ (K,), or ``None`` for the shares of ``label_counts``.
-    label_counts
-        Counts (K,), to which the labels are added where no ``noisy_prior`` is given; with ``None`` returned
-        they are what they were.
-    """
+    """Return the loss of a batch that :func:`is_compilable` accepts, as ``_ready`` says."""
     kernels, known = _kernels(logits.dtype), label_counts if noisy_prior is None else noisy_prior
     if kernels is None or len(known) != logits.shape[1] or not known.is_cpu or known.requires_grad:
         return None
@@ -92,18 +57,18 @@ def compiled_peer_loss(
         return None
     check, count, compute = kernels
     z, y = logits.numpy(force=True), target.numpy()
-    ordinary, largest = check(z, y, ignore_index)
+    ordinary, largest = check(z, y, formula.ignore_index)
     if not ordinary:
         return None
     if noisy_prior is None:
         shared = np.empty(len(known), z.dtype)
-        count(y, label_counts.numpy(), alpha, shared)
+        count(y, label_counts.numpy(), formula.alpha, shared)
     else:
-        shared = -alpha * noisy_prior.to(logits.dtype).numpy()
+        shared = -formula.alpha * noisy_prior.to(logits.dtype).numpy()
     gradient = np.empty_like(z)
-    scale = 1.0 / len(y) if reduction == "mean" else 1.0
-    value = compute(z, y, shared, eps, scale, gradient)
-    loss: Tensor = _ReadyLoss.apply(logits, target, value, gradient, (shared, eps, scale))
+    scale = 1.0 / len(y) if formula.mean else 1.0
+    value = compute(z, y, shared, formula.eps, scale, gradient)
+    loss: Tensor = _ReadyLoss.apply(logits, target, value, gradient, (shared, formula.eps, scale))
     return Ready(loss, value, largest)
 
 
@@ -112,23 +77,23 @@ class _ReadyLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, y: Tensor, value: float, gradient: Any, formula: tuple[Any, float, float]
+        ctx: Any, z: Tensor, y: Tensor, value: float, gradient: Any, terms: tuple[Any, float, float]
     ) -> Tensor:
         ctx.save_for_backward(torch.from_numpy(gradient))
-        ctx.batch, ctx.version, ctx.formula = (z, y), _version(z), formula
+        ctx.batch, ctx.version, ctx.terms = (z, y), _version(z), terms
         return z.new_full((), value)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
-            (z, y), (shared, eps, scale) = ctx.batch, ctx.formula
+            (z, y), (shared, eps, scale) = ctx.batch, ctx.terms
             if _version(z) != ctx.version:
                 raise RuntimeError(
                     "the logits were modified by an inplace operation: no second derivative is left"
                 )
-            loss = scale * cross_entropy_sum(z, y, None, torch.from_numpy(shared), eps)
-            (gradient,) = torch.autograd.grad(loss, z, create_graph=True)
+            weights = grad.new_full(y.shape, scale)
+            gradient = differentiable_gradient(z, y, None, torch.from_numpy(shared), eps, weights)
         return gradient * grad, None, None, None, None
 
 

@@ -60,6 +60,11 @@ def under_transform(z: Tensor) -> bool:
     return bool(functional) or forward_ad.unpack_dual(z).tangent is not None
 
 
+def is_recorded() -> bool:
+    """Whether somebody writes the operations down: what others than torch compute would become a constant."""
+    return torch._C._is_tracing() or torch._C._len_torch_dispatch_stack() > 0  # noqa: SLF001 (nothing public)
+
+
 def _plain_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
     """Say the formula in differentiable operations: for compilers, small batches, second derivatives."""
     return -(_coefficients(z, y, own, shared) * _logs(z, eps)).sum(dim=1)
@@ -88,7 +93,7 @@ class _UnclippedRows(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         logs, z, y, own, shared = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
-            return _differentiable_gradient(z, y, own, shared, 0.0, grad), None, None, None
+            return differentiable_gradient(z, y, own, shared, 0.0, grad), None, None, None
         column = grad if own is None else grad * own
         to_logs = grad[:, None] * -shared
         to_logs.scatter_add_(1, y[:, None], -column[:, None])
@@ -116,13 +121,14 @@ class _CrossEntropyRows(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
         gradient, z, y, own, shared = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
-            return _differentiable_gradient(z, y, own, shared, ctx.eps, grad), None, None, None, None
+            return differentiable_gradient(z, y, own, shared, ctx.eps, grad), None, None, None, None
         return gradient * grad[:, None], None, None, None, None
 
 
-def _differentiable_gradient(
+def differentiable_gradient(
     z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, grad: Tensor
 ) -> Tensor:
+    """Return the gradient of Σ_n grad_n·rows_n by z, in operations that can be differentiated again."""
     with torch.enable_grad():
         rows = _plain_rows(z, y, own, shared, eps)
         (gradient,) = torch.autograd.grad(rows, z, grad, create_graph=True)

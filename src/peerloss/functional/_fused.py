@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
-from peerloss.functional._compiled import Ready, is_recorded
-from peerloss.functional._cross_entropy import cross_entropy_rows, under_transform
+from peerloss.functional._cross_entropy import differentiable_gradient, is_recorded, under_transform
+from peerloss.functional._ready import Formula, Ready
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -29,15 +29,6 @@ HELD = 4096
 ONE_KERNEL, FEW_CLASSES = 8192, 1024
 #: Labels that a program counts.
 LABELS = 1024
-
-
-class _Formula(NamedTuple):
-    """What turns logits and labels into the loss."""
-
-    alpha: float
-    eps: float
-    ignore_index: int
-    mean: bool
 
 
 def is_fusable(logits: Tensor, target: Tensor) -> bool:
@@ -73,29 +64,9 @@ def has_kernels(device: torch.device, dtype: torch.dtype) -> bool:
 
 
 def fused_peer_loss(
-    logits: Tensor,
-    target: Tensor,
-    *,
-    alpha: float,
-    eps: float,
-    ignore_index: int,
-    reduction: str,
-    noisy_prior: Tensor | None,
-    label_counts: Tensor,
+    logits: Tensor, target: Tensor, formula: Formula, noisy_prior: Tensor | None, label_counts: Tensor
 ) -> Ready | None:
-    """Return the peer loss of a batch for cross entropy, or ``None`` where torch's operations have to do it.
-
-    Parameters
-    ----------
-    logits, target
-        A batch that :func:`is_fusable` accepts.
-    alpha, eps, ignore_index, reduction
-        As in :func:`peerloss.functional.peer_loss`; not ``"none"``.
-    noisy_prior
-        π̃ (K,), or ``None`` for the shares of ``label_counts``.
-    label_counts
-        Counts (K,), to which the labels are added where no ``noisy_prior`` is given.
-    """
+    """Return the loss of a batch that :func:`is_fusable` accepts, as ``_ready`` says."""
     known = label_counts if noisy_prior is None else noisy_prior
     if (
         len(known) != logits.shape[1]
@@ -105,19 +76,17 @@ def fused_peer_loss(
         or known.requires_grad
     ):
         return None
-    formula = _Formula(alpha, eps, ignore_index, reduction == "mean")
     return Ready(_FusedLoss.apply(logits, target, noisy_prior, label_counts, formula))
 
 
 class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula
+        ctx: Any, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: Formula
     ) -> Tensor:
         kernels = _kernels(z.dtype)
         assert kernels is not None  # noqa: S101 (is_fusable has asked)
-        n, k = z.shape
-        wide = 1 << (k - 1).bit_length()
+        n, wide = len(z), _power_of_two(z.shape[1])
         compute = _in_one_kernel if wide <= FEW_CLASSES and n * wide <= ONE_KERNEL else _row_by_row
         loss, gradient, used, labelled = compute(kernels, z, y, prior, counts, formula)
         # Somebody may change a prior of theirs before the backward pass.
@@ -129,13 +98,12 @@ class _FusedLoss(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         gradient, z, y, prior, labelled = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
-            gradient = _differentiable_gradient(z, y, prior, ctx.formula)
-            gradient = gradient / labelled.clamp(min=1) if ctx.formula.mean else gradient
+            gradient = _again(z, y, prior, labelled, ctx.formula)
         return gradient * grad, None, None, None, None
 
 
 def _in_one_kernel(
-    kernels: ModuleType, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula
+    kernels: ModuleType, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: Formula
 ) -> tuple[Tensor, ...]:
     """Return the loss, its gradient, the prior and the number of labels that are not ignored."""
     (n, k), counting = z.shape, prior is None
@@ -143,7 +111,7 @@ def _in_one_kernel(
         prior = z.new_empty(k, dtype=torch.float32)
     loss, labelled = (z.new_empty((), dtype=torch.float32) for _ in range(2))
     gradient = torch.empty_like(z)
-    wide = 1 << (k - 1).bit_length()
+    wide = _power_of_two(k)
     kernels.at_once[(1,)](
         z, y, counts, prior, labelled, loss, gradient, n, k, formula.alpha, formula.eps, formula.ignore_index,
         counting, formula.eps > 0, formula.mean, max(1, HELD // wide), wide, num_warps=8,
@@ -152,7 +120,7 @@ def _in_one_kernel(
 
 
 def _row_by_row(
-    kernels: ModuleType, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: _Formula
+    kernels: ModuleType, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: Formula
 ) -> tuple[Tensor, ...]:
     """Return the same, from a program for each row."""
     (n, k), ignored = z.shape, formula.ignore_index
@@ -161,7 +129,7 @@ def _row_by_row(
     if prior is None:
         prior = counts.float() / counts.sum().clamp(min=1)
     rows, gradient = z.new_empty(n, dtype=torch.float32), torch.empty_like(z)
-    block = min(HELD, 1 << (k - 1).bit_length())
+    block = min(HELD, _power_of_two(k))
     kernels.compute[(n,)](
         z, y, prior, labelled, rows, gradient, k, formula.alpha, formula.eps, ignored,
         formula.eps > 0, formula.mean, block, num_warps=max(1, min(8, block // 256)),
@@ -169,11 +137,18 @@ def _row_by_row(
     return rows.sum(), gradient, prior, labelled
 
 
-def _differentiable_gradient(z: Tensor, y: Tensor, prior: Tensor, formula: _Formula) -> Tensor:
+def _power_of_two(k: int) -> int:
+    """Return the least one that is not below k; programs hold so many columns."""
+    return 1 << (k - 1).bit_length()
+
+
+def _again(z: Tensor, y: Tensor, prior: Tensor, labelled: Tensor, formula: Formula) -> Tensor:
+    """Return the gradient in operations that can be differentiated again."""
     valid = y != formula.ignore_index
-    rows = cross_entropy_rows(z[valid].float(), y[valid], None, -formula.alpha * prior.float(), formula.eps)
-    (gradient,) = torch.autograd.grad(rows.sum(), z, create_graph=True)
-    return gradient
+    weights = (1.0 / labelled if formula.mean else torch.ones_like(labelled)).expand(int(valid.sum()))
+    shared = -formula.alpha * prior.float()
+    rows = differentiable_gradient(z[valid].float(), y[valid], None, shared, formula.eps, weights)
+    return torch.zeros_like(z).index_put((valid,), rows.to(z.dtype))
 
 
 @cache
@@ -188,7 +163,7 @@ def _kernels(dtype: torch.dtype) -> ModuleType | None:
         if torch.cuda.is_available():
             z = torch.zeros(1, 2, dtype=dtype, device="cuda")
             y, counts = (torch.zeros(n, dtype=torch.int64, device="cuda") for n in (1, 2))
-            formula = _Formula(alpha=1.0, eps=1e-5, ignore_index=-100, mean=True)
+            formula = Formula(alpha=1.0, eps=1e-5, ignore_index=-100, mean=True)
             for compute in (_in_one_kernel, _row_by_row):
                 compute(kernels, z, y, None, counts, formula)
     except Exception:  # noqa: BLE001 (whatever is wrong, torch's operations do the same)

@@ -11,8 +11,9 @@ from torch import Tensor, distributed
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional._batch import Batch, check_prior, without_autocast
-from peerloss.functional._compiled import Ready, compiled_peer_loss, is_compilable
+from peerloss.functional._compiled import compiled_peer_loss, is_compilable
 from peerloss.functional._fused import fused_peer_loss, has_kernels, is_fusable
+from peerloss.functional._ready import Formula, Ready
 from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps
 from peerloss.functional.peer import (
     CROSS_ENTROPIES,
@@ -239,16 +240,10 @@ class PeerLoss(LabelLoss):
         noisy_prior, counts = self.noisy_prior, self.label_counts
         if noisy_prior is None and len(counts) == 0:  # the first batch goes the way of the later ones
             counts = torch.zeros(logits.shape[1], dtype=torch.int64, device=logits.device)
-        ready = (fused_peer_loss if on_gpu else compiled_peer_loss)(
-            logits,
-            target,
-            alpha=self._alpha,
-            eps=self.eps if self.base == "cross_entropy" else 0.0,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            noisy_prior=noisy_prior,
-            label_counts=counts,
-        )
+        eps = self.eps if self.base == "cross_entropy" else 0.0
+        formula = Formula(self._alpha, eps, self.ignore_index, self.reduction == "mean")
+        compute = fused_peer_loss if on_gpu else compiled_peer_loss
+        ready = compute(logits, target, formula, noisy_prior, counts)
         if ready is not None and counts is not self.label_counts:
             self.label_counts = counts
         return ready

@@ -206,8 +206,7 @@ class Run:
 
     def _renewed(self) -> Tensor:
         """Let the student answer too, plainly as it happens often; return the mean with earlier answers."""
-        assert self.taught is not None  # noqa: S101 (a decision comes first)
-        assert self.recipe.sieve is not None  # noqa: S101
+        assert self.taught is not None and self.recipe.sieve is not None  # noqa: S101, PT018 (decided before)
         with self._averaged():
             return torch.lerp(self._probabilities(self.X), self.taught, self.recipe.sieve.memory)
 

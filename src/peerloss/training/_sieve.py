@@ -108,12 +108,12 @@ def sieve_targets(
     labels = functional.one_hot(y, probabilities.shape[1]).to(probabilities.dtype)
     if sieve.renew:
         kept = probabilities.gather(1, y[:, None])[:, 0] > 0.5
-        targets = torch.where(kept[:, None], labels, probabilities)
-        return targets * targets.amax(dim=1, keepdim=True), kept
-    kept = keep_rows(probabilities, y, noisy_prior, threshold=sieve.threshold)
-    transition = functional.normalize(probabilities.T @ labels, p=1.0, dim=1)
-    posterior = functional.normalize(probabilities * transition.T[y], p=1.0, dim=1)
-    targets = torch.where(kept[:, None], posterior, probabilities)
+        believed = labels
+    else:
+        kept = keep_rows(probabilities, y, noisy_prior, threshold=sieve.threshold)
+        transition = functional.normalize(probabilities.T @ labels, p=1.0, dim=1)
+        believed = functional.normalize(probabilities * transition.T[y], p=1.0, dim=1)
+    targets = torch.where(kept[:, None], believed, probabilities)
     return targets * targets.amax(dim=1, keepdim=True), kept
 
 
