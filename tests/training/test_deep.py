@@ -84,6 +84,40 @@ def test_it_learns_through_the_noise(loss, recipe):
         assert result.history[-1]["kept"] == pytest.approx(agreeing, abs=0.1)
 
 
+def test_the_loss_leaves_out_rows_without_a_label():
+    """With −1 among the labels training gives the weights it gives without these rows, in any order."""
+    X, noisy, _ = images()
+    labels = noisy.copy()
+    labels[::4] = -1
+    known = labels >= 0
+    with_them = train_deep(small_net(), PeerLoss(), X, labels, recipe=RECIPE)
+    without = train_deep(small_net(), PeerLoss(), X[known], noisy[known], recipe=RECIPE)
+    assert same(with_them.weights["average"], without.weights["average"])
+    assert [record["kept"] for record in with_them.history] == [1.0] * RECIPE.epochs
+
+
+def test_a_sieve_teaches_rows_without_a_label():
+    """Until it decides, other images without a label change nothing; from then on they do."""
+    X, noisy, y = images(noise=0.1)
+    labels = np.where(np.arange(N) % 4 == 0, -1, noisy)
+    others = np.where((labels < 0)[:, None, None, None], 255 - X, X)
+    recipe = replace(RECIPE, epochs=8, sieve=RENEWING)
+    these, those = (
+        train_deep(small_net(), PeerLoss(), inputs, labels, recipe=recipe) for inputs in (X, others)
+    )
+    assert same(these.weights["before_sieve"], those.weights["before_sieve"])
+    assert not same(these.weights["last"], those.weights["last"])
+    known = labels >= 0
+    assert these.history[-1]["kept"] == pytest.approx((noisy == y)[known].mean(), abs=0.05)  # of the labels
+
+
+@pytest.mark.parametrize("y", [np.full(N, -1), np.full(N, -100)])
+def test_labels_below_minus_one_and_no_label_at_all_are_refused(y):
+    """A message that names the argument and says what −1 means."""
+    with pytest.raises(InvalidInputError, match=r"`y` must hold class codes.*-1 for rows without a label"):
+        train_deep(small_net(), PeerLoss(), images()[0], y, recipe=RECIPE)
+
+
 def test_a_second_loss_goes_on_from_the_first():
     """DMI needs a warm start: the same model is trained on."""
     X, noisy, y = images()

@@ -95,6 +95,41 @@ def test_renewed_targets_by_hand():
     torch.testing.assert_close(targets[2], 0.5 * answers[2])
 
 
+def test_trust_lets_the_label_speak_once_more():
+    """The posterior p_k·T[k, ỹ]^trust decides; a label it keeps is taken as it is, else it is the target."""
+    answers = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.55, 0.45], [0.2, 0.8], [0.95, 0.05]])
+    y = torch.tensor([0, 0, 1, 1, 1])
+    counted = answers.T @ torch.eye(2)[y]
+    transition = counted / counted.sum(dim=1, keepdim=True)
+    for trust in (0.0, 0.5, 1.0, 2.0):
+        targets, kept = sieve_targets(answers, y, UNIFORM[:2], Sieve(renew=1, trust=trust))
+        for n, label in enumerate(y.tolist()):
+            posterior = answers[n] * transition[:, label] ** trust
+            posterior /= posterior.sum()
+            assert bool(kept[n]) == bool(posterior[label] > 0.5)
+            expected = torch.eye(2)[label] if kept[n] else posterior * posterior.max()
+            torch.testing.assert_close(targets[n], expected)
+        assert kept.tolist() == [True, True, trust > 0, True, False]
+
+
+@pytest.mark.parametrize("sieve", [Sieve(), Sieve(renew=1, trust=1.0), Sieve(renew=1, balance=True)])
+def test_rows_without_a_label_learn_the_answer_and_change_nothing_else(sieve):
+    """They are never kept, T is counted without them, and their target is the answer as it is."""
+    answers = torch.softmax(2 * torch.randn(60, 3, generator=torch.Generator().manual_seed(2)), dim=1)
+    if sieve.balance:
+        answers = torch.cat((balanced(answers[:40]), balanced(answers[40:])))
+    y = torch.arange(60) % 3
+    y[40:] = -1
+    targets, kept = sieve_targets(answers, y, UNIFORM, sieve)
+    alone, kept_alone = sieve_targets(answers[:40], y[:40], UNIFORM, sieve)
+    torch.testing.assert_close(targets[:40], alone, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(
+        targets[40:], answers[40:] * answers[40:].amax(dim=1, keepdim=True), rtol=1e-3, atol=1e-5
+    )
+    assert kept.tolist() == [*kept_alone.tolist(), *[False] * 20]
+    assert kept.any()
+
+
 def test_the_student_answers_after_a_quarter_of_each_round():
     """In steps from the decision; never where the teacher decides, never without being asked."""
     assert Sieve(start=0.2).renewals(10) == []
@@ -129,7 +164,9 @@ def test_balance_changes_what_is_kept():
     assert even.tolist() == [False, False, False, True]
 
 
-@pytest.mark.parametrize("wrong", [{"start": 1.5}, {"rounds": 0}, {"renew": -1}, {"memory": 1.0}])
+@pytest.mark.parametrize(
+    "wrong", [{"start": 1.5}, {"rounds": 0}, {"renew": -1}, {"memory": 1.0}, {"trust": -0.5}]
+)
 def test_settings_are_checked(wrong):
     """A message that names the setting, when it is made and not after half a training."""
     with pytest.raises(InvalidInputError, match=next(iter(wrong))):

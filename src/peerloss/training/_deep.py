@@ -46,7 +46,8 @@ def train_deep(
         Any module and any loss of logits and labels.
     X, y
         Inputs and noisy labels. uint8 images (n, height, width, channels) are scaled and augmented; anything
-        else goes to the model as it is. All of it is kept on the device.
+        else goes to the model as it is. All of it is kept on the device. A row without a label has -1: the
+        loss leaves it out, a sieve teaches it the teacher's answer.
     recipe
         Everything that decides the outcome; see :class:`DeepRecipe`.
     validation

@@ -59,7 +59,7 @@ class Run:
         self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
     ) -> None:
         self.recipe, self.device, self.loss = recipe, device, loss
-        self.X, self.y = on_device(device, X), torch.as_tensor(label_codes(y)).to(device)
+        self.X, self.y = on_device(device, X), torch.as_tensor(_labels_or_none(y)).to(device)
         check_same_length(X=self.X, y=self.y)  # type: ignore[arg-type]
         self.model = model.to(device)
         if is_images(self.X):
@@ -83,14 +83,15 @@ class Run:
             weight_decay=recipe.weight_decay,
             fused=device.type == "cuda",
         )
-        self.batch = min(recipe.batch_size, len(self.X))
-        self.steps = len(self.X) // self.batch  # an epoch leaves out the rows that fill no batch
+        self.everybody = torch.arange(len(self.y), device=device)
+        self.labelled = self.everybody[self.y >= 0]
+        self.taught: Tensor | None = None  # answers for the rows, on which targets rest
+        self.batch = min(recipe.batch_size, len(self.labelled))
         knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
         self.schedule = AlphaSchedule(loss, knots) if knots else None
         self.average = None if recipe.average is None else WeightAverage(model, recipe.average)
         self.decisions = [] if recipe.sieve is None else recipe.sieve.decisions(recipe.epochs)
         self.renewals = [] if recipe.sieve is None else recipe.sieve.renewals(recipe.epochs)
-        self.taught: Tensor | None = None  # answers for the rows, on which targets rest
         self.before_sieve: Weights | None = None
         self.history: list[Record] = []
         self.epoch = 0
@@ -100,6 +101,16 @@ class Run:
     @property
     def settings(self) -> dict[str, Any]:
         return {**asdict(self.recipe), "rows": len(self.X)}
+
+    @property
+    def rows(self) -> Tensor:
+        """What an epoch draws from: rows without a label join once targets take the labels' place."""
+        return self.labelled if self.taught is None else self.everybody
+
+    @property
+    def steps(self) -> int:
+        """So many an epoch; it leaves out the rows that fill no batch."""
+        return len(self.rows) // self.batch
 
     @property
     def finished(self) -> bool:
@@ -139,14 +150,14 @@ class Run:
             "loss": mean,
             "rate": self.optimizer.param_groups[0]["lr"],
             "alpha": float(getattr(self.loss, "alpha", 0.0)),
-            "kept": float(kept.float().mean()),
+            "kept": float(kept.sum() / len(self.labelled)),
             "seconds": time.perf_counter() - started,
         }
 
     def _order(self) -> Tensor:
         """Draw the rows of an epoch; those that fill no batch are left out."""
-        order = torch.randperm(len(self.X), device=self.device, generator=self.generator)
-        return order[: self.steps * self.batch]
+        order = torch.randperm(len(self.rows), device=self.device, generator=self.generator)
+        return self.rows[order[: self.steps * self.batch]]
 
     def _batches(self, order: Tensor, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
         images = is_images(self.X)
@@ -225,8 +236,10 @@ class Run:
     def _targets(self) -> tuple[Tensor | None, Tensor]:
         """Return what the rows are taught, ``None`` for their labels, and which labels are kept."""
         if self.taught is None or self.recipe.sieve is None:
-            return None, torch.ones((), device=self.device)
-        noisy_prior = torch.bincount(self.y, minlength=self.taught.shape[1]) / len(self.y)
+            return None, self.y >= 0
+        noisy_prior = torch.bincount(self.y[self.labelled], minlength=self.taught.shape[1]) / len(
+            self.labelled
+        )
         return sieve_targets(self.taught, self.y, noisy_prior, self.recipe.sieve)
 
     def _probabilities(self, X: Tensor) -> Tensor:
@@ -305,6 +318,17 @@ def on_device(device: torch.device, X: Any) -> Tensor:
 
 def label_codes(y: Any) -> IntArray:
     return np.asarray(y.cpu() if isinstance(y, Tensor) else y, dtype=np.int64)
+
+
+def _labels_or_none(y: Any) -> IntArray:
+    """Return the codes of noisy labels; −1 stands for a row without one."""
+    codes = label_codes(y)
+    if codes.min(initial=0) < -1 or codes.max(initial=-1) < 0:
+        raise InvalidInputError(
+            "`y` must hold class codes from 0 on, and -1 for rows without a label; "
+            f"got {np.unique(codes)[:5]}. Give at least one row a label, and number the classes from 0."
+        )
+    return codes
 
 
 def _copy(model: nn.Module) -> Weights:

@@ -8,6 +8,7 @@ what the teacher says of the plain image; the student learns it from a changed o
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -41,6 +42,10 @@ class Sieve:
     student has to catch up with."""
     memory: float = 0.8
     """Share of the earlier answers in that mean."""
+    trust: float = 0.0
+    """Power to which T[k, ỹ], the chance of the label if class k is true, multiplies that mean before it
+    decides. At 0 the answers decide alone, and a right label that the student finds hard is lost; at 1 the
+    label counts as one more observation, though the answers may have learned it already."""
     balance: bool = False
     """Whether answers are weighted until all classes are equally common among them: for data whose classes
     are known to be of one size (one that is absent would get its share too). A student that teaches itself
@@ -51,6 +56,7 @@ class Sieve:
         check_count(self.rounds, "rounds")
         check_count(self.renew, "renew", minimum=0)
         check_in_range(self.memory, "memory", 0.0, 1.0, high_open=True)
+        check_in_range(self.trust, "trust", 0.0, math.inf, high_open=True)
 
     def decisions(self, epochs: int) -> list[int]:
         """Return the epochs before which the teacher decides."""
@@ -100,20 +106,26 @@ def sieve_targets(
 
     A kept label is taken for what it is, a noisy observation: the target is the posterior p_k·T[k, ỹ], with T
     counted from the teacher's own probabilities. Elsewhere it is the teacher's answer alone. Targets that are
-    renewed have met the label before: it is kept as it is where they give it more than one half. A row weighs
-    as much as its target is sure.
+    renewed have met the label before: it is kept as it is where they give it more than one half, once they
+    are multiplied by T[k, ỹ] to the power of ``trust``. A row weighs as much as its target is sure. Rows
+    without a label, −1, learn the answer.
     """
     if sieve.balance:
         probabilities = balanced(probabilities)
-    labels = functional.one_hot(y, probabilities.shape[1]).to(probabilities.dtype)
+    labelled = y >= 0
+    known = y.clamp(min=0)
+    labels = functional.one_hot(known, probabilities.shape[1]).to(probabilities.dtype) * labelled[:, None]
+    transition = functional.normalize(probabilities.T @ labels, p=1.0, dim=1)
+    likelihood = torch.where(labelled[:, None], transition.T[known], 1.0)
     if sieve.renew:
-        kept = probabilities.gather(1, y[:, None])[:, 0] > 0.5
+        answers = functional.normalize(probabilities * likelihood**sieve.trust, p=1.0, dim=1)
+        kept = labelled & (answers.gather(1, known[:, None])[:, 0] > 0.5)
         believed = labels
     else:
-        kept = keep_rows(probabilities, y, noisy_prior, threshold=sieve.threshold)
-        transition = functional.normalize(probabilities.T @ labels, p=1.0, dim=1)
-        believed = functional.normalize(probabilities * transition.T[y], p=1.0, dim=1)
-    targets = torch.where(kept[:, None], believed, probabilities)
+        answers = probabilities
+        kept = labelled & keep_rows(probabilities, known, noisy_prior, threshold=sieve.threshold)
+        believed = functional.normalize(probabilities * likelihood, p=1.0, dim=1)
+    targets = torch.where(kept[:, None], believed, answers)
     return targets * targets.amax(dim=1, keepdim=True), kept
 
 

@@ -7,6 +7,7 @@ import torch
 
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.experiments.cifar import _runner as runner
+from peerloss.experiments.cifar import _work as work
 from peerloss.experiments.cifar import cifar_means, cifar_table, load_cifar, run_cifar
 from peerloss.experiments.cifar._work import Workshop
 from peerloss.training import _deep
@@ -49,6 +50,23 @@ def test_a_record_says_what_was_run_and_where(data, tmp_path):
     assert record["versions"]["torch"] == importlib.metadata.version("torch")
     assert record["device"] == "CPU"
     assert record["seconds"] > 0
+
+
+def test_held_out_labels_are_never_trained_on(data, tmp_path, monkeypatch):
+    """With held-out images training sees all rows, but no label of those that choose the epoch."""
+    seen = []
+    train = work.train_deep
+
+    def watched(model, loss, X, y, **options):
+        held_out = options["validation"][0]
+        seen.append((len(X), (y < 0).sum(), (y < 0).any() and (X[y < 0] == held_out).all()))
+        return train(model, loss, X, y, **options)
+
+    monkeypatch.setattr(work, "train_deep", watched)
+    for held_out_images in (True, False):
+        changes = [f"held_out_images={held_out_images}"]
+        run(load("peer+sieve", name="cifar10n", noise="worst", changes=changes), tmp_path, data)
+    assert seen == [(200, 20, True), (180, 0, False)]
 
 
 def test_noise_and_rows_follow_from_the_seed(data):

@@ -3,8 +3,9 @@
 Top level: ``title``, ``noise`` (the most important first), ``seeds``, ``holdout`` (rows whose noisy labels
 choose the epoch), ``architecture``; ``[recipe]`` holds what differs from :class:`DeepRecipe` for all methods.
 ``[methods.NAME]``: ``loss``; ``warm_start`` (``share`` of the epochs with cross entropy, then the other loss
-with its ``learning_rate``); ``recipe``, and ``at.NOISE`` for one noise alone. ``false`` stands for "none"
-where a setting may be absent. ``[published.NOISE]`` has figures to print beside ours, ``source`` whose.
+with its ``learning_rate``); ``held_out_images``; ``recipe``, and ``at.NOISE`` for one noise alone. ``false``
+stands for "none" where a setting may be absent. ``[published.NOISE]`` has figures to print beside ours,
+``source`` whose.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 CIFAR_SPECS = ("cifar10", "cifar10n")
 ARCHITECTURES = ("resnet18", "resnet34")
 _TOP = ("title", "noise", "seeds", "holdout", "architecture", "recipe", "methods", "published")
-_METHOD = ("loss", "warm_start", "recipe", "at")
+_METHOD = ("loss", "warm_start", "held_out_images", "recipe", "at")
 #: Settings for which ``false`` means that there is none.
 _MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve")
 #: What ``smoke`` runs: enough to go through every line.
@@ -59,6 +60,8 @@ class CifarRun:
     rows: int | None
     """Images used, the first ones; ``None`` means all."""
     holdout: int
+    held_out_images: bool
+    """Whether a sieve teaches the images of these rows too; their labels are never trained on."""
     recipe: DeepRecipe
 
     @property
@@ -196,6 +199,7 @@ def _template(
         width=SMOKE_WIDTH if smoke else WIDTH,
         rows=SMOKE_ROWS if smoke else None,
         holdout=SMOKE_ROWS // 10 if smoke else check_count(table["holdout"], f"{name}: holdout"),
+        held_out_images=entry.get("held_out_images", False),
         recipe=replace(recipe, epochs=SMOKE_EPOCHS) if smoke else recipe,
     )
     for change in changes:
@@ -233,7 +237,7 @@ def _changed(run: CifarRun, change: str) -> CifarRun:
             f"got {change!r}."
         ) from None
     names = path.strip().split(".")
-    if names[0] in ("architecture", "width", "holdout", "rows"):
+    if names[0] in ("architecture", "width", "holdout", "held_out_images", "rows"):
         return replace(run, **{names[0]: value})
     return replace(run, recipe=_set(run.recipe, names, value))
 

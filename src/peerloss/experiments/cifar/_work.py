@@ -83,6 +83,9 @@ def execute(
     X, noisy = data.train_images[:rows], workshop.noisy_labels(run)[:rows]
     order = np.random.default_rng(2000 + run.seed).permutation(rows)
     held, used = order[: run.holdout], order[run.holdout :]
+    labels = noisy.copy()
+    labels[held] = -1
+    trained = np.concatenate((used, held)) if run.held_out_images else used
     model = workshop.network(run)
     if device.type == "cuda":
         torch.cuda.reset_peak_memory_stats(device)
@@ -92,8 +95,8 @@ def execute(
         result = train_deep(
             model,
             LOSSES[loss](),
-            X[used],
-            noisy[used],
+            X[trained],
+            labels[trained],
             recipe=replace(recipe, compile=recipe.compile and device.type == "cuda"),
             validation=(X[held], noisy[held]),
             device=device,
