@@ -60,7 +60,7 @@ def test_targets_are_labels_where_the_teacher_agrees_and_its_answer_elsewhere():
     """One-hot teachers: kept rows teach the label, the others the answer, all with weight one."""
     y = torch.tensor([0, 1, 2, 0, 1, 2])
     answers = torch.tensor([0, 1, 2, 1, 2, 0])
-    targets, kept = sieve_targets(torch.eye(3)[answers], y, UNIFORM, Sieve())
+    targets, kept = sieve_targets(torch.eye(3)[answers], y, UNIFORM, Sieve(renew=0))
     assert kept.tolist() == [True] * 3 + [False] * 3
     torch.testing.assert_close(targets, torch.eye(3)[answers])
 
@@ -69,7 +69,7 @@ def test_targets_by_hand():
     """A kept label gives the posterior p_k·T[k, ỹ], T counted from the teacher; the others its answer."""
     probabilities = torch.tensor([[0.5, 0.4, 0.1], [0.1, 0.5, 0.4], [0.4, 0.1, 0.5]])
     y = torch.tensor([0, 2, 1])
-    targets, kept = sieve_targets(probabilities, y, UNIFORM, Sieve())
+    targets, kept = sieve_targets(probabilities, y, UNIFORM, Sieve(renew=0))
     assert kept.tolist() == [True, True, False]
     # T[k, j]: each label occurs once, so its column is that row's probabilities; rows of T sum to 1 already.
     posterior = torch.tensor([0.5 * 0.5, 0.4 * 0.4, 0.1 * 0.1]) / 0.42
@@ -88,7 +88,7 @@ def test_the_teacher_decides_evenly_after_the_start():
 def test_renewed_targets_by_hand():
     """A label is kept as it is above one half; elsewhere the answer teaches, weighted by how sure it is."""
     answers = torch.tensor([[0.6, 0.3, 0.1], [0.6, 0.3, 0.1], [0.5, 0.25, 0.25]])
-    targets, kept = sieve_targets(answers, torch.tensor([0, 1, 0]), UNIFORM, Sieve(renew=1))
+    targets, kept = sieve_targets(answers, torch.tensor([0, 1, 0]), UNIFORM, Sieve(trust=0.0))
     assert kept.tolist() == [True, False, False]
     torch.testing.assert_close(targets[0], torch.tensor([1.0, 0.0, 0.0]))
     torch.testing.assert_close(targets[1], 0.6 * answers[1])
@@ -102,7 +102,7 @@ def test_trust_lets_the_label_speak_once_more():
     counted = answers.T @ torch.eye(2)[y]
     transition = counted / counted.sum(dim=1, keepdim=True)
     for trust in (0.0, 0.5, 1.0, 2.0):
-        targets, kept = sieve_targets(answers, y, UNIFORM[:2], Sieve(renew=1, trust=trust))
+        targets, kept = sieve_targets(answers, y, UNIFORM[:2], Sieve(trust=trust))
         for n, label in enumerate(y.tolist()):
             posterior = answers[n] * transition[:, label] ** trust
             posterior /= posterior.sum()
@@ -112,7 +112,7 @@ def test_trust_lets_the_label_speak_once_more():
         assert kept.tolist() == [True, True, trust > 0, True, False]
 
 
-@pytest.mark.parametrize("sieve", [Sieve(), Sieve(renew=1, trust=1.0), Sieve(renew=1, balance=True)])
+@pytest.mark.parametrize("sieve", [Sieve(renew=0), Sieve(trust=1.0), Sieve(balance=True)])
 def test_rows_without_a_label_learn_the_answer_and_change_nothing_else(sieve):
     """They are never kept, T is counted without them, and their target is the answer as it is."""
     answers = torch.softmax(2 * torch.randn(60, 3, generator=torch.Generator().manual_seed(2)), dim=1)
@@ -132,7 +132,7 @@ def test_rows_without_a_label_learn_the_answer_and_change_nothing_else(sieve):
 
 def test_the_student_answers_after_a_quarter_of_each_round():
     """In steps from the decision; never where the teacher decides, never without being asked."""
-    assert Sieve(start=0.2).renewals(10) == []
+    assert Sieve(start=0.2, renew=0).renewals(10) == []
     assert Sieve(start=0.2, renew=2).renewals(10) == [4, 6, 8]
     assert Sieve(start=0.2, renew=3).renewals(42) == [17, 20, 23, 26, 29, 32, 35, 38, 41]
     twice = Sieve(start=0.0, rounds=2, renew=1)
@@ -158,7 +158,7 @@ def test_balance_changes_what_is_kept():
     answers = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.6, 0.4]])
     y = torch.ones(4, dtype=torch.long)
     plain, even = (
-        sieve_targets(answers, y, UNIFORM[:2], Sieve(renew=1, balance=b))[1] for b in (False, True)
+        sieve_targets(answers, y, UNIFORM[:2], Sieve(trust=0.0, balance=b))[1] for b in (False, True)
     )
     assert plain.tolist() == [False] * 4
     assert even.tolist() == [False, False, False, True]

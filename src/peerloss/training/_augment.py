@@ -33,8 +33,8 @@ class Augment:
         check_in_range(self.share, "share", 0.0, 1.0)
 
 
-#: For consistency: the student sees images changed like this, the teacher the plain ones.
-STRONG_AUGMENT = Augment(cutout=12, affine=20.0, colour=0.4)
+#: For consistency: the student sees half of the images changed like this, the teacher the plain ones.
+STRONG_AUGMENT = Augment(cutout=12, affine=20.0, colour=0.4, share=0.5)
 
 
 def crop_and_flip(

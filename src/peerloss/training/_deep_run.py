@@ -210,10 +210,15 @@ class Run:
         return ((self.epoch - first) * self.steps + step + 1) / ((end - first) * self.steps + 1)
 
     def _teach(self) -> Tensor:
-        """Show all rows to the averaged model, or to the model as it is; return its probabilities."""
+        """Show all rows to the averaged model, or to the model as it is; return its probabilities.
+
+        Where the loss was taught mirrored images, the teacher looks at each image from both sides.
+        """
         self.model.eval()
         with self._averaged():
-            return predict_mirrored(self.forward, self.X, **self._reading)
+            if self.recipe.augment.flip:
+                return predict_mirrored(self.forward, self.X, **self._reading)
+            return self._probabilities(self.X)
 
     def _renewed(self) -> Tensor:
         """Let the student answer too, plainly as it happens often; return the mean with earlier answers."""

@@ -3,7 +3,8 @@
 The expected peer loss of a row, L[n, ỹ_n] − Σ_k π̃_k L[n, k], says how much more the model disagrees with the
 row's label than with the label of somebody else. Where it is negative the label is kept. That is the sample
 sieve of CORES² (Cheng et al., 2021), whose threshold is the mean loss over the labels. The other rows get
-what the teacher says of the plain image; the student learns it from a changed one.
+what the teacher says of the plain image; the student learns it from a changed one. From a student that has
+caught up, the targets are renewed again and again.
 """
 
 from __future__ import annotations
@@ -34,15 +35,15 @@ class Sieve:
     mixup: bool = False
     """Whether images and targets are mixed in pairs."""
     augment: Augment = STRONG_AUGMENT
-    """Changes of the images that the student sees."""
-    renew: int = 0
+    """Changes of the images that the student sees. Some should stay plain: those it is asked about are."""
+    renew: int = 2
     """Every so many epochs of a round the student itself answers for all rows, and the targets follow the
     mean of its answers, the teacher's included; a label is kept where that mean gives it more than one half.
     0 leaves targets as they were decided. The first quarter of a round is left to the teacher, whom the
     student has to catch up with."""
     memory: float = 0.8
     """Share of the earlier answers in that mean."""
-    trust: float = 0.0
+    trust: float = 0.5
     """Power to which T[k, ỹ], the chance of the label if class k is true, multiplies that mean before it
     decides. At 0 the answers decide alone, and a right label that the student finds hard is lost; at 1 the
     label counts as one more observation, though the answers may have learned it already."""
