@@ -1,7 +1,8 @@
 """The sieve of the deep loop on small images that its settings were not chosen on: handwritten digits.
 
-Run ``python benchmarks/deep_digits.py [--seeds 4] [--output FILE]`` (20 minutes on two cores). A small ResNet
-on scikit-learn's digits under eleven kinds of noise. Nothing is chosen here: all methods have the recipe below.
+Run ``python benchmarks/deep_digits.py [--seeds 4] [--output FILE]`` (20 minutes on two cores). A small
+ResNet on scikit-learn's digits under eleven kinds of noise. Nothing is chosen here: all methods have the
+recipe below.
 """
 
 from __future__ import annotations

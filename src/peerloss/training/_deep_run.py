@@ -83,8 +83,8 @@ class Run:
             weight_decay=recipe.weight_decay,
             fused=device.type == "cuda",
         )
-        self.everybody = torch.arange(len(self.y), device=device)
-        self.labelled = self.everybody[self.y >= 0]
+        self.all_rows = torch.arange(len(self.y), device=device)
+        self.labelled = self.all_rows[self.y >= 0]
         self.taught: Tensor | None = None  # answers for the rows, on which targets rest
         self.batch = min(recipe.batch_size, len(self.labelled))
         knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
@@ -105,7 +105,7 @@ class Run:
     @property
     def rows(self) -> Tensor:
         """What an epoch draws from: rows without a label join once targets take the labels' place."""
-        return self.labelled if self.taught is None else self.everybody
+        return self.labelled if self.taught is None else self.all_rows
 
     @property
     def steps(self) -> int:
@@ -242,9 +242,8 @@ class Run:
         """Return what the rows are taught, ``None`` for their labels, and which labels are kept."""
         if self.taught is None or self.recipe.sieve is None:
             return None, self.y >= 0
-        noisy_prior = torch.bincount(self.y[self.labelled], minlength=self.taught.shape[1]) / len(
-            self.labelled
-        )
+        known = self.y[self.labelled]
+        noisy_prior = torch.bincount(known, minlength=self.taught.shape[1]) / len(known)
         return sieve_targets(self.taught, self.y, noisy_prior, self.recipe.sieve)
 
     def _probabilities(self, X: Tensor) -> Tensor:
