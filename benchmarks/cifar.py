@@ -47,7 +47,9 @@ def main() -> None:
     parser.add_argument("--method", nargs="+", help="all of the spec if not given")
     parser.add_argument("--seeds", type=int, default=1, help="how many")
     parser.add_argument("--first-seed", type=int, default=0)
-    parser.add_argument("--set", nargs="*", default=[], metavar="NAME=VALUE", help="change the recipe")
+    parser.add_argument(
+        "--set", nargs="*", action="extend", default=[], metavar="NAME=VALUE", help="change the recipe"
+    )
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--device", help="a GPU where there is one if not given")
     parser.add_argument("--smoke", action="store_true", help="few images, two epochs")

@@ -97,12 +97,13 @@ def main() -> None:
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     cells = [(kind, seed) for kind in options.kinds for seed in seeds]
+    where = provenance("cpu")  # of the code that runs; a commit may follow meanwhile
     found = Parallel(options.jobs, verbose=5)(delayed(accuracies)(*cell) for cell in cells)
     by_cell = dict(zip(cells, found, strict=True))
     lines = [
         "# The sieve on handwritten digits",
         "",
-        f"`python benchmarks/deep_digits.py`; {provenance('cpu')}; seeds {seeds[0]} to {seeds[-1]}.",
+        f"`python benchmarks/deep_digits.py`; {where}; one thread a run; seeds {seeds[0]} to {seeds[-1]}.",
         "",
         "| noise | " + " | ".join(RECIPES) + " |",
         "|" + " --- |" * (len(RECIPES) + 1),

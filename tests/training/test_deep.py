@@ -25,6 +25,7 @@ from peerloss.training import (
     predict_mirrored,
     train_deep,
 )
+from peerloss.training._sieve import sieve_targets
 
 N = 240
 RECIPE = DeepRecipe(epochs=3, batch_size=32, learning_rate=0.05, alpha=((0.3, 0.0), (1.0, 1.0)), average=0.9)
@@ -101,7 +102,8 @@ def test_a_sieve_teaches_rows_without_a_label():
     X, noisy, y = images(noise=0.1)
     labels = np.where(np.arange(N) % 4 == 0, -1, noisy)
     others = np.where((labels < 0)[:, None, None, None], 255 - X, X)
-    recipe = replace(RECIPE, epochs=8, sieve=RENEWING)
+    # Balance is over all rows: with it other images would count even if they were not taught.
+    recipe = replace(RECIPE, epochs=8, sieve=replace(RENEWING, balance=False))
     these, those = (
         train_deep(small_net(), PeerLoss(), inputs, labels, recipe=recipe) for inputs in (X, others)
     )
@@ -111,11 +113,61 @@ def test_a_sieve_teaches_rows_without_a_label():
     assert these.history[-1]["kept"] == pytest.approx((noisy == y)[known].mean(), abs=0.05)  # of the labels
 
 
-@pytest.mark.parametrize("y", [np.full(N, -1), np.full(N, -100)])
-def test_labels_below_minus_one_and_no_label_at_all_are_refused(y):
-    """A message that names the argument and says what −1 means."""
-    with pytest.raises(InvalidInputError, match=r"`y` must hold class codes.*-1 for rows without a label"):
+def test_the_prior_of_a_sieve_is_counted_over_labels_alone(monkeypatch):
+    """Rows without a label say nothing of how common labels are."""
+    X, noisy, _ = images()
+    labels = np.where(np.arange(N) % 4 == 0, -1, noisy)
+    seen = []
+
+    def watched(answers, y, noisy_prior, sieve):
+        seen.append(noisy_prior)
+        return sieve_targets(answers, y, noisy_prior, sieve)
+
+    monkeypatch.setattr(_deep_run, "sieve_targets", watched)
+    recipe = replace(RECIPE, epochs=2, sieve=Sieve(start=0.5, renew=0))
+    train_deep(small_net(), PeerLoss(), X, labels, recipe=recipe)
+    known = labels[labels >= 0]
+    assert seen[0].tolist() == pytest.approx((np.bincount(known) / len(known)).tolist())
+
+
+def test_batches_grow_with_the_rows_that_a_sieve_adds():
+    """Few labels make small batches; once the other rows join, they are as large as the recipe says."""
+    X, noisy, _ = images()
+    labels = np.where(np.arange(N) < 20, noisy, -1)
+    recipe = replace(RECIPE, epochs=2, sieve=Sieve(start=0.5))
+    run = _deep_run.Run(small_net(), PeerLoss(), X, labels, recipe, torch.device("cpu"))
+    assert (run.batch, run.steps) == (20, 1)
+    run.train_epoch()
+    run.train_epoch()
+    assert (run.batch, run.steps) == (32, N // 32)
+
+
+@pytest.mark.parametrize(
+    ("y", "message"),
+    [
+        (np.full(N, -1), "`y` must have labels of more classes than one.*-1 marks rows without a label"),
+        (np.resize([-1, 1], N), "If -1 and 1 are two classes, encode them as 0 and 1"),
+        (np.resize([-100, 0, 1], N), "found -100. Set such rows to -1"),
+        (np.resize([0.0, np.nan], N), "`y` must hold integer class codes"),
+        (np.resize([0.5, 1.0], N), "`y` must hold integer class codes"),
+        (np.zeros((N, 3), dtype=int), "`y` must be one-dimensional"),
+        (np.resize(["cat", "dog"], N), "`y` must hold integer class codes"),
+        (np.resize([0, 1], N - 1), "equally long"),
+    ],
+    ids=["none at all", "-1 and 1", "-100", "missing", "fractions", "one-hot", "words", "too few"],
+)
+def test_labels_that_cannot_be_meant_are_refused(y, message):
+    """Before anything is trained, with a message that says what −1 means here."""
+    with pytest.raises(InvalidInputError, match=message):
         train_deep(small_net(), PeerLoss(), images()[0], y, recipe=RECIPE)
+
+
+@pytest.mark.parametrize(("wrong", "message"), [([-1] * 9, "found -1"), ([0] * 8, "equally long")])
+def test_held_out_labels_are_all_there(wrong, message):
+    """A row without a label cannot judge an epoch."""
+    X, noisy, _ = images()
+    with pytest.raises(InvalidInputError, match=rf"validation\[1\].*{message}"):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, validation=(X[:9], wrong))
 
 
 def test_a_second_loss_goes_on_from_the_first():
@@ -175,6 +227,15 @@ def test_the_best_weights_are_those_of_the_best_score():
     assert scores.index(max(scores)) + 1 == result.best_epoch
 
 
+def test_patience_begins_with_the_sieve():
+    """However early the loss stops gaining, the sieve gets its epochs."""
+    X, noisy, _ = images()
+    recipe = replace(RECIPE, epochs=20, learning_rate=1e-9, patience=2, sieve=Sieve(start=0.4))
+    result = train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, validation=(X, noisy))
+    assert "before_sieve" in result.weights
+    assert len(result.history) == max(8, result.best_epoch) + 2 < 20
+
+
 def test_training_stops_when_patience_is_over():
     """No epoch is trained once the score has not risen for so long."""
     X, noisy, _ = images()
@@ -201,12 +262,13 @@ RENEWED = replace(RECIPE, epochs=6, sieve=RENEWING)
 def test_a_training_in_two_parts_equals_one_in_one(recipe, tmp_path, monkeypatch):
     """An interruption in any epoch changes nothing: weights, average, best and history are the same."""
     X, noisy, _ = images()
+    labels = np.where(np.arange(N) % 5 == 0, -1, noisy)
 
     def run(checkpoint):
         generator = torch.Generator().manual_seed(3)
         loss = PeerLoss(peers="sampled", generator=generator)
         return train_deep(
-            small_net(), loss, X, noisy, recipe=recipe, validation=(X, noisy), checkpoint=checkpoint
+            small_net(), loss, X, labels, recipe=recipe, validation=(X, noisy), checkpoint=checkpoint
         )
 
     whole = run(None)

@@ -112,6 +112,16 @@ def test_trust_lets_the_label_speak_once_more():
         assert kept.tolist() == [True, True, trust > 0, True, False]
 
 
+def test_any_trust_leaves_proper_targets():
+    """Powers of small numbers vanish; the rows' weights must not, nor may sure answers give NaN."""
+    answers = torch.cat((torch.softmax(torch.randn(40, 3), dim=1), torch.eye(3)))
+    y = torch.arange(43) % 3
+    for trust in (0.0, 1.0, 200.0):
+        targets, kept = sieve_targets(answers, y, UNIFORM, Sieve(trust=trust))
+        assert bool((targets.sum(dim=1) > 1 / 3 - 1e-6).all())
+        assert kept.any()
+
+
 @pytest.mark.parametrize("sieve", [Sieve(renew=0), Sieve(trust=1.0), Sieve(balance=True)])
 def test_rows_without_a_label_learn_the_answer_and_change_nothing_else(sieve):
     """They are never kept, T is counted without them, and their target is the answer as it is."""

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from peerloss.exceptions import DivergenceError
 from peerloss.training._checkpoint import load_checkpoint, save_checkpoint
-from peerloss.training._deep_run import DeepResult, Run, label_codes, on_device
+from peerloss.training._deep_run import DeepResult, Run, held_out_rows
 from peerloss.training._log import EpochLog, progress_bar
 from peerloss.training._recipe import DeepRecipe
 
@@ -47,7 +47,7 @@ def train_deep(
     X, y
         Inputs and noisy labels. uint8 images (n, height, width, channels) are scaled and augmented; anything
         else goes to the model as it is. All of it is kept on the device. A row without a label has -1: the
-        loss leaves it out, a sieve teaches it the teacher's answer.
+        loss leaves it out, a sieve teaches it what the model answers.
     recipe
         Everything that decides the outcome; see :class:`DeepRecipe`.
     validation
@@ -70,7 +70,7 @@ def train_deep(
     """
     chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     run = Run(model, loss, X, y, recipe or DeepRecipe(), chosen)
-    held_out = None if validation is None else (on_device(chosen, validation[0]), label_codes(validation[1]))
+    held_out = None if validation is None else held_out_rows(validation, chosen)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         run.load_state_dict(load_checkpoint(path, settings=run.settings))

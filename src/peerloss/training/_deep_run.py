@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from peerloss._validation import check_same_length
+from peerloss._validation import as_labels, check_same_length
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
@@ -47,8 +47,8 @@ class DeepResult:
     weights: dict[str, Weights]
     """State dicts by name: ``"last"``; ``"average"`` (the running mean); ``"best"`` on noisy validation.
     With a sieve also ``"before_sieve"``, what the loss alone had reached, and ``"settled"``: the average, or
-    the last where there is none, with batch statistics taken anew from images changed as the recipe says. The
-    student saw stronger changes, so plain images are strange to the statistics it ends with."""
+    the last where there is none, with batch statistics taken anew from images changed as the recipe says. A
+    student that saw stronger changes only finds plain images strange without that."""
     best_epoch: int | None
 
 
@@ -59,7 +59,7 @@ class Run:
         self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
     ) -> None:
         self.recipe, self.device, self.loss = recipe, device, loss
-        self.X, self.y = on_device(device, X), torch.as_tensor(_labels_or_none(y)).to(device)
+        self.X, self.y = on_device(device, X), torch.as_tensor(labels_or_none(y)).to(device)
         check_same_length(X=self.X, y=self.y)  # type: ignore[arg-type]
         self.model = model.to(device)
         if is_images(self.X):
@@ -86,7 +86,6 @@ class Run:
         self.all_rows = torch.arange(len(self.y), device=device)
         self.labelled = self.all_rows[self.y >= 0]
         self.taught: Tensor | None = None  # answers for the rows, on which targets rest
-        self.batch = min(recipe.batch_size, len(self.labelled))
         knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
         self.schedule = AlphaSchedule(loss, knots) if knots else None
         self.average = None if recipe.average is None else WeightAverage(model, recipe.average)
@@ -100,12 +99,16 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        return {**asdict(self.recipe), "rows": len(self.X)}
+        return {**asdict(self.recipe), "rows": len(self.X), "labelled": len(self.labelled)}
 
     @property
     def rows(self) -> Tensor:
         """What an epoch draws from: rows without a label join once targets take the labels' place."""
         return self.labelled if self.taught is None else self.all_rows
+
+    @property
+    def batch(self) -> int:
+        return min(self.recipe.batch_size, len(self.rows))
 
     @property
     def steps(self) -> int:
@@ -114,9 +117,10 @@ class Run:
 
     @property
     def finished(self) -> bool:
-        waited = 0 if self.best is None else self.epoch - self.best[0]
-        out_of_patience = self.recipe.patience is not None and waited >= self.recipe.patience
-        return self.epoch >= self.recipe.epochs or out_of_patience
+        if self.recipe.patience is None or self.best is None:
+            return self.epoch >= self.recipe.epochs
+        since = max([self.best[0], *self.decisions[:1]])  # a sieve is waited for
+        return self.epoch >= min(self.recipe.epochs, since + self.recipe.patience)
 
     def train_epoch(self) -> Record:
         """Go through the data once and return the epoch's figures."""
@@ -320,19 +324,33 @@ def on_device(device: torch.device, X: Any) -> Tensor:
     return torch.as_tensor(X).to(device)
 
 
-def label_codes(y: Any) -> IntArray:
-    return np.asarray(y.cpu() if isinstance(y, Tensor) else y, dtype=np.int64)
-
-
-def _labels_or_none(y: Any) -> IntArray:
+def labels_or_none(y: Any) -> IntArray:
     """Return the codes of noisy labels; −1 stands for a row without one."""
-    codes = label_codes(y)
-    if codes.min(initial=0) < -1 or codes.max(initial=-1) < 0:
+    array = _array(y)
+    missing = array == -1 if array.dtype.kind in "if" else np.zeros(array.shape, dtype=bool)
+    if array.dtype.kind in "if" and (array < -1).any():
         raise InvalidInputError(
-            "`y` must hold class codes from 0 on, and -1 for rows without a label; "
-            f"got {np.unique(codes)[:5]}. Give at least one row a label, and number the classes from 0."
+            f"`y` must hold class codes from 0 on, and -1 for rows without a label; found {array.min():g}. "
+            "Set such rows to -1."
         )
-    return codes
+    codes = as_labels(np.where(missing, 0, array) if missing.any() else array, "y")
+    if missing.all() or (missing.any() and (codes[~missing] == 1).all()):
+        raise InvalidInputError(
+            f"`y` must have labels of more classes than one; got {np.unique(array).tolist()}, where -1 marks "
+            "rows without a label. If -1 and 1 are two classes, encode them as 0 and 1."
+        )
+    return np.where(missing, -1, codes)
+
+
+def held_out_rows(validation: tuple[Any, Any], device: torch.device) -> tuple[Tensor, IntArray]:
+    """Return inputs on the device and noisy labels, of which none may be missing."""
+    inputs, labels = on_device(device, validation[0]), as_labels(_array(validation[1]), "validation[1]")
+    check_same_length(**{"validation[0]": inputs, "validation[1]": labels})  # type: ignore[arg-type]
+    return inputs, labels
+
+
+def _array(y: Any) -> np.ndarray[Any, Any]:
+    return np.asarray(y.cpu() if isinstance(y, Tensor) else y)
 
 
 def _copy(model: nn.Module) -> Weights:

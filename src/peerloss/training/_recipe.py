@@ -46,7 +46,8 @@ class DeepRecipe:
     sieve: Sieve | None = None
     """Later rounds: labels kept or replaced by the model, the averaged one where there is an ``average``."""
     patience: int | None = None
-    """Stop after so many epochs without a better noisy validation score."""
+    """Stop after so many epochs without a better noisy validation score, counted from the sieve's beginning
+    where there is one."""
     scoring_alpha: float = 1.0
     """α of that score: 1 stands for balanced accuracy, α* for accuracy."""
     half_precision: bool = True

@@ -2,9 +2,9 @@
 
 The expected peer loss of a row, L[n, ỹ_n] − Σ_k π̃_k L[n, k], says how much more the model disagrees with the
 row's label than with the label of somebody else. Where it is negative the label is kept. That is the sample
-sieve of CORES² (Cheng et al., 2021), whose threshold is the mean loss over the labels. The other rows get
-what the teacher says of the plain image; the student learns it from a changed one. From a student that has
-caught up, the targets are renewed again and again.
+sieve of CORES² (Cheng et al., 2021), whose threshold is the mean loss over the labels, and what decides where
+targets stay as they are. Where they are renewed, the mean of the model's answers and the chance of the label
+decide. The other rows get what the model says of the plain image; the student learns it from a changed one.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ class Sieve:
     """So many times it decides, evenly over the rest; with each round the rate starts anew. In between
     targets stay as they are, so that no mistake feeds on itself, unless the student is to ``renew`` them."""
     threshold: float = 0.0
-    """Labels with an expected peer loss below this are kept; not asked where targets are renewed."""
+    """Labels with an expected peer loss below this are kept, where targets are not renewed."""
     mixup: bool = False
     """Whether images and targets are mixed in pairs."""
     augment: Augment = STRONG_AUGMENT
     """Changes of the images that the student sees. Some should stay plain: those it is asked about are."""
     renew: int = 2
     """Every so many epochs of a round the student itself answers for all rows, and the targets follow the
-    mean of its answers, the teacher's included; a label is kept where that mean gives it more than one half.
-    0 leaves targets as they were decided. The first quarter of a round is left to the teacher, whom the
-    student has to catch up with."""
+    mean of its answers, the teacher's included. A label is kept where that mean, with the label's ``trust``,
+    gives it more than one half. The first quarter of a round is left to the teacher, whom the student has to
+    catch up with. 0 leaves targets as they were decided: a label is kept by its expected peer loss."""
     memory: float = 0.8
     """Share of the earlier answers in that mean."""
     trust: float = 0.5
@@ -119,7 +119,7 @@ def sieve_targets(
     transition = functional.normalize(probabilities.T @ labels, p=1.0, dim=1)
     likelihood = torch.where(labelled[:, None], transition.T[known], 1.0)
     if sieve.renew:
-        answers = functional.normalize(probabilities * likelihood**sieve.trust, p=1.0, dim=1)
+        answers = torch.softmax(probabilities.log() + torch.xlogy(sieve.trust, likelihood), dim=1)
         kept = labelled & (answers.gather(1, known[:, None])[:, 0] > 0.5)
         believed = labels
     else:

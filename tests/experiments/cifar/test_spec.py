@@ -8,7 +8,7 @@ import pytest
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments.cifar import CIFAR_SPECS, load_cifar
 from peerloss.experiments.cifar._spec import _filled
-from peerloss.training import DeepRecipe, Sieve
+from peerloss.training import Augment, DeepRecipe, Sieve
 
 
 def template(name, method, **options):
@@ -27,6 +27,19 @@ def test_every_spec_is_read_and_has_what_the_issue_of_noise_needs(name):
         ("resnet18", 5000, None)
     }
     assert len({run.key for run in experiment.runs()}) == len(experiment.runs())
+
+
+def test_the_recipes_behind_the_published_figures():
+    """What the results were made with, setting by setting, whatever the defaults become."""
+    human = template("cifar10n", "peer+sieve")
+    made = template("cifar10", "peer+sieve")
+    sieve, old = human.recipe.sieve, made.recipe.sieve
+    assert (human.held_out_images, human.recipe.epochs, sieve.decisions(200)) == (True, 200, [30])
+    assert (sieve.renew, sieve.memory, sieve.trust, sieve.balance) == (2, 0.8, 0.5, True)
+    assert (made.held_out_images, made.recipe.epochs, old.decisions(80)) == (False, 80, [30])
+    assert (old.renew, old.threshold, old.balance) == (0, 0.0, False)
+    for augment, share in ((sieve.augment, 0.5), (old.augment, 1.0)):
+        assert augment == Augment(crop=4, flip=True, cutout=12, affine=20.0, colour=0.4, share=share)
 
 
 def test_the_most_important_runs_come_first():
@@ -103,6 +116,7 @@ def test_a_run_is_plain_json():
         ({"changes": ["epochs=many"]}, "`set` must be name=value"),
         ({"changes": ["epochs.more=3"]}, "'epochs' has no settings of its own"),
         ({"changes": ["architecture='vgg'"]}, "`architecture` must be one of"),
+        ({"changes": ["held_out_images='no'"]}, "`held_out_images` must be True or False"),
         ({"changes": ["epochs=1"]}, "two parts,` must be an integer of at least 2"),
     ],
 )

@@ -208,6 +208,8 @@ def _template(
         check_in_range(run.warm_start.share, "warm_start.share", 0.0, 1.0, low_open=True, high_open=True)
         check_count(run.recipe.epochs, f"epochs of {method!r}, which trains in two parts,", minimum=2)
     check_choice(run.architecture, "architecture", ARCHITECTURES)
+    if not isinstance(run.held_out_images, bool):
+        raise InvalidInputError(f"`held_out_images` must be True or False; got {run.held_out_images!r}.")
     return run
 
 
