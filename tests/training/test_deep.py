@@ -146,6 +146,7 @@ def test_batches_grow_with_the_rows_that_a_sieve_adds():
     ("y", "message"),
     [
         (np.full(N, -1), "`y` must have labels of more classes than one.*-1 marks rows without a label"),
+        (np.resize([-1, 0], N), "more classes than one; got"),
         (np.resize([-1, 1], N), "If -1 and 1 are two classes, encode them as 0 and 1"),
         (np.resize([-100, 0, 1], N), "found -100. Set such rows to -1"),
         (np.resize([0.0, np.nan], N), "`y` must hold integer class codes"),
@@ -154,7 +155,17 @@ def test_batches_grow_with_the_rows_that_a_sieve_adds():
         (np.resize(["cat", "dog"], N), "`y` must hold integer class codes"),
         (np.resize([0, 1], N - 1), "equally long"),
     ],
-    ids=["none at all", "-1 and 1", "-100", "missing", "fractions", "one-hot", "words", "too few"],
+    ids=[
+        "none at all",
+        "one class",
+        "-1 and 1",
+        "-100",
+        "missing",
+        "fractions",
+        "one-hot",
+        "words",
+        "too few",
+    ],
 )
 def test_labels_that_cannot_be_meant_are_refused(y, message):
     """Before anything is trained, with a message that says what −1 means here."""

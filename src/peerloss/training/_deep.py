@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 from peerloss.exceptions import DivergenceError
 from peerloss.training._checkpoint import load_checkpoint, save_checkpoint
-from peerloss.training._deep_run import DeepResult, Run, held_out_rows
+from peerloss.training._deep_run import DeepResult, Run
 from peerloss.training._log import EpochLog, progress_bar
 from peerloss.training._recipe import DeepRecipe
+from peerloss.training._rows import held_out_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -70,7 +71,7 @@ def train_deep(
     """
     chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     run = Run(model, loss, X, y, recipe or DeepRecipe(), chosen)
-    held_out = None if validation is None else held_out_rows(validation, chosen)
+    held_out = None if validation is None else held_out_rows(*validation, chosen)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         run.load_state_dict(load_checkpoint(path, settings=run.settings))

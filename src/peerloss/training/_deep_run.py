@@ -13,13 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from peerloss._validation import as_labels, check_same_length
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training._augment import Augment, crop_and_flip, distort, to_inputs
 from peerloss.training._average import WeightAverage
 from peerloss.training._predict import is_images, precision, predict_logits, predict_mirrored
+from peerloss.training._rows import training_rows
 from peerloss.training._sieve import mix_pairs, sieve_targets, soft_loss
 
 if TYPE_CHECKING:
@@ -59,8 +59,7 @@ class Run:
         self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
     ) -> None:
         self.recipe, self.device, self.loss = recipe, device, loss
-        self.X, self.y = on_device(device, X), torch.as_tensor(labels_or_none(y)).to(device)
-        check_same_length(X=self.X, y=self.y)  # type: ignore[arg-type]
+        self.X, self.y = training_rows(X, y, device)
         self.model = model.to(device)
         if is_images(self.X):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -318,39 +317,6 @@ class Run:
             self.model.load_state_dict(weights["last"])
         self.model.eval()
         return DeepResult(self.history, weights, None if self.best is None else self.best[0])
-
-
-def on_device(device: torch.device, X: Any) -> Tensor:
-    return torch.as_tensor(X).to(device)
-
-
-def labels_or_none(y: Any) -> IntArray:
-    """Return the codes of noisy labels; −1 stands for a row without one."""
-    array = _array(y)
-    missing = array == -1 if array.dtype.kind in "if" else np.zeros(array.shape, dtype=bool)
-    if array.dtype.kind in "if" and (array < -1).any():
-        raise InvalidInputError(
-            f"`y` must hold class codes from 0 on, and -1 for rows without a label; found {array.min():g}. "
-            "Set such rows to -1."
-        )
-    codes = as_labels(np.where(missing, 0, array) if missing.any() else array, "y")
-    if missing.all() or (missing.any() and (codes[~missing] == 1).all()):
-        raise InvalidInputError(
-            f"`y` must have labels of more classes than one; got {np.unique(array).tolist()}, where -1 marks "
-            "rows without a label. If -1 and 1 are two classes, encode them as 0 and 1."
-        )
-    return np.where(missing, -1, codes)
-
-
-def held_out_rows(validation: tuple[Any, Any], device: torch.device) -> tuple[Tensor, IntArray]:
-    """Return inputs on the device and noisy labels, of which none may be missing."""
-    inputs, labels = on_device(device, validation[0]), as_labels(_array(validation[1]), "validation[1]")
-    check_same_length(**{"validation[0]": inputs, "validation[1]": labels})  # type: ignore[arg-type]
-    return inputs, labels
-
-
-def _array(y: Any) -> np.ndarray[Any, Any]:
-    return np.asarray(y.cpu() if isinstance(y, Tensor) else y)
 
 
 def _copy(model: nn.Module) -> Weights:
