@@ -160,6 +160,9 @@ def test_balanced_answers():
     odds = (even[:, 0] / even[:, 1]) / (rows[:, 0] / rows[:, 1])
     torch.testing.assert_close(odds, odds[:1].expand(50), rtol=1e-4, atol=0)
     torch.testing.assert_close(balanced(even), even, rtol=1e-3, atol=1e-6)
+    skewed = balanced(rows, (0.5, 0.3, 0.2))
+    torch.testing.assert_close(skewed.mean(dim=0), torch.tensor([0.5, 0.3, 0.2]), rtol=1e-4, atol=0)
+    torch.testing.assert_close(balanced(skewed), balanced(rows), rtol=1e-3, atol=1e-5)
     never = balanced(torch.tensor([[0.5, 0.5, 0.0], [0.6, 0.4, 0.0]]))
     assert bool(torch.isfinite(never).all())
 
@@ -168,11 +171,13 @@ def test_balance_changes_what_is_kept():
     """A class that the teacher prefers loses its lead."""
     answers = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.6, 0.4]])
     y = torch.ones(4, dtype=torch.long)
-    plain, even = (
-        sieve_targets(answers, y, UNIFORM[:2], Sieve(trust=0.0, balance=b))[1] for b in (False, True)
+    plain, even, known = (
+        sieve_targets(answers, y, UNIFORM[:2], Sieve(trust=0.0, balance=balance))[1]
+        for balance in (False, True, (0.1, 0.9))
     )
     assert plain.tolist() == [False] * 4
     assert even.tolist() == [False, False, False, True]
+    assert known.tolist() == [True] * 4
 
 
 @pytest.mark.parametrize(
@@ -182,6 +187,12 @@ def test_settings_are_checked(wrong):
     """A message that names the setting, when it is made and not after half a training."""
     with pytest.raises(InvalidInputError, match=next(iter(wrong))):
         Sieve(**wrong)
+
+
+def test_shares_are_for_as_many_classes_as_there_are():
+    """A message that says how many are wanted."""
+    with pytest.raises(InvalidInputError, match=r"`balance` must have 3 entries"):
+        sieve_targets(torch.eye(3), torch.arange(3), UNIFORM, Sieve(balance=(0.5, 0.5)))
 
 
 def test_mixing_keeps_the_majority_share():

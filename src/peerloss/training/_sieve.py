@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from peerloss._validation import check_count, check_in_range
+from peerloss._validation import as_prior, check_count, check_in_range
 from peerloss.functional import loss_matrix, peer_loss
 from peerloss.training._augment import STRONG_AUGMENT, Augment
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -47,10 +51,10 @@ class Sieve:
     """Power to which T[k, ỹ], the chance of the label if class k is true, multiplies that mean before it
     decides. At 0 the answers decide alone, and a right label that the student finds hard is lost; at 1 the
     label counts as one more observation, though the answers may have learned it already."""
-    balance: bool = False
-    """Whether answers are weighted until all classes are equally common among them: for data whose classes
-    are known to be of one size (one that is absent would get its share too). A student that teaches itself
-    drifts to the classes it finds easy."""
+    balance: bool | tuple[float, ...] = False
+    """Shares of the classes where they are known, ``True`` where all are of one size: answers are weighted
+    until the classes are that common among them. A student that teaches itself drifts to the classes it finds
+    easy. Shares of the noisy labels are no substitute, as noise that leans to one side moves them."""
 
     def __post_init__(self) -> None:
         check_in_range(self.start, "start", 0.0, 1.0)
@@ -58,6 +62,8 @@ class Sieve:
         check_count(self.renew, "renew", minimum=0)
         check_in_range(self.memory, "memory", 0.0, 1.0, high_open=True)
         check_in_range(self.trust, "trust", 0.0, math.inf, high_open=True)
+        if not isinstance(self.balance, bool):
+            as_prior(self.balance, "balance")
 
     def decisions(self, epochs: int) -> list[int]:
         """Return the epochs before which the teacher decides."""
@@ -111,8 +117,8 @@ def sieve_targets(
     are multiplied by T[k, ỹ] to the power of ``trust``. A row weighs as much as its target is sure. Rows
     without a label, −1, learn the answer.
     """
-    if sieve.balance:
-        probabilities = balanced(probabilities)
+    if sieve.balance is not False:
+        probabilities = balanced(probabilities, None if sieve.balance is True else sieve.balance)
     labelled = y >= 0
     known = y.clamp(min=0)
     labels = functional.one_hot(known, probabilities.shape[1]).to(probabilities.dtype) * labelled[:, None]
@@ -130,19 +136,25 @@ def sieve_targets(
     return targets * targets.amax(dim=1, keepdim=True), kept
 
 
-def balanced(probabilities: Tensor, *, rounds: int = 20) -> Tensor:
-    """Return the rows with a weight for each class such that all classes have nearly one mean.
+def balanced(probabilities: Tensor, shares: Sequence[float] | None = None, *, rounds: int = 20) -> Tensor:
+    """Return the rows with a weight for each class such that the means over rows are nearly ``shares``.
 
-    Very sure rows hardly move, and more rounds would be needed to bring them there.
+    ``None`` stands for equal shares. Very sure rows hardly move, and more rounds would be needed to bring
+    them there.
 
     Examples
     --------
     >>> balanced(torch.tensor([[0.9, 0.1], [0.6, 0.4]])).mean(dim=0)
     tensor([0.5000, 0.5000])
     """
+    n_classes = probabilities.shape[1]
+    known = (
+        [1.0 / n_classes] * n_classes if shares is None else as_prior(shares, "balance", n_classes=n_classes)
+    )
+    wanted = torch.as_tensor(known, dtype=probabilities.dtype, device=probabilities.device)
     rows = probabilities.clamp(min=1e-6)  # a class that never comes up keeps a finite weight
     for _ in range(rounds):
-        rows = functional.normalize(rows / rows.mean(dim=0), p=1.0, dim=1)
+        rows = functional.normalize(rows * (wanted / rows.mean(dim=0)), p=1.0, dim=1)
     return rows
 
 

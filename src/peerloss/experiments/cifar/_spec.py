@@ -224,8 +224,13 @@ def _filled(record: Any, table: Mapping[str, Any], where: str) -> Any:
             inner = getattr(record, name)
             values[name] = _filled(Sieve() if inner is None else inner, value, f"{where}.{name}")
         else:
-            values[name] = tuple(map(tuple, value)) if isinstance(value, list) else value
+            values[name] = _as_tuple(value)
     return replace(record, **values)
+
+
+def _as_tuple(value: Any) -> Any:
+    """Return lists, as TOML has them, as tuples, inner ones too: settings can be hashed."""
+    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
 
 
 def _changed(run: CifarRun, change: str) -> CifarRun:
