@@ -1,0 +1,107 @@
+"""Checkpoints: a training that is stopped ends as if it had not been."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from peerloss import PeerLoss
+from peerloss.exceptions import InvalidInputError
+from peerloss.training import Sieve, _deep_run, train_deep
+from tests.training.small import RECIPE, RENEWING, N, images, same, small_net
+
+SIEVED = replace(RECIPE, epochs=4, sieve=Sieve(start=0.5))
+RENEWED = replace(RECIPE, epochs=6, sieve=RENEWING)
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, SIEVED, RENEWED], ids=["peer", "sieve", "renewing sieve"])
+def test_a_training_in_two_parts_equals_one_in_one(recipe, tmp_path, monkeypatch):
+    """An interruption in any epoch changes nothing: weights, average, best and history are the same."""
+    X, noisy, _ = images()
+    labels = np.where(np.arange(N) % 5 == 0, -1, noisy)
+
+    def run(checkpoint):
+        generator = torch.Generator().manual_seed(3)
+        loss = PeerLoss(peers="sampled", generator=generator)
+        return train_deep(
+            small_net(), loss, X, labels, recipe=recipe, validation=(X, noisy), checkpoint=checkpoint
+        )
+
+    whole = run(None)
+    original = _deep_run.Run.train_epoch
+    for stop in range(1, recipe.epochs):
+        path = tmp_path / f"{stop}.pt"
+
+        def breaks(self, stop=stop):
+            if self.epoch == stop:
+                raise KeyboardInterrupt
+            return original(self)
+
+        monkeypatch.setattr(_deep_run.Run, "train_epoch", breaks)
+        with pytest.raises(KeyboardInterrupt):
+            run(path)
+        monkeypatch.setattr(_deep_run.Run, "train_epoch", original)
+        torch.rand(5)
+        resumed = run(path)
+        assert all(same(resumed.weights[name], whole.weights[name]) for name in whole.weights)
+        assert resumed.best_epoch == whole.best_epoch
+        untimed = [[{**r, "seconds": 0} for r in result.history] for result in (whole, resumed)]
+        assert untimed[0] == untimed[1]
+
+
+def train_in_steps(checkpoint):
+    """Train as the killed process and the test itself do."""
+    X, noisy, _ = images()
+    recipe = replace(RECIPE, epochs=15, batch_size=16)
+    return train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=checkpoint).weights
+
+
+def test_a_killed_training_ends_with_the_same_weights(tmp_path):
+    """SIGKILL in the middle, then the same training again: the weights of an undisturbed run."""
+    path = tmp_path / "killed.pt"
+    code = (
+        "import sys, torch; torch.set_num_threads(1); "
+        "from tests.training.test_checkpoint import train_in_steps; train_in_steps(sys.argv[1])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], env=environment)
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert torch.load(path, weights_only=True)["epoch"] < 15
+    resumed, whole = train_in_steps(path), train_in_steps(None)
+    assert all(same(resumed[name], whole[name]) for name in whole)
+
+
+def test_a_finished_checkpoint_is_only_loaded(tmp_path):
+    """Running again after the end trains nothing."""
+    X, noisy, _ = images()
+    path = tmp_path / "run.pt"
+    first = train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    again = train_deep(small_net(5), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    assert same(first.weights["last"], again.weights["last"])
+    assert first.history == again.history
+
+
+def test_checkpoints_of_other_settings_and_broken_ones_are_refused(tmp_path):
+    """The message names what differs, or that the file cannot be read; nothing is unpickled blindly."""
+    X, noisy, _ = images()
+    path = tmp_path / "run.pt"
+    train_deep(small_net(), PeerLoss(), X, noisy, recipe=replace(RECIPE, epochs=1), checkpoint=path)
+    with pytest.raises(InvalidInputError, match=r"belongs to a training with epochs = 1; this one has 3"):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    fewer = np.where(np.arange(N) < 50, -1, noisy)
+    with pytest.raises(
+        InvalidInputError, match=r"belongs to a training with labelled = 240; this one has 190"
+    ):
+        train_deep(small_net(), PeerLoss(), X, fewer, recipe=replace(RECIPE, epochs=1), checkpoint=path)
+    torch.save({"settings": os.getcwd}, path)
+    with pytest.raises(InvalidInputError, match=r"`checkpoint` .* cannot be read"):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
