@@ -29,17 +29,16 @@ def test_every_spec_is_read_and_has_what_the_issue_of_noise_needs(name):
     assert len({run.key for run in experiment.runs()}) == len(experiment.runs())
 
 
-def test_the_recipes_behind_the_published_figures():
+@pytest.mark.parametrize(("name", "alpha"), [("cifar10", 2.0), ("cifar10n", 4.0)])
+def test_the_recipes_behind_the_published_figures(name, alpha):
     """What the results were made with, setting by setting, whatever the defaults become."""
-    human = template("cifar10n", "peer+sieve")
-    made = template("cifar10", "peer+sieve")
-    sieve, old = human.recipe.sieve, made.recipe.sieve
-    assert (human.held_out_images, human.recipe.epochs, sieve.decisions(200)) == (True, 200, [30])
-    assert (sieve.renew, sieve.memory, sieve.trust, sieve.balance) == (2, 0.8, 0.5, True)
-    assert (made.held_out_images, made.recipe.epochs, old.decisions(80)) == (False, 80, [30])
-    assert (old.renew, old.threshold, old.balance) == (0, 0.0, False)
-    for augment, share in ((sieve.augment, 0.5), (old.augment, 1.0)):
-        assert augment == Augment(crop=4, flip=True, cutout=12, affine=20.0, colour=0.4, share=share)
+    run = template(name, "peer+sieve")
+    recipe, sieve = run.recipe, run.recipe.sieve
+    assert (run.held_out_images, recipe.epochs, sieve.decisions(200)) == (True, 200, [30])
+    assert recipe.alpha == ((0.0525, 0.0), (0.15, alpha))
+    assert (sieve.threshold, sieve.mixup, sieve.renew) == (0.0, False, 2)
+    assert (sieve.memory, sieve.trust, sieve.balance) == (0.8, 0.5, True)
+    assert sieve.augment == Augment(crop=4, flip=True, cutout=12, affine=20.0, colour=0.4, share=0.5)
 
 
 def test_the_most_important_runs_come_first():
