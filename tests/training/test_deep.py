@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from peerloss import BaseLoss, DMILoss, PeerLoss
-from peerloss.exceptions import DivergenceError
+from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.models import MLP
 from peerloss.training import DeepRecipe, Sieve, predict_logits, train_deep
 from tests.training.small import RECIPE, RENEWING, N, accuracy, images, same, small_net
@@ -72,6 +72,17 @@ def test_a_sieve_teaches_rows_without_a_label():
     assert not same(these.weights["last"], those.weights["last"])
     known = labels >= 0
     assert these.history[-1]["kept"] == pytest.approx((noisy == y)[known].mean(), abs=0.05)  # of the labels
+
+
+def test_shares_of_other_classes_are_refused_before_the_first_step():
+    """Long before the sieve begins, with the model as it was."""
+    X, noisy, _ = images()
+    model = small_net()
+    before = {name: tensor.clone() for name, tensor in model.named_parameters()}
+    recipe = replace(RECIPE, sieve=Sieve(start=1.0, balance=(0.5, 0.5)))
+    with pytest.raises(InvalidInputError, match=r"`balance` must have 3 entries"):
+        train_deep(model, PeerLoss(), X, noisy, recipe=recipe)
+    assert same(before, dict(model.named_parameters()))
 
 
 def test_a_second_loss_goes_on_from_the_first():

@@ -172,7 +172,10 @@ class Run:
         alpha = 0.0 if targets is not None else float(getattr(self.loss, "alpha", 0.0))
         self.optimizer.param_groups[0]["lr"] = self.recipe.rate(self._share_done(step), alpha)
         if targets is None:
-            loss = self._judge(self._forward(inputs), rows)
+            logits = self._forward(inputs)
+            if self.recipe.sieve is not None and step == 0:
+                self.recipe.sieve.check_classes(logits.shape[1])
+            loss = self._judge(logits, rows)
         else:
             taught = targets[rows]
             if self.recipe.sieve is not None and self.recipe.sieve.mixup:

@@ -65,6 +65,11 @@ class Sieve:
         if not isinstance(self.balance, bool):
             as_prior(self.balance, "balance")
 
+    def check_classes(self, n_classes: int) -> None:
+        """Refuse shares for another number of classes, before hours are spent on the way to the sieve."""
+        if not isinstance(self.balance, bool):
+            as_prior(self.balance, "balance", n_classes=n_classes)
+
     def decisions(self, epochs: int) -> list[int]:
         """Return the epochs before which the teacher decides."""
         first = round(self.start * epochs)
