@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import fields
 from typing import Any
 
 import numpy as np
@@ -55,6 +56,28 @@ def check_count(value: Any, name: str, *, minimum: int = 1) -> int:
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= minimum:
         return int(value)
     raise InvalidInputError(f"`{name}` must be an integer of at least {minimum}; got {value!r}.")
+
+
+def check_flag(value: Any, name: str) -> bool:
+    """Return ``value`` if it is true or false."""
+    if isinstance(value, bool | np.bool_):
+        return bool(value)
+    raise InvalidInputError(f"`{name}` must be True or False; got {value!r}.")
+
+
+def make_plain(record: Any) -> None:
+    """Turn NumPy's numbers, arrays and lists in a frozen record into Python's numbers and tuples.
+
+    So it can be hashed, compared and saved in files that hold plain values only.
+    """
+    for field in fields(record):
+        object.__setattr__(record, field.name, _plain(getattr(record, field.name)))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, np.ndarray | np.generic):
+        value = value.tolist()
+    return tuple(map(_plain, value)) if isinstance(value, tuple | list) else value
 
 
 def as_float_array(value: ArrayLike, name: str, *, ndim: int) -> FloatArray:

@@ -145,6 +145,15 @@ def test_a_share_of_the_images_is_changed_strongly():
     assert torch.equal(distort(inputs, Augment(share=0.5), generator=seeded()), inputs)
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"crop": -3}, {"crop": 1.5}, {"flip": 2}, {"cutout": -1}, {"colour": "red"}]
+)
+def test_changes_are_checked_when_they_are_chosen(wrong):
+    """A message that names the setting."""
+    with pytest.raises(InvalidInputError, match=f"`{next(iter(wrong))}` must"):
+        Augment(**wrong)
+
+
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
 def test_a_share_is_a_share(share):
     """Anything outside 0..1 is refused by name."""

@@ -13,6 +13,7 @@ import torch
 
 from peerloss import PeerLoss
 from peerloss.exceptions import InvalidInputError
+from peerloss.models import ResNet
 from peerloss.training import Sieve, _deep_run, train_deep
 from tests.training.small import RECIPE, RENEWING, N, images, same, small_net
 
@@ -90,8 +91,8 @@ def test_a_finished_checkpoint_is_only_loaded(tmp_path):
     assert first.history == again.history
 
 
-def test_checkpoints_of_other_settings_and_broken_ones_are_refused(tmp_path):
-    """The message names what differs, or that the file cannot be read; nothing is unpickled blindly."""
+def test_checkpoints_of_other_settings_are_refused(tmp_path):
+    """The message names what differs."""
     X, noisy, _ = images()
     path = tmp_path / "run.pt"
     train_deep(small_net(), PeerLoss(), X, noisy, recipe=replace(RECIPE, epochs=1), checkpoint=path)
@@ -102,6 +103,64 @@ def test_checkpoints_of_other_settings_and_broken_ones_are_refused(tmp_path):
         InvalidInputError, match=r"belongs to a training with labelled = 240; this one has 190"
     ):
         train_deep(small_net(), PeerLoss(), X, fewer, recipe=replace(RECIPE, epochs=1), checkpoint=path)
-    torch.save({"settings": os.getcwd}, path)
-    with pytest.raises(InvalidInputError, match=r"`checkpoint` .* cannot be read"):
+
+
+@pytest.mark.parametrize(
+    ("other", "told"),
+    [
+        ({"loss": PeerLoss("sigmoid")}, "loss = "),
+        ({"loss": torch.nn.functional.cross_entropy}, "loss = "),
+        ({"y": (images()[1] + 1) % 3}, "fingerprint of y = "),
+        ({"X": 255 - images()[0]}, "fingerprint of X = "),
+        ({"model": ResNet((1, 1), n_classes=4, width=8)}, "model = 'ResNet "),
+    ],
+    ids=["loss", "function", "labels", "images", "network"],
+)
+def test_checkpoints_of_another_loss_model_or_data_are_refused(other, told, tmp_path):
+    """Going on with them would end nowhere, and the model given stays as it was."""
+    X, noisy, _ = images()
+    recipe = replace(RECIPE, alpha=())
+    given = {"model": small_net(), "loss": PeerLoss(), "X": X, "y": noisy}
+    train_deep(**given, recipe=recipe, checkpoint=tmp_path / "run.pt")
+    given = {**given, "model": small_net(5), **other}
+    before = {name: tensor.clone() for name, tensor in given["model"].state_dict().items()}
+    with pytest.raises(InvalidInputError, match=f"belongs to a training with {told}"):
+        train_deep(**given, recipe=recipe, checkpoint=tmp_path / "run.pt")
+    assert same(before, given["model"].state_dict())
+
+
+def test_a_loss_whose_alpha_has_moved_goes_on(tmp_path):
+    """The recipe says how α moves: the loss of the first part, at its last α, serves the second."""
+    X, noisy, _ = images()
+    loss = PeerLoss()
+    first = train_deep(small_net(), loss, X, noisy, recipe=RECIPE, checkpoint=tmp_path / "run.pt")
+    assert loss.alpha == 1.0
+    again = train_deep(small_net(), loss, X, noisy, recipe=RECIPE, checkpoint=tmp_path / "run.pt")
+    assert same(first.weights["last"], again.weights["last"])
+
+
+def test_settings_in_numpy_numbers_can_be_read_again(tmp_path):
+    """Shares are often counted with NumPy, whose numbers a checkpoint may not hold."""
+    X, noisy, _ = images()
+    shares = np.bincount(noisy) / N
+    for balance in (tuple(shares), shares, tuple(shares.tolist())):
+        sieve = Sieve(start=0.5, balance=balance)
+        recipe = replace(RECIPE, learning_rate=np.float64(0.05), epochs=np.int64(2), sieve=sieve)
+        result = train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=tmp_path / "run.pt")
+        assert len(result.history) == 2
+
+
+@pytest.mark.parametrize("broken", ["code", "number", "half", "empty", "cut"])
+def test_files_that_hold_no_training_are_refused(broken, tmp_path):
+    """One sentence that says what to do; nothing is unpickled blindly."""
+    X, noisy, _ = images()
+    path = tmp_path / "run.pt"
+    train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    whole = torch.load(path, weights_only=True)
+    contents = {"code": {"settings": os.getcwd}, "number": {"settings": 3}, "half": whole | {"optimizer": 3}}
+    if broken in contents:
+        torch.save(contents[broken], path)
+    else:
+        path.write_bytes(b"" if broken == "empty" else path.read_bytes()[:1000])
+    with pytest.raises(InvalidInputError, match=r"`checkpoint` \S+run.pt cannot be read: .*start anew.$"):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)

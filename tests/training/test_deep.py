@@ -10,7 +10,7 @@ from torch import nn
 
 from peerloss import BaseLoss, DMILoss, PeerLoss
 from peerloss.exceptions import DivergenceError, InvalidInputError
-from peerloss.models import MLP
+from peerloss.models import MLP, ResNet
 from peerloss.training import DeepRecipe, Sieve, predict_logits, train_deep
 from tests.training.small import RECIPE, RENEWING, N, accuracy, images, same, small_net
 
@@ -83,6 +83,23 @@ def test_shares_of_other_classes_are_refused_before_the_first_step():
     with pytest.raises(InvalidInputError, match=r"`balance` must have 3 entries"):
         train_deep(model, PeerLoss(), X, noisy, recipe=recipe)
     assert same(before, dict(model.named_parameters()))
+
+
+@pytest.mark.parametrize("sieve", [None, Sieve(start=0.5, balance=(0.5, 0.5))], ids=["loss", "sieve"])
+@pytest.mark.parametrize("make", [lambda: nn.Linear(4, 1), lambda: MLP(4, (8,), n_outputs=1)])
+def test_one_logit_stands_for_two_classes(make, sieve):
+    """As for every loss: validation and sieve read it as the columns (0, z)."""
+    rng = np.random.default_rng(0)
+    X, noisy = rng.normal(size=(200, 4)), rng.random(200) < 0.1
+    y = (X[:, 0] > 0).astype(int)
+    noisy = np.where(noisy, 1 - y, y)
+    torch.manual_seed(0)
+    model = make()
+    recipe = DeepRecipe(epochs=20, batch_size=20, sieve=sieve)
+    result = train_deep(model, PeerLoss(), X, noisy, recipe=recipe, validation=(X, noisy))
+    predicted = predict_logits(model, torch.as_tensor(X, dtype=torch.float32)).flatten() > 0
+    assert (predicted.numpy() == y).mean() > 0.95
+    assert max(record["score"] for record in result.history) > 0.3
 
 
 def test_a_second_loss_goes_on_from_the_first():
@@ -170,9 +187,10 @@ def test_alpha_follows_its_knots():
 
 
 @pytest.mark.filterwarnings("ignore:logits have reached")  # they may, before the end
-def test_divergence_is_said_and_leaves_the_last_good_checkpoint(tmp_path):
-    """α = 5 without clip at rate 1: an error that says what to change; the file holds finite weights."""
-    X, noisy, _ = images()
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_divergence_is_said_and_leaves_the_last_good_checkpoint(seed, tmp_path):
+    """α = 5 without clip at rate 1: an error that says what to change; the saved weights still classify."""
+    X, noisy, y = images()
     path = tmp_path / "run.pt"
     recipe = replace(
         RECIPE,
@@ -184,12 +202,36 @@ def test_divergence_is_said_and_leaves_the_last_good_checkpoint(tmp_path):
         weight_decay=0.0,
     )
     with pytest.raises(DivergenceError) as caught:
-        train_deep(small_net(), PeerLoss(eps=0.0), X, noisy, recipe=recipe, checkpoint=path)
+        train_deep(small_net(seed), PeerLoss(eps=0.0), X, noisy, recipe=recipe, checkpoint=path)
     message = str(caught.value)
+    assert "it is not bounded below" in message
     assert "lower the learning rate" in message
     assert f"The last good checkpoint is {path}" in message
     saved = torch.load(path, weights_only=True)
-    assert all(bool(torch.isfinite(tensor).all()) for tensor in saved["model"].values())
+    assert message.startswith(f"epoch {saved['epoch'] + 1}: the mean loss is -")
+    model = small_net()
+    model.load_state_dict(saved["model"])
+    assert accuracy(model, X, y) > 0.95
+
+
+@pytest.mark.parametrize("loss", [PeerLoss(alpha=40.0), PeerLoss("sigmoid", reduction="sum", alpha=3.0)])
+def test_a_loss_with_a_bound_never_counts_as_run_away(loss):
+    """Far below zero, but no further than its clip or its batch allows."""
+    X, noisy, _ = images()
+    recipe = replace(RECIPE, epochs=2, alpha=(), clip_norm=0.1, weight_decay=0.0)
+    history = train_deep(small_net(), loss, X, noisy, recipe=recipe).history
+    assert len(history) == 2
+    assert history[-1]["loss"] < -10.0
+
+
+def test_an_error_of_the_loss_itself_names_the_epoch_too(monkeypatch):
+    """The first epoch is epoch 1, wherever in it the loss was found not to be finite."""
+    X, noisy, _ = images()
+    monkeypatch.setattr(
+        ResNet, "forward", lambda self, x: np.nan * self.classifier.weight.sum(1).repeat(len(x), 1)
+    )
+    with pytest.raises(DivergenceError, match=r"^epoch 1: the model's outputs are not finite"):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE)
 
 
 def test_without_a_checkpoint_divergence_says_so():

@@ -1,5 +1,6 @@
 """Settings of the deep loop."""
 
+import numpy as np
 import pytest
 
 from peerloss.exceptions import InvalidInputError
@@ -39,6 +40,13 @@ def test_the_rate_is_divided_by_one_plus_alpha():
         ({"clip_norm": 0.0}, "`clip_norm` must lie in"),
         ({"average": 1.0}, "`average` must lie in"),
         ({"patience": 0}, "`patience` must be an integer"),
+        ({"compile": "yes"}, "`compile` must be True or False; got 'yes'"),
+        ({"alpha": 2.0}, r"`alpha` must be pairs \(share of the training, α\).* set it in the loss"),
+        ({"alpha": ((0.1, 0.0), (30, 2.0))}, r"`alpha: share of the training` must lie in \[0, 1\]; got 30"),
+        ({"alpha": ((0.5, 0.0), (0.2, 2.0))}, "`alpha` must have increasing shares"),
+        ({"alpha": ((0.5, np.nan),)}, "`alpha` must be a finite number"),
+        ({"sieve": True}, r"`sieve` must be a Sieve, such as Sieve\(\), or None; got True"),
+        ({"augment": 3}, "`augment` must be an Augment"),
     ],
 )
 def test_bad_settings_are_named(options, message):

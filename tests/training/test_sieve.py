@@ -181,7 +181,18 @@ def test_balance_changes_what_is_kept():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"start": 1.5}, {"rounds": 0}, {"renew": -1}, {"memory": 1.0}, {"trust": -0.5}]
+    "wrong",
+    [
+        {"start": 1.5},
+        {"rounds": 0},
+        {"renew": -1},
+        {"memory": 1.0},
+        {"trust": -0.5},
+        {"mixup": 1},
+        {"threshold": "low"},
+        {"augment": None},
+        {"balance": (0.5, 0.6)},
+    ],
 )
 def test_settings_are_checked(wrong):
     """A message that names the setting, when it is made and not after half a training."""

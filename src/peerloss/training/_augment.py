@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from peerloss._validation import check_in_range
+from peerloss._validation import check_count, check_flag, check_in_range, make_plain
 
 
 @dataclass(frozen=True)
@@ -30,6 +30,11 @@ class Augment:
     """Share of the images that get these three stronger changes; the others only move and mirror."""
 
     def __post_init__(self) -> None:
+        make_plain(self)
+        check_count(self.crop, "crop", minimum=0)
+        check_flag(self.flip, "flip")
+        for name in ("cutout", "affine", "colour"):
+            check_in_range(getattr(self, name), name, 0.0, math.inf, high_open=True)
         check_in_range(self.share, "share", 0.0, 1.0)
 
 

@@ -28,15 +28,21 @@ def load_checkpoint(path: Path, *, settings: dict[str, Any]) -> dict[str, Any]:
     """Read a checkpoint of a training with the same ``settings``."""
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
-        saved = state["settings"]
+        saved = dict(state["settings"])
     except Exception as error:  # a file from outside can fail in any way
-        raise InvalidInputError(
-            f"`checkpoint` {path} cannot be read: {error}. Delete it to start anew."
-        ) from error
+        raise unreadable(path) from error
     changed = [name for name in settings if saved.get(name) != settings[name]]
     if changed:
         raise InvalidInputError(
             f"`checkpoint` {path} belongs to a training with {changed[0]} = {saved.get(changed[0])!r}; this "
-            f"one has {settings[changed[0]]!r}. Use the same settings or another file."
+            f"one has {settings[changed[0]]!r}. Use the same settings and data, or another file."
         )
     return dict(state)
+
+
+def unreadable(path: Path) -> InvalidInputError:
+    """Return the error for a file that holds no training."""
+    return InvalidInputError(
+        f"`checkpoint` {path} cannot be read: it is damaged, or no checkpoint of train_deep. Delete it to "
+        "start anew."
+    )

@@ -6,14 +6,16 @@ start, losses are summed there, and figures are read once at the end.
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
-from peerloss.exceptions import DivergenceError
-from peerloss.training._checkpoint import load_checkpoint, save_checkpoint
+from peerloss._validation import check_count
+from peerloss.exceptions import DivergenceError, InvalidInputError
+from peerloss.training._checkpoint import load_checkpoint, save_checkpoint, unreadable
 from peerloss.training._deep_run import DeepResult, Run
 from peerloss.training._log import EpochLog, progress_bar
 from peerloss.training._recipe import DeepRecipe
@@ -60,28 +62,38 @@ def train_deep(
         A file to save to every so many epochs. Where it exists, training goes on from it and ends with
         the same weights as if it had never stopped.
     log_dir
-        Folder of ``metrics.csv`` and, where TensorBoard is installed, its events.
+        Folder of ``metrics.csv`` and, where TensorBoard is installed, its events. The table of an earlier
+        training there is kept under another name.
     progress
         Whether to show a bar with the time left.
 
     Raises
     ------
     DivergenceError
-        When the loss is not finite; the message says what to change and where the last good checkpoint is.
+        When the loss is not finite, or not bounded below and far down; the message says what to change and
+        where the last good checkpoint is.
     """
+    check_count(checkpoint_every, "checkpoint_every")
     chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     run = Run(model, loss, X, y, recipe or DeepRecipe(), chosen)
-    held_out = None if validation is None else held_out_rows(*validation, chosen)
+    if run.recipe.patience is not None and validation is None:
+        raise InvalidInputError(
+            "`patience` needs `validation`: it counts epochs without a better noisy validation score. Pass "
+            "held-out rows, or patience=None."
+        )
+    held_out = None if validation is None else held_out_rows(validation, model, chosen)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
-        run.load_state_dict(load_checkpoint(path, settings=run.settings))
-    log = None if log_dir is None else EpochLog(Path(log_dir))
-    with progress_bar(run.recipe.epochs, done=run.epoch, show=progress) as advance:
+        _resume(run, path)
+    with ExitStack() as stack:
+        log = None if log_dir is None else stack.enter_context(EpochLog(Path(log_dir), done=run.epoch))
+        advance = stack.enter_context(progress_bar(run.recipe.epochs, done=run.epoch, show=progress))
         while not run.finished:
+            number = run.epoch + 1
             try:
                 record = run.train_epoch()
             except DivergenceError as error:
-                raise DivergenceError(f"epoch {run.epoch}: {error} {_last_good(path)}") from error
+                raise DivergenceError(f"epoch {number}: {error} {_last_good(path)}") from error
             if held_out is not None:
                 record |= run.score(*held_out)
             run.history.append(record)
@@ -91,6 +103,14 @@ def train_deep(
                 log.write(run.history)
             advance(record)
     return run.result()
+
+
+def _resume(run: Run, path: Path) -> None:
+    state = load_checkpoint(path, settings=run.settings)
+    try:
+        run.load_state_dict(state)
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+        raise unreadable(path) from error
 
 
 def _last_good(path: Path | None) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -14,12 +14,14 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
 from peerloss.exceptions import DivergenceError, InvalidInputError
+from peerloss.functional._batch import as_columns
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training._augment import Augment, crop_and_flip, distort, to_inputs
 from peerloss.training._average import WeightAverage
 from peerloss.training._predict import is_images, precision, predict_logits, predict_mirrored
-from peerloss.training._rows import training_rows
+from peerloss.training._rows import check_changes, check_label_range, largest_label, training_rows
+from peerloss.training._settings import settings_of
 from peerloss.training._sieve import mix_pairs, sieve_targets, soft_loss
 
 if TYPE_CHECKING:
@@ -34,6 +36,10 @@ _REMEDY = (
     "Training has diverged: lower the learning rate, keep the clip of the loss (eps=1e-5) or take a bounded "
     "base, raise α later and less (`recipe.alpha`), or clip gradients (`clip_norm`)."
 )
+
+#: A mean loss below −α times this is taken for divergence: a clipped or bounded loss stays above −12·α, and
+#: where log-probabilities are that low, p is 0 or 1 to every digit and the model of no use.
+LOSS_LIMIT = 1e3
 
 Weights = dict[str, Tensor]
 
@@ -59,7 +65,8 @@ class Run:
         self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
     ) -> None:
         self.recipe, self.device, self.loss = recipe, device, loss
-        self.X, self.y = training_rows(X, y, device)
+        self.X, self.y = training_rows(X, y, model, device)
+        check_changes(self.X, recipe)
         self.model = model.to(device)
         if is_images(self.X):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -90,15 +97,13 @@ class Run:
         self.average = None if recipe.average is None else WeightAverage(model, recipe.average)
         self.decisions = [] if recipe.sieve is None else recipe.sieve.decisions(recipe.epochs)
         self.renewals = [] if recipe.sieve is None else recipe.sieve.renewals(recipe.epochs)
+        self.settings = settings_of(recipe, model, loss, self.X, self.y)
+        self.largest_label = largest_label(self.y, ignored=getattr(loss, "ignore_index", None))
         self.before_sieve: Weights | None = None
         self.history: list[Record] = []
         self.epoch = 0
         self.best: tuple[int, float, Weights] | None = None
         self.generator = torch.Generator(device)
-
-    @property
-    def settings(self) -> dict[str, Any]:
-        return {**asdict(self.recipe), "rows": len(self.X), "labelled": len(self.labelled)}
 
     @property
     def rows(self) -> Tensor:
@@ -146,13 +151,17 @@ class Run:
         self.epoch += 1
         # The last step can break the weights after a finite loss. Here the device is waited for.
         mean, size = torch.stack((total / self.steps, _weights_norm(self.model))).tolist()
+        if self._ran_away(mean):
+            raise DivergenceError(
+                f"the mean loss is {mean:g} at α = {self.alpha:g}: it is not bounded below. {_REMEDY}"
+            )
         if not math.isfinite(mean + size):
             raise DivergenceError(f"the mean loss is {mean:g}, the norm of the weights {size:g}. {_REMEDY}")
         return {
             "epoch": self.epoch,
             "loss": mean,
             "rate": self.optimizer.param_groups[0]["lr"],
-            "alpha": float(getattr(self.loss, "alpha", 0.0)),
+            "alpha": self.alpha,
             "kept": float(kept.sum() / len(self.labelled)),
             "seconds": time.perf_counter() - started,
         }
@@ -169,12 +178,12 @@ class Run:
             yield rows, distort(to_inputs(inputs), augment, generator=self.generator) if images else inputs
 
     def _step(self, step: int, inputs: Tensor, rows: Tensor, targets: Tensor | None) -> Tensor:
-        alpha = 0.0 if targets is not None else float(getattr(self.loss, "alpha", 0.0))
+        alpha = 0.0 if targets is not None else self.alpha
         self.optimizer.param_groups[0]["lr"] = self.recipe.rate(self._share_done(step), alpha)
         if targets is None:
             logits = self._forward(inputs)
-            if self.recipe.sieve is not None and step == 0:
-                self.recipe.sieve.check_classes(logits.shape[1])
+            if step == 0:
+                self._check_outputs(logits)
             loss = self._judge(logits, rows)
         else:
             taught = targets[rows]
@@ -203,11 +212,31 @@ class Run:
 
     def _judge(self, logits: Tensor, rows: Tensor) -> Tensor:
         try:
-            return self.judge(logits, self.y[rows])  # type: ignore[no-any-return]
+            loss: Tensor = self.judge(logits, self.y[rows])
         except InvalidInputError as error:  # on the CPU a loss refuses logits that are not finite
             if bool(torch.isfinite(logits).all()):
                 raise
             raise DivergenceError(f"the model's outputs are not finite. {_REMEDY}") from error
+        if loss.ndim:
+            raise InvalidInputError(
+                f"`loss` must return one number a batch; got shape {tuple(loss.shape)}. Use reduction='mean'."
+            )
+        return loss
+
+    def _check_outputs(self, logits: Tensor) -> None:
+        if self.recipe.sieve is not None:
+            self.recipe.sieve.check_classes(as_columns(logits).shape[1])
+        check_label_range(self.largest_label, logits, "y")
+
+    @property
+    def alpha(self) -> float:
+        """The weight of the loss's peer term, 0 where it has none."""
+        return float(getattr(self.loss, "alpha", 0.0))
+
+    def _ran_away(self, mean: float) -> bool:
+        """Whether a loss that has no lower bound has gone down so far that the weights are worth nothing."""
+        is_mean = getattr(self.loss, "reduction", "mean") == "mean"
+        return is_mean and self.alpha >= 1 and mean < -LOSS_LIMIT * self.alpha
 
     def _share_done(self, step: int) -> float:
         """Return how far training is; with a sieve, the round that goes on."""
@@ -254,7 +283,7 @@ class Run:
 
     def _probabilities(self, X: Tensor) -> Tensor:
         self.model.eval()
-        return torch.softmax(predict_logits(self.forward, X, **self._reading), dim=1)
+        return torch.softmax(as_columns(predict_logits(self.forward, X, **self._reading)), dim=1)
 
     @property
     def _reading(self) -> dict[str, Any]:
@@ -263,7 +292,9 @@ class Run:
     def score(self, X: Tensor, y: IntArray) -> Record:
         """Take the noisy validation score, of the average where there is one; keep the best weights."""
         with self._averaged():
-            predicted = self._probabilities(X).argmax(dim=1).cpu().numpy()
+            answers = self._probabilities(X)
+            check_label_range(int(y.max()), answers, "validation[1]")
+            predicted = answers.argmax(dim=1).cpu().numpy()
             score = peer_score(y, predicted, alpha=self.recipe.scoring_alpha)
             if self.best is None or score > self.best[1]:
                 self.best = (self.epoch, score, _copy(self.model))

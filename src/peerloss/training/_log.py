@@ -5,7 +5,8 @@ from __future__ import annotations
 import csv
 from contextlib import contextmanager, nullcontext
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from itertools import count
+from typing import TYPE_CHECKING, Any, Self
 
 from peerloss.training._checkpoint import write_whole
 
@@ -18,21 +19,32 @@ Record = dict[str, float]
 
 
 class EpochLog:
-    """Writes one line an epoch into ``folder``."""
+    """Writes one line an epoch into ``folder``, of a training in which so many epochs are ``done``."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, done: int = 0) -> None:
         self._table = folder / "metrics.csv"
+        if not done:
+            _keep_earlier(self._table)
         self._board: Any = None
         if find_spec("tensorboard") is not None:
             from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (optional)
 
-            self._board = SummaryWriter(str(folder))
+            # Epochs after the last checkpoint are done again, and their old figures are to go.
+            self._board = SummaryWriter(str(folder), purge_step=done + 1)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._board is not None:
+            self._board.close()
 
     def write(self, history: list[Record]) -> None:
         """Write the table anew (a resumed training repeats no line) and the last epoch to the board."""
 
         def fill(stream: Any) -> None:
-            writer = csv.DictWriter(stream, list(history[-1]))
+            names = dict.fromkeys(name for record in history for name in record)
+            writer = csv.DictWriter(stream, list(names), restval="")
             writer.writeheader()
             writer.writerows(history)
 
@@ -41,6 +53,13 @@ class EpochLog:
             for name, value in history[-1].items():
                 self._board.add_scalar(name, value, int(history[-1]["epoch"]))
             self._board.flush()
+
+
+def _keep_earlier(table: Path) -> None:
+    """Give the table of an earlier training another name, ``metrics-1.csv`` and so on."""
+    if table.exists():
+        number = next(n for n in count(1) if not table.with_stem(f"{table.stem}-{n}").exists())
+        table.rename(table.with_stem(f"{table.stem}-{number}"))
 
 
 def progress_bar(epochs: int, *, done: int, show: bool) -> AbstractContextManager[Callable[[Record], None]]:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from peerloss.functional._batch import as_columns
 from peerloss.training._augment import to_inputs
 
 if TYPE_CHECKING:
@@ -17,10 +18,10 @@ if TYPE_CHECKING:
 def predict_logits(
     model: Callable[[Tensor], Tensor], X: Tensor, *, batch_size: int = 2048, half_precision: bool = True
 ) -> Tensor:
-    """Return the logits (n, K), float32, of inputs on the device of a model in evaluation mode.
+    """Return the logits, (n, K) as the model has them, of inputs on its device; it is to be in eval mode.
 
     All batches have one size, ``batch_size``, so that a compiled model is compiled once: the last is filled
-    up with rows from the beginning. ``half_precision`` computes in bfloat16 on a GPU.
+    up with rows from the beginning. ``half_precision`` computes in bfloat16 on a GPU; they come in float32.
     """
     n = len(X)
     size = min(batch_size, n)
@@ -43,7 +44,7 @@ def predict_mirrored(
     """
     views = (X, X.flip(2)) if is_images(X) else (X,)
     seen = [predict_logits(model, v, batch_size=batch_size, half_precision=half_precision) for v in views]
-    return torch.stack([torch.softmax(logits, dim=1) for logits in seen]).mean(dim=0)
+    return torch.stack([torch.softmax(as_columns(logits), dim=1) for logits in seen]).mean(dim=0)
 
 
 def is_images(X: Tensor) -> bool:

@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import Any
 
-from peerloss._validation import check_choice, check_count, check_in_range
+from peerloss._validation import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_flag,
+    check_in_range,
+    make_plain,
+)
+from peerloss.exceptions import InvalidInputError
 from peerloss.training._augment import Augment
-
-if TYPE_CHECKING:
-    from peerloss.training._sieve import Sieve
+from peerloss.training._sieve import Sieve
 
 
 @dataclass(frozen=True)
@@ -58,6 +65,7 @@ class DeepRecipe:
     """Decides order and augmentation. The model's initial weights are the caller's."""
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_count(self.epochs, "epochs")
         check_count(self.batch_size, "batch_size")
         check_count(self.seed, "seed", minimum=0)
@@ -72,6 +80,13 @@ class DeepRecipe:
             check_in_range(self.average, "average", 0.0, 1.0, high_open=True)
         if self.patience is not None:
             check_count(self.patience, "patience")
+        for name in ("divide_rate", "half_precision", "compile"):
+            check_flag(getattr(self, name), name)
+        _check_knots(self.alpha)
+        if not isinstance(self.augment, Augment):
+            raise InvalidInputError(f"`augment` must be an Augment, such as Augment(); got {self.augment!r}.")
+        if not (self.sieve is None or isinstance(self.sieve, Sieve)):
+            raise InvalidInputError(f"`sieve` must be a Sieve, such as Sieve(), or None; got {self.sieve!r}.")
 
     def rate(self, done: float, alpha: float) -> float:
         """Return the learning rate when the share ``done`` of all steps is behind and α is ``alpha``."""
@@ -82,3 +97,18 @@ class DeepRecipe:
             share = left if self.schedule == "one_cycle" else 0.5 * (1.0 - math.cos(math.pi * left))
         divisor = 1.0 + max(alpha, 0.0) if self.divide_rate else 1.0
         return self.learning_rate * share / divisor
+
+
+def _check_knots(alpha: object) -> None:
+    """Refuse an ``alpha`` that is no curve over the training."""
+    knots: list[Any] = list(alpha) if isinstance(alpha, tuple | list) else [alpha]
+    if not all(isinstance(knot, tuple | list) and len(knot) == 2 for knot in knots):
+        raise InvalidInputError(
+            f"`alpha` must be pairs (share of the training, α), such as ((0.35, 0.0), (1.0, 2.0)); got "
+            f"{alpha!r}. For one α throughout set it in the loss."
+        )
+    shares = [check_in_range(share, "alpha: share of the training", 0.0, 1.0) for share, _ in knots]
+    if any(later <= earlier for earlier, later in pairwise(shares)):
+        raise InvalidInputError(f"`alpha` must have increasing shares of the training; got {shares}.")
+    for _, value in knots:
+        check_finite(value, "alpha")

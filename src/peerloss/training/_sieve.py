@@ -17,7 +17,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from peerloss._validation import as_prior, check_count, check_in_range
+from peerloss._validation import as_prior, check_count, check_finite, check_flag, check_in_range, make_plain
+from peerloss.exceptions import InvalidInputError
 from peerloss.functional import loss_matrix, peer_loss
 from peerloss.training._augment import STRONG_AUGMENT, Augment
 
@@ -57,11 +58,16 @@ class Sieve:
     easy. Shares of the noisy labels are no substitute, as noise that leans to one side moves them."""
 
     def __post_init__(self) -> None:
+        make_plain(self)
         check_in_range(self.start, "start", 0.0, 1.0)
         check_count(self.rounds, "rounds")
         check_count(self.renew, "renew", minimum=0)
         check_in_range(self.memory, "memory", 0.0, 1.0, high_open=True)
         check_in_range(self.trust, "trust", 0.0, math.inf, high_open=True)
+        check_flag(self.mixup, "mixup")
+        check_finite(self.threshold, "threshold")
+        if not isinstance(self.augment, Augment):
+            raise InvalidInputError(f"`augment` must be an Augment, such as Augment(); got {self.augment!r}.")
         if not isinstance(self.balance, bool):
             as_prior(self.balance, "balance")
 
