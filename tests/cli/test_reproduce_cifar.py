@@ -3,16 +3,21 @@
 import json
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from peerloss.cli import app
-from peerloss.cli._reproduce_cifar import CIFAR
-from peerloss.experiments.cifar import CIFAR_SPECS
+from peerloss.cli._reproduce_cifar import CIFAR, reproduce_cifar
+from peerloss.experiments.cifar import CIFAR_SPECS, _runner
 from tests.experiments.cifar.made_up import write_cifar
 
 
 def invoke(*arguments):
     return CliRunner().invoke(app, ["reproduce", *[str(argument) for argument in arguments]])
+
+
+def read(page):
+    return page.read_text(encoding="utf-8")
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +26,7 @@ def data(tmp_path_factory):
 
 
 def test_a_smoke_test_ends_with_a_table(data, tmp_path):
-    """Two epochs on a few images, from the command line; the second time everything is there."""
+    """Four epochs on a few images, from the command line; the second time everything is there."""
     options = ("--smoke", "--methods", "ce,peer", "--noise", "uniform:0.4", "--seeds", "1", "-o", tmp_path)
     first = invoke("cifar10", *options, "--data-dir", data)
     assert first.exit_code == 0, first.output
@@ -29,9 +34,88 @@ def test_a_smoke_test_ends_with_a_table(data, tmp_path):
     assert "| uniform:0.4 | peer | 1 |" in first.stdout
     assert "CPU-minutes in all" in first.stdout
     assert first.stdout.splitlines()[-1].startswith("2 runs in ")
-    assert "| uniform:0.4 | peer | 1 |" in (tmp_path / "cifar10" / "table.md").read_text(encoding="utf-8")
+    assert "| uniform:0.4 | peer | 1 |" in read(tmp_path / "cifar10" / "table_smoke.md")
+    assert not (tmp_path / "cifar10" / "table.md").exists()
     again = invoke("cifar10", *options, "--data-dir", data)
     assert again.stdout.splitlines()[-1].startswith("0 runs in 0 s, 2 were there")
+
+
+@pytest.fixture
+def no_training(monkeypatch):
+    """Let runs take no time; their accuracy in per cent is the number of epochs."""
+
+    def execute(run, *_, **__):
+        accuracy = {"last": 0.01 * run.recipe.epochs}
+        figures = {"held_out": accuracy} if run.closed else {"test": accuracy, "held_out": {"last": 0.0}}
+        return {**figures, "best_epoch": 1, "seconds": 1.0}
+
+    monkeypatch.setattr(_runner, "execute", execute)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_part_of_the_runs_or_a_smoke_test_takes_nothing_from_the_table(data, tmp_path):
+    """All, then one method, then other settings, then a smoke test: the page only gains rows."""
+    options = ("cifar10", "--data-dir", data, "-o", tmp_path)
+    page = tmp_path / "cifar10" / "table.md"
+    assert invoke(*options).exit_code == 0
+    everything = read(page)
+    assert everything.count(" 30.00 ± 0.00 ") == 6
+    assert everything.count(" 200.00 ± 0.00 ") == 2
+    part = invoke(*options, "--methods", "ce", "--noise", "uniform:0.2")
+    assert read(page) == everything
+    assert everything in part.stdout
+    invoke(*options, "--methods", "ce", "--noise", "uniform:0.2", "--set", "epochs=60")
+    changed = read(page)
+    assert set(everything.splitlines()) - set(changed.splitlines()) == {everything.splitlines()[2]}  # minutes
+    assert "| uniform:0.2 | ce (epochs=60) | 3 | 60.00 ± 0.00 |" in changed
+    smoke = invoke(*options, "--smoke", "--methods", "ce", "--noise", "uniform:0.2")
+    assert read(page) == changed
+    assert "ce (epochs=60)" not in smoke.stdout
+    assert "| uniform:0.2 | ce | 3 | 4.00 ± 0.00 |" in read(page.with_name("table_smoke.md"))
+
+
+@pytest.mark.usefixtures("no_training")
+def test_closed_runs_have_a_page_of_their_own(data, tmp_path, capsys):
+    """Held-out accuracy is all that is told, and the open table is not touched."""
+    options = {"noise": ["worst"], "methods": ["ce"], "seeds": 1, "first_seed": 0, "changes": []}
+    options |= {"smoke": False, "data_dir": data, "device": "cpu", "as_json": False}
+    reproduce_cifar("cifar10n", tmp_path, closed=True, **options)
+    told = capsys.readouterr()
+    assert "held out: last 30.00" in told.err
+    assert "test:" not in told.err
+    assert "| worst | ce | 1 | 30.00 ± 0.00 |" in read(tmp_path / "cifar10n" / "table_closed.md")
+    assert not (tmp_path / "cifar10n" / "table.md").exists()
+    reproduce_cifar("cifar10n", tmp_path, **options)
+    assert "1 runs in" in capsys.readouterr().out
+    assert "77.69" in read(tmp_path / "cifar10n" / "table.md")
+
+
+@pytest.mark.parametrize(
+    ("option", "told"),
+    [
+        (("--device", "gpu"), "`device` must be cpu, or cuda where torch finds a GPU; 'gpu' cannot be used"),
+        (("--device", "cuda:99"), "'cuda:99' cannot be used here"),
+        pytest.param(
+            *(("--device", "cuda"), "'cuda' cannot be used here"),
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+        (("--set", "sieve=True"), "`sieve` must be None or changed by its own settings"),
+        (("--set", "augment=3"), "`augment` must be changed by its own settings"),
+        (("--set", "rows='a'"), "`rows` must be an integer or None; got 'a'"),
+        (("--set", "width=0"), "`width` must be an integer of at least 1; got 0"),
+        (("--set", "holdout=-1"), "`holdout` must be an integer of at least 1; got -1"),
+        (("--set", "seed=7"), "`--seed`"),
+        (("--set", "compile='yes'"), "`compile` must be True or False; got 'yes'"),
+    ],
+)
+def test_what_cannot_be_run_is_told_in_one_line(option, told, data, tmp_path):
+    """Nothing is trained or written."""
+    result = invoke("cifar10", *option, "--smoke", "--data-dir", data, "-o", tmp_path / "runs")
+    assert result.exit_code == 2
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert told in line
+    assert not (tmp_path / "runs").exists()
 
 
 def test_json_alone(data, tmp_path, monkeypatch):

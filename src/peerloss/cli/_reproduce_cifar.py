@@ -31,12 +31,24 @@ def reproduce_cifar(
     data_dir: Path | None,
     device: str | None,
     as_json: bool,
+    closed: bool = False,
 ) -> bool:
-    """Run what is missing, write and print the table, and return whether a run failed."""
+    """Run what is missing, write and print the table, and return whether a run failed.
+
+    ``table.md`` has every run that the folder holds, those that were not asked for now included. Smoke tests
+    are never among them, nor are runs with the test set ``closed``: they have pages of their own.
+    """
     from peerloss.experiments.cifar import cifar_table, load_cifar, run_cifar
 
     experiment = load_cifar(
-        name, noise=noise, methods=methods, seeds=seeds, first_seed=first_seed, changes=changes, smoke=smoke
+        name,
+        noise=noise,
+        methods=methods,
+        seeds=seeds,
+        first_seed=first_seed,
+        changes=changes,
+        smoke=smoke,
+        closed=closed,
     )
     summary = run_cifar(
         experiment,
@@ -47,13 +59,14 @@ def reproduce_cifar(
         on_result=None if as_json else _tell_result,
         progress=not as_json and sys.stdout.isatty(),
     )
-    page = output / name / "table.md"
-    if summary.records:
-        _write(page, cifar_table(experiment, summary.records))
+    page = output / name / f"table{'_closed' if closed else ''}{'_smoke' if smoke else ''}.md"
+    text = cifar_table(experiment, summary.in_folder)
+    if summary.in_folder:
+        _write(page, text)
     if as_json:
         typer.echo(json.dumps(_as_json(experiment, summary)))
     else:
-        typer.echo(cifar_table(experiment, summary.records))
+        typer.echo(text)
         failed = f", {len(summary.failed)} failed" if summary.failed else ""
         told = f"{summary.done} runs in {summary.seconds:.0f} s, {summary.skipped} were there{failed}"
         typer.echo(f"{told}; table in {page}.")
@@ -72,8 +85,12 @@ def _announce(run: CifarRun, so_far: CifarSummary) -> None:
 
 
 def _tell_result(record: dict[str, Any]) -> None:
-    told = ", ".join(f"{name} {100 * accuracy:.2f}" for name, accuracy in record["test"].items())
-    typer.echo(f"  test: {told}; best epoch {record['best_epoch']}; {record['seconds']:.0f} s", err=True)
+    kind = "test" if "test" in record else "held_out"
+    told = ", ".join(f"{name} {100 * accuracy:.2f}" for name, accuracy in record[kind].items())
+    typer.echo(
+        f"  {kind.replace('_', ' ')}: {told}; best epoch {record['best_epoch']}; {record['seconds']:.0f} s",
+        err=True,
+    )
 
 
 def _as_json(experiment: CifarExperiment, summary: CifarSummary) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Runs of the CIFAR experiments on a folder of made-up images."""
 
 import importlib.metadata
+import shutil
 
 import pytest
 import torch
@@ -8,10 +9,13 @@ import torch
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.experiments.cifar import _runner as runner
 from peerloss.experiments.cifar import _work as work
-from peerloss.experiments.cifar import cifar_means, cifar_table, load_cifar, run_cifar
+from peerloss.experiments.cifar import default_device, load_cifar, run_cifar
 from peerloss.experiments.cifar._work import Workshop
-from peerloss.training import _deep
+from peerloss.losses import PeerLoss
+from peerloss.training import _deep, _deep_run
 from tests.experiments.cifar.made_up import write_cifar
+
+FEWER = ("rows=60", "holdout=10")
 
 
 @pytest.fixture(scope="module")
@@ -19,8 +23,9 @@ def data(tmp_path_factory):
     return write_cifar(tmp_path_factory.mktemp("images"))
 
 
-def load(*methods, name="cifar10", noise="uniform:0.4", seeds=1, changes=()):
-    return load_cifar(name, noise=[noise], methods=methods, seeds=seeds, changes=changes, smoke=True)
+def load(*methods, name="cifar10", noise="uniform:0.4", changes=FEWER, **options):
+    options = {"seeds": 1, "smoke": True} | options
+    return load_cifar(name, noise=[noise], methods=methods, changes=changes, **options)
 
 
 def run(experiment, folder, data, **options):
@@ -39,10 +44,78 @@ def test_every_method_runs_and_finished_runs_are_skipped(data, tmp_path):
     assert not list((tmp_path / "cifar10n" / "unfinished").iterdir())
 
 
+def test_a_smoke_test_goes_through_peer_loss_the_teacher_and_a_renewal(data, tmp_path, monkeypatch):
+    """Every part of the method with a sieve, in this order; a smoke test that skips one proves nothing."""
+    seen = []
+
+    def watch(owner, name, note):
+        original = getattr(owner, name)
+
+        def watched(self, *arguments, **options):
+            seen.append(note(self))
+            return original(self, *arguments, **options)
+
+        monkeypatch.setattr(owner, name, watched)
+
+    watch(PeerLoss, "forward", lambda loss: f"loss with alpha {float(loss.alpha):g}")
+    watch(_deep_run.Run, "_teach", lambda _: "teacher")
+    watch(_deep_run.Run, "_renewed", lambda _: "renewal")
+    (record,) = run(load("peer+sieve"), tmp_path, data).records
+    assert seen == ["loss with alpha 0", "loss with alpha 2", "teacher", "renewal"]
+    assert {"before_sieve", "settled"} <= set(record["test"])
+
+
+def test_a_closed_run_never_reads_the_test_set(data, tmp_path):
+    """Its file may be anything; the same run asked for openly is run, and neither is taken for the other."""
+    closed_data = shutil.copytree(data, tmp_path / "images")
+    (closed_data / "cifar-10-batches-py" / "test_batch").write_bytes(b"no pickle at all")
+    closed = load("ce", closed=True)
+    (record,) = run(closed, tmp_path / "runs", closed_data).records
+    assert "test" not in record
+    assert "last" in record["held_out"]
+    with pytest.raises(InvalidInputError, match="test_batch"):
+        run(load("ce"), tmp_path / "runs", closed_data)
+    opened = run(load("ce"), tmp_path / "runs", data)
+    assert (opened.done, opened.skipped) == (1, 0)
+    assert [set(one) & {"test", "held_out"} for one in opened.in_folder] == [{"test", "held_out"}]
+    assert opened.records[0]["held_out"] == record["held_out"]
+    again = run(closed, tmp_path / "runs", closed_data)
+    assert (again.done, again.skipped, again.in_folder) == (0, 1, [record])
+
+
+def test_the_folder_keeps_what_was_not_asked_for_now(data, tmp_path, monkeypatch):
+    """Other methods, seeds and settings; but smoke tests, also those of before the mark, are kept apart."""
+    monkeypatch.setattr(runner, "execute", lambda *_, **__: {"test": {"last": 0.5}, "seconds": 1.0})
+    run(load("ce", "peer", seeds=2, smoke=False), tmp_path, data)
+    run(load("ce", smoke=False, changes=["epochs=3"]), tmp_path, data)
+    run(load("ce"), tmp_path, data)
+    summary = run(load("ce", smoke=False), tmp_path, data)
+    assert len(summary.records) == 1
+    assert [one["run"]["smoke"] for one in summary.in_folder] == [False] * 5
+    old = {"experiment": "cifar10", "run": {"width": 4}}
+    assert not runner._is_like(old, load("ce", smoke=False))
+    assert runner._is_like(old, load("ce"))
+    assert not runner._is_like(old | {"experiment": "curves"}, load("ce"))
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99"])
+def test_a_device_that_is_not_there_is_named_before_images_are_read(device, tmp_path):
+    """Not one of torch's names, one without memory, one of a hundred GPUs."""
+    with pytest.raises(InvalidInputError, match=f"`device` must be cpu, or cuda.*'{device}' cannot be used"):
+        run_cifar(load("ce"), tmp_path, data_dir=tmp_path, device=device)
+    assert default_device("cpu") == torch.device("cpu")
+
+
+def test_more_rows_held_out_than_there_are(data, tmp_path):
+    """Told with the number of images, before training."""
+    with pytest.raises(InvalidInputError, match="less than the number of images, 60; got 60"):
+        run(load("ce", changes=["rows=60", "holdout=60"]), tmp_path, data)
+
+
 def test_a_record_says_what_was_run_and_where(data, tmp_path):
     """Accuracies of the last and of the best epoch, the share of wrong labels, versions, time."""
     (record,) = run(load("ce"), tmp_path, data).records
-    assert record["run"]["recipe"]["epochs"] == len(record["history"]) == 2
+    assert record["run"]["recipe"]["epochs"] == len(record["history"]) == 4
     names = {"last", "average", "best"}
     assert set(record["test"]) == names | {f"{name}, mirrored too" for name in names}
     assert set(record["held_out"]) == set(record["test"])
@@ -64,9 +137,9 @@ def test_held_out_labels_are_never_trained_on(data, tmp_path, monkeypatch):
 
     monkeypatch.setattr(work, "train_deep", watched)
     for held_out_images in (True, False):
-        changes = [f"held_out_images={held_out_images}"]
+        changes = [*FEWER, f"held_out_images={held_out_images}"]
         run(load("peer+sieve", name="cifar10n", noise="worst", changes=changes), tmp_path, data)
-    assert seen == [(200, 20, True), (180, 0, False)]
+    assert seen == [(60, 10, True), (50, 0, False)]
 
 
 def test_noise_and_rows_follow_from_the_seed(data):
@@ -85,7 +158,7 @@ def test_a_stopped_run_ends_with_the_figures_of_an_undisturbed_one(
     method, stop_after, data, tmp_path, monkeypatch
 ):
     """Stopped after any checkpoint, of the first or the second stage, and started again."""
-    experiment = load(method, changes=["epochs=4"])
+    experiment = load(method)
     (whole,) = run(experiment, tmp_path / "whole", data).records
     saved = []
 
@@ -133,31 +206,3 @@ def test_missing_images_are_named_with_what_to_do(tmp_path):
     with pytest.raises(InvalidInputError, match=r"must hold test_batch.*PEERLOSS_DATA"):
         run(load("ce"), tmp_path / "runs", tmp_path)
     assert not (tmp_path / "runs").exists()
-
-
-def test_the_table_has_means_published_figures_and_provenance():
-    """Over seeds; published methods that were not run have rows of their own."""
-    experiment = load_cifar("cifar10n", noise=["worst"], methods=["ce", "peer"])
-    shared = {
-        "noise": "worst",
-        "device": "NVIDIA H200",
-        "commit": "abc1234",
-        "versions": {"peerloss": "0.1.0", "torch": "2.11.0", "python": "3.12.3"},
-        "run": {"holdout": 5000},
-    }
-    records = [
-        {**shared, "method": "ce", "seed": 0, "test": {"last": 0.77, "best": 0.80}, "seconds": 30.0},
-        {**shared, "method": "ce", "seed": 1, "test": {"last": 0.79, "best": 0.82}, "seconds": 60.0},
-    ]
-    (row,) = cifar_means(experiment, records)
-    assert row["last"] == pytest.approx((78.0, 2**0.5))
-    page = cifar_table(experiment, records)
-    # It kept no average, and there was no sieve.
-    assert "| worst | ce | 2 | 78.00 ± 1.41 |  | 81.00 ± 1.41 |  |  | 45 | 77.69 |" in page
-    assert "| worst | SOP+ |  |  |  |  |  |  |  | 93.24 |" in page
-    assert (
-        "commit abc1234, peerloss 0.1.0, torch 2.11.0, Python 3.12.3, NVIDIA H200; 2 runs, 1.5 GPU-minutes"
-        in page
-    )
-    assert "5000 held-out noisy labels" in page
-    assert "No run is done" in cifar_table(experiment, [])

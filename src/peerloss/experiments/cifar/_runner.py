@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from peerloss._version import __version__
-from peerloss.exceptions import DivergenceError
+from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.experiments._cells import FORMAT
 from peerloss.experiments._provenance import commit, machine, versions
 from peerloss.experiments._store import Store
+from peerloss.experiments.cifar._spec import SMOKE_WIDTH
 from peerloss.experiments.cifar._work import Workshop, checkpoint_file, execute
 
 if TYPE_CHECKING:
@@ -43,6 +44,9 @@ class CifarSummary:
     epochs_left: int = 0
     records: list[dict[str, Any]] = field(default_factory=list)
     """Of all runs asked for that are there, old and new."""
+    in_folder: list[dict[str, Any]] = field(default_factory=list)
+    """All that the folder has of this experiment, whatever the noise, method, seed and settings; smoke tests
+    and closed runs only where these were asked for, and then nothing else."""
 
 
 def run_cifar(
@@ -62,7 +66,7 @@ def run_cifar(
     Parameters
     ----------
     experiment
-        From :func:`load_cifar`.
+        From :func:`load_cifar`, which also says whether the test set stays closed.
     folder
         Records go to ``folder/NAME`` (JSON lines, as :class:`~peerloss.experiments.Store` writes them);
         ``folder/NAME/unfinished`` has the checkpoint of a run that was stopped.
@@ -110,14 +114,34 @@ def run_cifar(
             if on_result is not None:
                 on_result(record)
         wanted = {run.key for run in runs}
-        summary.records = [record for record in store.records() if record["key"] in wanted]
+        summary.in_folder = [record for record in store.records() if _is_like(record, experiment)]
+        summary.records = [record for record in summary.in_folder if record["key"] in wanted]
     summary.seconds = time.perf_counter() - started
     return summary
 
 
 def default_device(device: str | None = None) -> torch.device:
     """Return the device of that name, or a GPU where there is one."""
-    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    name = device or ("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        chosen = torch.device(name)
+        torch.zeros(1, device=chosen).item()
+    # An unknown name, no such device, a build of torch without it, a package it would need.
+    except (RuntimeError, AssertionError, ImportError) as error:
+        raise InvalidInputError(
+            f"`device` must be cpu, or cuda where torch finds a GPU; {name!r} cannot be used here "
+            f"({str(error).partition(chr(10))[0]}). Leave it out to take a GPU where there is one."
+        ) from error
+    return chosen
+
+
+def _is_like(record: dict[str, Any], experiment: CifarExperiment) -> bool:
+    """Return whether a record is of that experiment, and as it a smoke test or not, closed or not."""
+    if record["experiment"] != experiment.name:
+        return False
+    settings = record["run"]
+    smoke = settings.get("smoke", settings["width"] == SMOKE_WIDTH)  # records before there was such a mark
+    return (smoke, settings.get("closed", False)) == (experiment.smoke, experiment.closed)
 
 
 def _identity(run: CifarRun) -> dict[str, Any]:

@@ -10,11 +10,10 @@ stands for "none" where a setting may be absent. ``[published.NOISE]`` has figur
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import tomllib
-from dataclasses import asdict, dataclass, fields, is_dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from importlib import resources
 from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -22,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.datasets._cifar import HUMAN_LABELS
 from peerloss.exceptions import InvalidInputError
+from peerloss.experiments.cifar._changes import as_tuple, changed
 from peerloss.experiments.cifar._work import LOSSES
 from peerloss.training import DeepRecipe, Sieve
 
@@ -34,8 +34,9 @@ _TOP = ("title", "noise", "seeds", "holdout", "architecture", "recipe", "methods
 _METHOD = ("loss", "warm_start", "held_out_images", "recipe", "at")
 #: Settings for which ``false`` means that there is none.
 _MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve")
+WIDTH = 64
 #: What ``smoke`` runs: enough to go through every line.
-SMOKE_ROWS, SMOKE_EPOCHS, SMOKE_WIDTH, WIDTH = 200, 2, 4, 64
+SMOKE_ROWS, SMOKE_EPOCHS, SMOKE_WIDTH = 200, 4, 4
 
 
 class WarmStart(NamedTuple):
@@ -63,12 +64,19 @@ class CifarRun:
     held_out_images: bool
     """Whether a sieve teaches the images of these rows too; their labels are never trained on."""
     recipe: DeepRecipe
+    smoke: bool = False
+    """Whether it is there to see that everything works; its figures mean nothing."""
+    closed: bool = False
+    """Whether the test set stays closed: recipes are compared on held-out noisy labels alone."""
 
     @property
     def key(self) -> str:
         """Unique name: who it is, and a hash of every setting."""
-        settings = json.dumps(asdict(self), sort_keys=True)
-        digest = hashlib.sha256(settings.encode()).hexdigest()[:12]
+        settings = asdict(self)
+        for mark in ("smoke", "closed"):
+            if not settings[mark]:  # records made before there were such marks keep their names
+                del settings[mark]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
         return f"{self.experiment}/{self.noise}/{self.method}/{self.seed}/{digest}"
 
     def stages(self) -> list[tuple[str, DeepRecipe]]:
@@ -99,6 +107,8 @@ class CifarExperiment:
     source: str
     templates: Mapping[tuple[str, str], CifarRun]
     """One for each noise and method, with seed 0."""
+    smoke: bool = False
+    closed: bool = False
 
     def runs(self) -> list[CifarRun]:
         """Return all runs, the most important first: every noise and method once, then more seeds."""
@@ -118,6 +128,7 @@ def load_cifar(
     first_seed: int = 0,
     changes: Sequence[str] = (),
     smoke: bool = False,
+    closed: bool = False,
 ) -> CifarExperiment:
     """Read a spec; leave out what is not asked for.
 
@@ -133,7 +144,10 @@ def load_cifar(
         Settings that differ from the spec, ``"name=value"`` in Python's notation: ``"epochs=60"``,
         ``"sieve.rounds=3"`` (only where there is a sieve), ``"architecture='resnet34'"``.
     smoke
-        Whether to take a few images, two epochs and a thin network, to see that everything works.
+        Whether to take a few images, four epochs and a thin network, to see that everything works.
+    closed
+        Whether the test set stays closed, as it should while recipes are chosen: it is not even read, and
+        held-out noisy labels are all there is to compare. Asked for openly, the same runs are run again.
     """
     check_choice(name, "name", CIFAR_SPECS)
     source = resources.files("peerloss.experiments.cifar") / "specs" / f"{name}.toml"
@@ -148,19 +162,21 @@ def load_cifar(
         check_choice(method, "methods", tuple(known))
     count = check_count(table["seeds"] if seeds is None else seeds, "seeds")
     templates = {
-        (kind, method): _template(name, table, kind, method, changes, smoke=smoke)
+        (kind, method): _template(name, table, kind, method, changes, smoke=smoke, closed=closed)
         for kind, method in product(kinds, wanted)
     }
     published = dict(table.get("published", {}))
     return CifarExperiment(
         name=name,
-        title=table["title"] + (" (smoke test)" if smoke else ""),
+        title=table["title"] + (" (smoke test)" if smoke else "") + (", test set closed" if closed else ""),
         noise=kinds,
         methods=tuple(wanted),
         seeds=tuple(range(first_seed, first_seed + count)),
         source=str(published.pop("source", "")),
         published=published,
         templates=templates,
+        smoke=smoke,
+        closed=closed,
     )
 
 
@@ -180,7 +196,14 @@ def check_noise(noise: str) -> str:
 
 
 def _template(
-    name: str, table: Mapping[str, Any], noise: str, method: str, changes: Sequence[str], *, smoke: bool
+    name: str,
+    table: Mapping[str, Any],
+    noise: str,
+    method: str,
+    changes: Sequence[str],
+    *,
+    smoke: bool,
+    closed: bool,
 ) -> CifarRun:
     entry = table["methods"][method]
     _check_keys(entry, _METHOD, f"{name}: methods.{method}")
@@ -200,17 +223,27 @@ def _template(
         rows=SMOKE_ROWS if smoke else None,
         holdout=SMOKE_ROWS // 10 if smoke else check_count(table["holdout"], f"{name}: holdout"),
         held_out_images=entry.get("held_out_images", False),
-        recipe=replace(recipe, epochs=SMOKE_EPOCHS) if smoke else recipe,
+        recipe=_for_smoke(recipe) if smoke else recipe,
+        smoke=smoke,
+        closed=closed,
     )
     for change in changes:
-        run = _changed(run, change)
+        run = changed(run, change)
     if run.warm_start is not None:
         check_in_range(run.warm_start.share, "warm_start.share", 0.0, 1.0, low_open=True, high_open=True)
         check_count(run.recipe.epochs, f"epochs of {method!r}, which trains in two parts,", minimum=2)
     check_choice(run.architecture, "architecture", ARCHITECTURES)
-    if not isinstance(run.held_out_images, bool):
-        raise InvalidInputError(f"`held_out_images` must be True or False; got {run.held_out_images!r}.")
+    check_count(run.width, "width")
+    check_count(run.holdout, "holdout")
+    if run.rows is not None:
+        check_count(run.rows, "rows")
     return run
+
+
+def _for_smoke(recipe: DeepRecipe) -> DeepRecipe:
+    """Shorten a recipe; of four epochs with a sieve the last three see peer loss, the teacher, a renewal."""
+    sieve = None if recipe.sieve is None else replace(recipe.sieve, start=0.5, renew=1)
+    return replace(recipe, epochs=SMOKE_EPOCHS, sieve=sieve)
 
 
 def _filled(record: Any, table: Mapping[str, Any], where: str) -> Any:
@@ -224,46 +257,8 @@ def _filled(record: Any, table: Mapping[str, Any], where: str) -> Any:
             inner = getattr(record, name)
             values[name] = _filled(Sieve() if inner is None else inner, value, f"{where}.{name}")
         else:
-            values[name] = _as_tuple(value)
+            values[name] = as_tuple(value)
     return replace(record, **values)
-
-
-def _as_tuple(value: Any) -> Any:
-    """Return lists, as TOML has them, as tuples, inner ones too: settings can be hashed."""
-    return tuple(map(_as_tuple, value)) if isinstance(value, list) else value
-
-
-def _changed(run: CifarRun, change: str) -> CifarRun:
-    """Apply one ``name=value``; names of the recipe need no prefix."""
-    path, _, text = change.partition("=")
-    try:
-        value = ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        raise InvalidInputError(
-            f"`set` must be name=value, the value a number, True, False, None, a tuple or a 'quoted' name; "
-            f"got {change!r}."
-        ) from None
-    names = path.strip().split(".")
-    if names[0] in ("architecture", "width", "holdout", "held_out_images", "rows"):
-        return replace(run, **{names[0]: value})
-    return replace(run, recipe=_set(run.recipe, names, value))
-
-
-def _set(record: Any, path: Sequence[str], value: Any) -> Any:
-    head, *rest = path
-    known = [f.name for f in fields(record)]
-    if head not in known:
-        raise InvalidInputError(
-            f"`set`: there is no setting {head!r}; {type(record).__name__} has {', '.join(known)}."
-        )
-    inner = getattr(record, head)
-    if not rest:
-        return replace(record, **{head: value})
-    if inner is None:
-        return record  # sieve.rounds=3 says nothing about methods without a sieve
-    if not is_dataclass(inner):
-        raise InvalidInputError(f"`set`: {head!r} has no settings of its own, such as {rest[0]!r}.")
-    return replace(record, **{head: _set(inner, rest, value)})
 
 
 def _check_keys(table: Mapping[str, Any], known: Collection[str], where: str) -> None:

@@ -5,12 +5,15 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
-from peerloss.datasets._cifar import HUMAN_LABELS, CifarImages, load_cifar10, load_cifar10n
+from peerloss.datasets._cifar import HUMAN_LABELS
+from peerloss.exceptions import InvalidInputError
+from peerloss.experiments.cifar._images import read_human_labels, read_test, read_training
 from peerloss.losses import BaseLoss, DMILoss, FDivergenceLoss, PeerLoss
 from peerloss.models import resnet18, resnet34
 from peerloss.noise import NoiseModel, flip_labels
@@ -23,6 +26,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from peerloss._validation import IntArray
+    from peerloss.experiments.cifar._images import Rows
     from peerloss.experiments.cifar._spec import CifarRun
 
 LOSSES: dict[str, Callable[[], nn.Module]] = {
@@ -47,15 +51,20 @@ class Workshop:
     _networks: dict[tuple[str, int], nn.Module] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.images: CifarImages = load_cifar10(self.data_dir)
+        self.images, self.clean_labels = read_training(self.data_dir)
+
+    @cached_property
+    def test(self) -> Rows:
+        """Test images and labels, read when a run asks for them; a closed one does not."""
+        return read_test(self.data_dir)
 
     def noisy_labels(self, run: CifarRun) -> IntArray:
         """Return the training labels of a run; those with made noise follow from its seed."""
         if run.noise not in HUMAN_LABELS:
             noise = NoiseModel.uniform(10, float(run.noise.partition(":")[2]))
-            return np.asarray(flip_labels(self.images.train_labels, noise, random_state=1000 + run.seed))
+            return np.asarray(flip_labels(self.clean_labels, noise, random_state=1000 + run.seed))
         if run.noise not in self._labels:
-            self._labels[run.noise] = load_cifar10n(run.noise, self.data_dir).train_labels
+            self._labels[run.noise] = read_human_labels(run.noise, self.clean_labels, self.data_dir)
         return self._labels[run.noise]
 
     def network(self, run: CifarRun) -> nn.Module:
@@ -75,12 +84,19 @@ def execute(
     Returns
     -------
     Figures for a record. ``test`` is accuracy on clean labels by name of the weights
-    (:class:`~peerloss.training.DeepResult`), each also as the mean over the image and its mirror image;
-    ``held_out`` the same on the held-out noisy labels. Then scores, seconds, the history.
+    (:class:`~peerloss.training.DeepResult`), each also as the mean over the image and its mirror image; a
+    closed run has none. ``held_out`` is the same on the held-out noisy labels. Then scores, seconds, the
+    history.
     """
-    data, device = workshop.images, workshop.device
-    rows = len(data.train_images) if run.rows is None else min(run.rows, len(data.train_images))
-    X, noisy = data.train_images[:rows], workshop.noisy_labels(run)[:rows]
+    device = workshop.device
+    test = None if run.closed else workshop.test  # a broken file is told now, not after the training
+    X, noisy = workshop.images[: run.rows], workshop.noisy_labels(run)[: run.rows]
+    rows = len(X)
+    if run.holdout >= rows:
+        raise InvalidInputError(
+            f"`holdout` must be less than the number of images, {rows}; got {run.holdout}. "
+            "Hold out fewer, or take more `rows`."
+        )
     order = np.random.default_rng(2000 + run.seed).permutation(rows)
     held, used = order[: run.holdout], order[run.holdout :]
     labels = noisy.copy()
@@ -107,18 +123,15 @@ def execute(
         history += result.history
     seconds = time.perf_counter() - started
     memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None
-    test = _accuracies(
-        model, result.weights, data.test_images[: run.rows], data.test_labels[: run.rows], device
-    )
-    held_out = _accuracies(model, result.weights, X[held], noisy[held], device)
+    sets = {} if test is None else {"test": (test[0][: run.rows], test[1][: run.rows])}
+    sets["held_out"] = (X[held], noisy[held])
     epochs = [record["seconds"] for record in history]
     return {
-        "test": test,
-        "held_out": held_out,
+        **{name: _accuracies(model, result.weights, *images, device) for name, images in sets.items()},
         "best_epoch": result.best_epoch,
         "last_score": history[-1]["score"],
         "best_score": max(record["score"] for record in result.history),
-        "noise_in_training": round(float((noisy != data.train_labels[:rows]).mean()), 4),
+        "noise_in_training": round(float((noisy != workshop.clean_labels[:rows]).mean()), 4),
         # A resumed run began before this clock did; its epochs know how long they took.
         "seconds": round(max(seconds, sum(epochs)), 2),
         "median_epoch": round(statistics.median(epochs), 3),

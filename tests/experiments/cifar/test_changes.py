@@ -1,0 +1,70 @@
+"""Settings that differ from a spec."""
+
+import pytest
+
+from peerloss.exceptions import InvalidInputError
+from peerloss.experiments.cifar import load_cifar
+
+
+def template(method, *changes):
+    return load_cifar("cifar10", methods=[method], seeds=1, changes=changes).runs()[0]
+
+
+def test_changes_come_last_and_change_the_key():
+    """A changed run is another run."""
+    plain = template("peer+sieve")
+    changed = template("peer+sieve", "epochs=6", "sieve.rounds=1", "architecture='resnet34'")
+    assert (changed.recipe.epochs, changed.recipe.sieve.rounds, changed.architecture) == (6, 1, "resnet34")
+    assert changed.key != plain.key
+    assert template("peer", "sieve.rounds=1").key == template("peer").key
+
+
+def test_values_of_every_kind():
+    """Whole numbers where numbers are asked for; None where a setting may be absent; lists become tuples."""
+    run = template(
+        "peer+sieve",
+        *("learning_rate=1", "average=None", "compile=False", "rows=100", "alpha=[[0, 0], [1, 2]]"),
+        *("schedule='cosine'", "sieve.augment.crop=2"),
+    )
+    recipe = run.recipe
+    assert (recipe.learning_rate, recipe.average, recipe.compile, run.rows) == (1, None, False, 100)
+    assert (recipe.alpha, recipe.schedule, recipe.sieve.augment.crop) == (((0, 0), (1, 2)), "cosine", 2)
+    shares = (0.2, *[0.1] * 7, 0.05, 0.05)
+    assert template("peer+sieve", f"sieve.balance={shares}").recipe.sieve.balance == shares
+    assert template("peer+sieve", "sieve=None").recipe.sieve is None
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("epochs", "`set` must be name=value"),
+        ("epochs=many", "`set` must be name=value"),
+        ("epochs={[]}", "`set` must be name=value"),
+        ("epoch=3", "there is no setting 'epoch'; DeepRecipe has epochs"),
+        ("epochs.more=3", "'epochs' has no settings of its own"),
+        ("epochs=3.5", "`epochs` must be an integer; got 3.5"),
+        ("epochs=True", "`epochs` must be an integer; got True"),
+        ("learning_rate='high'", "`learning_rate` must be a number; got 'high'"),
+        ("average=False", "`average` must be a number or None; got False"),
+        ("compile='yes'", "`compile` must be True or False; got 'yes'"),
+        ("compile=1", "`compile` must be True or False; got 1"),
+        ("compile=None", "`compile` must be True or False; got None"),
+        ("schedule=None", "`schedule` must be a 'quoted' name; got None"),
+        ("alpha=2.0", "`alpha` must be a tuple; got 2.0"),
+        ("held_out_images='no'", "`held_out_images` must be True or False; got 'no'"),
+        ("rows='a'", "`rows` must be an integer or None; got 'a'"),
+        ("sieve=True", r"`sieve` must be None or changed by its own settings, such as sieve.start=VALUE"),
+        ("augment=3", r"`augment` must be changed by its own settings, such as augment.crop=VALUE; got 3"),
+        ("augment=None", "`augment` must be changed by its own settings"),
+        ("sieve.balance='even'", "`balance` must be True or False or a tuple; got 'even'"),
+        ("sieve.augment=None", "`augment` must be changed by its own settings"),
+        ("sieve.round=3", "there is no setting 'round'; Sieve has start"),
+        ("seed=7", "cannot change the seed.*`--seed`"),
+        ("width.more=3", "'width' has no settings of its own"),
+    ],
+)
+@pytest.mark.parametrize("method", ["ce", "peer+sieve"])
+def test_a_value_of_another_kind_is_refused(method, change, told):
+    """With what was expected and what came; methods without a sieve look at its settings too."""
+    with pytest.raises(InvalidInputError, match=told):
+        template(method, change)
