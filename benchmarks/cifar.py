@@ -52,7 +52,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--device", help="a GPU where there is one if not given")
-    parser.add_argument("--smoke", action="store_true", help="few images, two epochs")
+    parser.add_argument("--smoke", action="store_true", help="few images, four epochs")
     options = parser.parse_args()
     workshop = Workshop(options.data, default_device(options.device))
     human = [noise for noise in options.noise if noise in HUMAN_LABELS]

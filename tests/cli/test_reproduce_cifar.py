@@ -7,7 +7,7 @@ import torch
 from typer.testing import CliRunner
 
 from peerloss.cli import app
-from peerloss.cli._reproduce_cifar import CIFAR, reproduce_cifar
+from peerloss.cli._reproduce_cifar import CIFAR
 from peerloss.experiments.cifar import CIFAR_SPECS, _runner
 from tests.experiments.cifar.made_up import write_cifar
 
@@ -75,18 +75,16 @@ def test_a_part_of_the_runs_or_a_smoke_test_takes_nothing_from_the_table(data, t
 
 
 @pytest.mark.usefixtures("no_training")
-def test_closed_runs_have_a_page_of_their_own(data, tmp_path, capsys):
+def test_closed_runs_have_a_page_of_their_own(data, tmp_path):
     """Held-out accuracy is all that is told, and the open table is not touched."""
-    options = {"noise": ["worst"], "methods": ["ce"], "seeds": 1, "first_seed": 0, "changes": []}
-    options |= {"smoke": False, "data_dir": data, "device": "cpu", "as_json": False}
-    reproduce_cifar("cifar10n", tmp_path, closed=True, **options)
-    told = capsys.readouterr()
-    assert "held out: last 30.00" in told.err
-    assert "test:" not in told.err
+    options = ("cifar10n", "--noise", "worst", "--methods", "ce", "--seeds", 1, "-o", tmp_path)
+    closed = invoke(*options, "--data-dir", data, "--closed")
+    assert "held out: last 30.00" in closed.stderr
+    assert "test:" not in closed.stderr
     assert "| worst | ce | 1 | 30.00 ± 0.00 |" in read(tmp_path / "cifar10n" / "table_closed.md")
     assert not (tmp_path / "cifar10n" / "table.md").exists()
-    reproduce_cifar("cifar10n", tmp_path, **options)
-    assert "1 runs in" in capsys.readouterr().out
+    opened = invoke(*options, "--data-dir", data)
+    assert "1 runs in" in opened.stdout
     assert "77.69" in read(tmp_path / "cifar10n" / "table.md")
 
 
@@ -143,7 +141,8 @@ def test_without_images_the_error_says_what_to_do(tmp_path, monkeypatch):
 
 def test_options_go_where_they_belong(tmp_path):
     """Images have no data sets to choose; tables have no device."""
-    assert "are for cifar10 and cifar10n" in invoke("curves", "--smoke", "-o", tmp_path).stderr
+    for option in ("--smoke", "--closed"):
+        assert "are for cifar10 and cifar10n" in invoke("curves", option, "-o", tmp_path).stderr
     assert "choose with --noise" in invoke("cifar10", "--data-sets", "heart", "-o", tmp_path).stderr
 
 

@@ -66,7 +66,10 @@ def reproduce(
         str | None, typer.Option(help="CIFAR: cuda or cpu; a GPU where there is one if not given.")
     ] = None,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="CIFAR: few images, two epochs: does everything work?")
+        bool, typer.Option("--smoke", help="CIFAR: few images, four epochs: does everything work?")
+    ] = False,
+    closed: Annotated[
+        bool, typer.Option("--closed", help="CIFAR: leave the test set unread, to compare recipes.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
@@ -85,9 +88,9 @@ def reproduce(
     if everything and (data_sets or methods):
         raise typer.BadParameter("all runs everything; name one experiment to choose data sets or methods.")
     images = name in CIFAR
-    if not images and (data_dir or noise or changes or device or smoke):
+    if not images and (data_dir or noise or changes or device or smoke or closed):
         raise typer.BadParameter(
-            f"--data-dir, --noise, --set, --device and --smoke are for {' and '.join(CIFAR)}."
+            f"--data-dir, --noise, --set, --device, --smoke and --closed are for {' and '.join(CIFAR)}."
         )
     if images and data_sets:
         raise typer.BadParameter(f"{name} has one data set; choose with --noise.")
@@ -106,6 +109,7 @@ def reproduce(
                 data_dir=data_dir,
                 device=device,
                 as_json=as_json,
+                closed=closed,
             )
         for part in () if images else ALL if everything else (name,):
             experiment = load_experiment(

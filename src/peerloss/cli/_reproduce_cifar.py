@@ -31,7 +31,7 @@ def reproduce_cifar(
     data_dir: Path | None,
     device: str | None,
     as_json: bool,
-    closed: bool = False,
+    closed: bool,
 ) -> bool:
     """Run what is missing, write and print the table, and return whether a run failed.
 

@@ -12,7 +12,7 @@ import pickle
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import IntArray
+
+    Rows: TypeAlias = tuple[NDArray[np.uint8], IntArray]
 
 CIFAR10_CLASSES = (
     "airplane",
@@ -80,15 +82,7 @@ def load_cifar10(data_dir: str | Path | None = None) -> CifarImages:
     data_dir
         That folder or one that holds it; ``None`` takes the environment variable ``PEERLOSS_DATA``.
     """
-    folder = find_cifar10(data_dir)
-    parts = [_read_batch(folder / name) for name in _TRAIN_FILES]
-    test_images, test_labels = _read_batch(folder / "test_batch")
-    return CifarImages(
-        train_images=np.concatenate([images for images, _ in parts]),
-        train_labels=np.concatenate([labels for _, labels in parts]),
-        test_images=test_images,
-        test_labels=test_labels,
-    )
+    return CifarImages(*read_training(data_dir), *read_test(data_dir))
 
 
 def load_cifar10n(kind: str = "worst", data_dir: str | Path | None = None) -> CifarImages:
@@ -106,25 +100,43 @@ def load_cifar10n(kind: str = "worst", data_dir: str | Path | None = None) -> Ci
     ----------
     Wei, Zhu, Cheng, Liu, Niu and Liu, *Learning with Noisy Labels Revisited*, ICLR 2022.
     """
-    column = HUMAN_LABELS[check_choice(kind, "kind", tuple(HUMAN_LABELS))]
+    check_choice(kind, "kind", tuple(HUMAN_LABELS))
+    images, clean = read_training(data_dir)
+    return CifarImages(images, read_human_labels(kind, clean, data_dir), *read_test(data_dir))
+
+
+def read_training(data_dir: str | Path | None) -> Rows:
+    """Return the training images and their clean labels; the file of the test set is not opened."""
+    folder = find_cifar10(data_dir)
+    parts = [_read_batch(folder / name) for name in _TRAIN_FILES]
+    return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
+
+
+def read_test(data_dir: str | Path | None) -> Rows:
+    """Return the test images and their labels."""
+    return _read_batch(find_cifar10(data_dir) / "test_batch")
+
+
+def read_human_labels(kind: str, clean: IntArray, data_dir: str | Path | None) -> IntArray:
+    """Return the labels of CIFAR-10N for training images whose clean labels are ``clean``."""
+    column = HUMAN_LABELS[kind]
     tables = _read_human(data_dir)
     missing = [name for name in ("clean_label", column) if name not in tables]
     if missing:
         raise InvalidInputError(
             f"the labels of CIFAR-10N must hold {missing[0]!r}; found {sorted(tables)}. {_LABEL_ADVICE}"
         )
-    images = load_cifar10(data_dir)
-    if not np.array_equal(tables["clean_label"], images.train_labels):
+    if not np.array_equal(tables["clean_label"], clean):
         raise InvalidInputError(
             "the labels of CIFAR-10N do not go with these images: their clean labels differ. Use the files "
             "data_batch_1 to data_batch_5 in their original order."
         )
     labels = np.asarray(tables[column], dtype=np.int64)
-    if labels.shape != images.train_labels.shape or labels.min() < 0 or labels.max() > 9:
+    if labels.shape != clean.shape or labels.min() < 0 or labels.max() > 9:
         raise InvalidInputError(
-            f"{column!r} must hold {len(images.train_labels)} labels in 0..9; got shape {labels.shape}."
+            f"{column!r} must hold {len(clean)} labels in 0..9; got shape {labels.shape}."
         )
-    return CifarImages(images.train_images, labels, images.test_images, images.test_labels)
+    return labels
 
 
 def find_cifar10(data_dir: str | Path | None) -> Path:
@@ -150,7 +162,7 @@ def _find(data_dir: str | Path | None, places: tuple[str, ...], *names: str) -> 
     raise InvalidInputError(f"`data_dir` must hold {' or '.join(names)}; {given} does not. {advice}")
 
 
-def _read_batch(path: Path) -> tuple[NDArray[np.uint8], IntArray]:
+def _read_batch(path: Path) -> Rows:
     content = _read_pickle(path)
     batch = {_text(key): value for key, value in content.items()} if isinstance(content, dict) else {}
     data, labels = batch.get("data"), batch.get("labels")

@@ -20,7 +20,13 @@ from peerloss.metrics import peer_score
 from peerloss.training._augment import Augment, crop_and_flip, distort, to_inputs
 from peerloss.training._average import WeightAverage
 from peerloss.training._predict import is_images, precision, predict_logits, predict_mirrored
-from peerloss.training._rows import check_changes, check_label_range, largest_label, training_rows
+from peerloss.training._rows import (
+    check_changes,
+    check_label_range,
+    class_count,
+    largest_label,
+    training_rows,
+)
 from peerloss.training._settings import settings_of
 from peerloss.training._sieve import mix_pairs, sieve_targets, soft_loss
 
@@ -224,8 +230,9 @@ class Run:
         return loss
 
     def _check_outputs(self, logits: Tensor) -> None:
-        if self.recipe.sieve is not None:
-            self.recipe.sieve.check_classes(as_columns(logits).shape[1])
+        n_classes = class_count(logits)
+        if self.recipe.sieve is not None and n_classes is not None:
+            self.recipe.sieve.check_classes(n_classes)
         check_label_range(self.largest_label, logits, "y")
 
     @property

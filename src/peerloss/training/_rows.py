@@ -40,10 +40,17 @@ def held_out_rows(validation: Any, model: nn.Module, device: torch.device) -> tu
     return inputs.to(device), labels
 
 
+def class_count(logits: Tensor) -> int | None:
+    """Return how many classes the outputs are for; ``None`` where they are more than one a row."""
+    if logits.ndim > 2:
+        return None
+    return max(2, logits.shape[-1]) if logits.ndim == 2 else 2  # one logit stands for two classes
+
+
 def check_label_range(largest: int, logits: Tensor, name: str) -> None:
     """Refuse labels without an output: a GPU would only say that the loss is not finite."""
-    n_classes = max(2, logits.shape[1] if logits.ndim == 2 else 2)  # one logit stands for two classes
-    if logits.ndim <= 2 and largest >= n_classes:
+    n_classes = class_count(logits)
+    if n_classes is not None and largest >= n_classes:
         raise InvalidInputError(
             f"`{name}` must hold labels in 0..{n_classes - 1}, as the model has outputs for {n_classes} "
             f"classes; found {largest}. Give it more outputs, or encode the labels."

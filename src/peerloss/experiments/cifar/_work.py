@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from peerloss.datasets._cifar import HUMAN_LABELS
+from peerloss.datasets._cifar import HUMAN_LABELS, read_human_labels, read_test, read_training
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments.cifar._images import read_human_labels, read_test, read_training
 from peerloss.losses import BaseLoss, DMILoss, FDivergenceLoss, PeerLoss
 from peerloss.models import resnet18, resnet34
 from peerloss.noise import NoiseModel, flip_labels
@@ -26,7 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from peerloss._validation import IntArray
-    from peerloss.experiments.cifar._images import Rows
+    from peerloss.datasets._cifar import Rows
     from peerloss.experiments.cifar._spec import CifarRun
 
 LOSSES: dict[str, Callable[[], nn.Module]] = {
