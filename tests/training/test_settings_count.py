@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from peerloss import PeerLoss
+from peerloss.exceptions import DivergenceError
 from peerloss.metrics import peer_score
 from peerloss.training import Augment, DeepRecipe, Sieve, predict_logits, train_deep
 from peerloss.training._sieve import soft_loss
@@ -84,6 +85,13 @@ def test_a_loss_trains_however_it_comes():
     losses = PeerLoss(), PeerLoss().eval()
     first, second = (train_deep(linear(), loss, *features(), recipe=recipe, **CPU).weights for loss in losses)
     assert same(first["last"], second["last"])
+
+
+def test_weights_that_the_last_step_breaks_are_found():
+    """The loss of the only step is 0, its gradient is not a number: the epoch ends with an error."""
+    recipe = replace(STEPWISE, epochs=1)
+    with pytest.raises(DivergenceError, match=r"epoch 1: the mean loss is 0, the norm of the weights nan"):
+        train_deep(linear(), lambda z, _: (0.0 * z.sum()).sqrt(), *features(), recipe=recipe, **CPU)
 
 
 def test_the_rate_starts_anew_with_each_round_of_the_sieve():
