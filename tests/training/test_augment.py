@@ -116,6 +116,8 @@ def test_turning_keeps_a_constant_image_and_moves_others():
     assert float(turned.min()) >= 0
     assert float(turned.max()) <= 1
     assert not torch.allclose(turned, picture)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(distort(picture, Augment(affine=20.0), generator=seeded()), turned)
 
 
 @pytest.mark.parametrize("augment", [Augment(), STRONG_AUGMENT])

@@ -1,6 +1,5 @@
 """The loop for deep networks, on small images and a small network."""
 
-import csv
 from dataclasses import replace
 
 import numpy as np
@@ -241,26 +240,6 @@ def test_without_a_checkpoint_divergence_says_so():
         train_deep(
             small_net(), lambda z, _: z.sum() * float("nan"), X, noisy, recipe=replace(RECIPE, alpha=())
         )
-
-
-def test_each_epoch_is_logged_once(tmp_path, capsys):
-    """The table holds the history, also of a resumed training; the bar tells the time left."""
-    X, noisy, _ = images()
-    for _ in range(2):
-        result = train_deep(
-            small_net(),
-            PeerLoss(),
-            X,
-            noisy,
-            recipe=RECIPE,
-            log_dir=tmp_path,
-            checkpoint=tmp_path / "run.pt",
-            progress=True,
-        )
-    with (tmp_path / "metrics.csv").open(encoding="utf-8") as stream:
-        rows = list(csv.DictReader(stream))
-    assert [float(row["loss"]) for row in rows] == [record["loss"] for record in result.history]
-    assert f"{RECIPE.epochs}/{RECIPE.epochs}" in capsys.readouterr().out
 
 
 def test_statistics_settle_without_rows_that_fill_no_batch():

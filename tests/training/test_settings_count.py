@@ -109,7 +109,7 @@ def test_images_and_filters_lie_channels_last():
     model, strides = small_net(), []
     model.register_forward_pre_hook(lambda _, args: strides.append(args[0].stride()))
     strong = Augment(cutout=2, affine=20.0, colour=0.4, share=0.5)
-    recipe = replace(RECIPE, epochs=2, sieve=Sieve(start=0.5, mixup=True, augment=strong))
+    recipe = replace(RECIPE, epochs=2, augment=strong, sieve=Sieve(start=0.5, mixup=True, augment=strong))
     train_deep(model, PeerLoss(), X, noisy, recipe=recipe, validation=(X, noisy), **CPU)
     assert set(strides) == {(3 * 8 * 8, 1, 3 * 8, 3)}
     filters = [weight for weight in model.parameters() if weight.ndim == 4]

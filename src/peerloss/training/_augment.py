@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from peerloss._validation import check_count, check_flag, check_in_range, make_plain
+from peerloss.functional._batch import without_autocast
 
 
 @dataclass(frozen=True)
@@ -98,7 +99,8 @@ def _turn(inputs: Tensor, degrees: float, generator: torch.Generator | None) -> 
     zero = torch.zeros_like(angle)
     top = torch.stack((scale * angle.cos(), scale * (shear - angle.sin()), zero), dim=2)
     bottom = torch.stack((scale * angle.sin(), scale * angle.cos(), zero), dim=2)
-    grid = functional.affine_grid(torch.cat((top, bottom), dim=1), list(inputs.shape), align_corners=False)
+    with without_autocast(inputs):  # in half precision pixels would miss their places
+        grid = functional.affine_grid(torch.cat((top, bottom), dim=1), list(inputs.shape), align_corners=False)
     return functional.grid_sample(inputs, grid, padding_mode="reflection", align_corners=False)
 
 

@@ -97,10 +97,10 @@ def train_deep(
             if held_out is not None:
                 record |= run.score(*held_out)
             run.history.append(record)
+            if log is not None:  # before the checkpoint: an epoch that is saved is told, whenever it stops
+                log.write(run.history)
             if path is not None and (run.epoch % checkpoint_every == 0 or run.finished):
                 save_checkpoint(path, run.state_dict())
-            if log is not None:
-                log.write(run.history)
             advance(record)
     return run.result()
 

@@ -208,13 +208,16 @@ class Run:
         return loss.detach()
 
     def _forward(self, inputs: Tensor) -> Tensor:
-        if is_images(self.X):  # augmentation may change the layout, for which a compiler would compile anew
-            inputs = inputs.contiguous(memory_format=torch.channels_last)
+        inputs = self._laid_out(inputs)
         if self.recipe.compile:
             torch.compiler.cudagraph_mark_step_begin()
         with precision(self.device, self.recipe.half_precision):
             logits: Tensor = self.forward(inputs)
         return logits
+
+    def _laid_out(self, inputs: Tensor) -> Tensor:
+        """Return images channels-last: augmentation may change that, and a compiler would compile anew."""
+        return inputs.contiguous(memory_format=torch.channels_last) if is_images(self.X) else inputs
 
     def _judge(self, logits: Tensor, rows: Tensor) -> Tensor:
         try:
@@ -275,9 +278,9 @@ class Run:
     def _settle(self) -> Weights:
         """Return the averaged weights with batch statistics of one ordinary epoch."""
         self.generator.manual_seed(_mix(self.recipe.seed, self.epoch))
-        order = self._order()
+        batches = self._batches(self._order(), self.recipe.augment)
         with self._averaged(), precision(self.device, self.recipe.half_precision):
-            update_bn((inputs for _, inputs in self._batches(order, self.recipe.augment)), self.model)
+            update_bn((self._laid_out(inputs) for _, inputs in batches), self.model)
             return _copy(self.model)
 
     def _targets(self) -> tuple[Tensor | None, Tensor]:
