@@ -150,6 +150,13 @@ def test_settings_in_numpy_numbers_can_be_read_again(tmp_path):
         assert len(result.history) == 2
 
 
+def test_a_file_that_cannot_be_opened_is_not_called_damaged(tmp_path):
+    """Nobody is told to delete what may be in order; a folder is no file."""
+    X, noisy, _ = images()
+    with pytest.raises(InvalidInputError, match=r"`checkpoint` .* cannot be opened: .*directory"):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=tmp_path)
+
+
 @pytest.mark.parametrize("broken", ["code", "number", "half", "empty", "cut"])
 def test_files_that_hold_no_training_are_refused(broken, tmp_path):
     """One sentence that says what to do; nothing is unpickled blindly."""

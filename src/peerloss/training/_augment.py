@@ -99,8 +99,9 @@ def _turn(inputs: Tensor, degrees: float, generator: torch.Generator | None) -> 
     zero = torch.zeros_like(angle)
     top = torch.stack((scale * angle.cos(), scale * (shear - angle.sin()), zero), dim=2)
     bottom = torch.stack((scale * angle.sin(), scale * angle.cos(), zero), dim=2)
+    maps = torch.cat((top, bottom), dim=1)
     with without_autocast(inputs):  # in half precision pixels would miss their places
-        grid = functional.affine_grid(torch.cat((top, bottom), dim=1), list(inputs.shape), align_corners=False)
+        grid = functional.affine_grid(maps, list(inputs.shape), align_corners=False)
     return functional.grid_sample(inputs, grid, padding_mode="reflection", align_corners=False)
 
 

@@ -29,6 +29,10 @@ def load_checkpoint(path: Path, *, settings: dict[str, Any]) -> dict[str, Any]:
     try:
         state = torch.load(path, map_location="cpu", weights_only=True)
         saved = dict(state["settings"])
+    except (OSError, MemoryError) as error:  # the file may be in order
+        raise InvalidInputError(
+            f"`checkpoint` {path} cannot be opened: {error}. Pass a file that can be read and written."
+        ) from error
     except Exception as error:  # a file from outside can fail in any way
         raise unreadable(path) from error
     changed = [name for name in settings if saved.get(name) != settings[name]]

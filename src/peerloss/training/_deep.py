@@ -109,6 +109,8 @@ def _resume(run: Run, path: Path) -> None:
     state = load_checkpoint(path, settings=run.settings)
     try:
         run.load_state_dict(state)
+    except torch.OutOfMemoryError:  # nothing is wrong with the file
+        raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
         raise unreadable(path) from error
 
