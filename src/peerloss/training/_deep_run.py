@@ -28,7 +28,7 @@ from peerloss.training._rows import (
     training_rows,
 )
 from peerloss.training._settings import settings_of
-from peerloss.training._sieve import mix_pairs, sieve_targets, soft_loss
+from peerloss.training._sieve import check_shares, mix_pairs, sieve_targets, soft_loss
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -235,7 +235,7 @@ class Run:
     def _check_outputs(self, logits: Tensor) -> None:
         n_classes = class_count(logits)
         if self.recipe.sieve is not None and n_classes is not None:
-            self.recipe.sieve.check_classes(n_classes)
+            check_shares(self.recipe.sieve, n_classes)
         check_label_range(self.largest_label, logits, "y")
 
     @property

@@ -71,11 +71,6 @@ class Sieve:
         if not isinstance(self.balance, bool):
             as_prior(self.balance, "balance")
 
-    def check_classes(self, n_classes: int) -> None:
-        """Refuse shares for another number of classes, before hours are spent on the way to the sieve."""
-        if not isinstance(self.balance, bool):
-            as_prior(self.balance, "balance", n_classes=n_classes)
-
     def decisions(self, epochs: int) -> list[int]:
         """Return the epochs before which the teacher decides."""
         first = round(self.start * epochs)
@@ -93,6 +88,12 @@ class Sieve:
             for epoch in range(first + self.renew, end, self.renew)
             if epoch - first >= (end - first) / 4
         ]
+
+
+def check_shares(sieve: Sieve, n_classes: int) -> None:
+    """Refuse shares for another number of classes, before hours are spent on the way to the sieve."""
+    if not isinstance(sieve.balance, bool):
+        as_prior(sieve.balance, "balance", n_classes=n_classes)
 
 
 def keep_rows(probabilities: Tensor, y: Tensor, noisy_prior: Tensor, *, threshold: float = 0.0) -> Tensor:
