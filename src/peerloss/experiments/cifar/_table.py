@@ -151,13 +151,14 @@ def _cells(row: dict[str, Any]) -> list[str]:
         row["noise"],
         f"{row['method']} ({row['settings']})" if row["settings"] else row["method"],
         str(row["seeds"]),
-        *("" if pair is None else _told(*pair, row["seeds"]) for pair in accuracies),
+        *("" if pair is None else _told(pair, seeds=row["seeds"]) for pair in accuracies),
         f"{row['seconds']:.0f}",
         "" if row["published"] is None else f"{row['published']:.2f}",
     ]
 
 
-def _told(mean: float, spread: float, seeds: int) -> str:
+def _told(mean_and_spread: tuple[float, float], *, seeds: int) -> str:
+    mean, spread = mean_and_spread
     return f"{mean:.2f} ± {spread:.2f}" if seeds > 1 else f"{mean:.2f}"  # one seed spreads nowhere
 
 
