@@ -8,7 +8,6 @@ recipe below, and those with divergences the warm start of ``peerloss reproduce 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,7 +18,8 @@ from measure import provenance
 from sklearn.datasets import load_digits
 from torch import nn
 
-from peerloss import BaseLoss, FDivergenceLoss, NoiseModel, PeerLoss, flip_labels
+from peerloss import BaseLoss, NoiseModel, PeerLoss, flip_labels
+from peerloss.losses import FDivergenceLoss
 from peerloss.models import ResNet
 from peerloss.noise import InstanceNoise
 from peerloss.training import Augment, DeepRecipe, Sieve, predict_logits, train_deep
@@ -83,7 +83,7 @@ def noisy_labels(kind: str, X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarr
     return np.asarray(flip_labels(y, MODELS[name](10, float(rate)), random_state=seed))
 
 
-def accuracies(kind: str, seed: int, methods: Sequence[str] | None = None) -> dict[str, float]:
+def accuracies(kind: str, seed: int, methods: list[str] | None = None) -> dict[str, float]:
     """Return the clean test accuracy of each method, with averaged weights after the last epoch."""
     torch.set_num_threads(1)
     digits = load_digits()
