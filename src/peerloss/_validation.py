@@ -71,13 +71,14 @@ def make_plain(record: Any) -> None:
     So it can be hashed, compared and saved in files that hold plain values only.
     """
     for field in fields(record):
-        object.__setattr__(record, field.name, _plain(getattr(record, field.name)))
+        object.__setattr__(record, field.name, as_plain(getattr(record, field.name)))
 
 
-def _plain(value: Any) -> Any:
+def as_plain(value: Any) -> Any:
+    """Return NumPy's numbers and arrays, and lists, as Python's numbers and tuples, inner ones too."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
-    return tuple(map(_plain, value)) if isinstance(value, tuple | list) else value
+    return tuple(map(as_plain, value)) if isinstance(value, tuple | list) else value
 
 
 def as_float_array(value: ArrayLike, name: str, *, ndim: int) -> FloatArray:

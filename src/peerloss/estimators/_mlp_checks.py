@@ -12,6 +12,7 @@ from peerloss.estimators._clean import check_alpha_or_auto
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.peer import PEERS
 from peerloss.noise import as_noise_model
+from peerloss.training._device import usable_device
 from peerloss.training._nets import TRAINABLE_BASES
 
 if TYPE_CHECKING:
@@ -44,19 +45,11 @@ def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[int, .
     return _check_hidden(model.hidden_layer_sizes)
 
 
-def choose_device(device: object, hidden: tuple[int, ...]) -> str:
+def choose_device(device: str | torch.device, hidden: tuple[int, ...]) -> str:
     """Return the torch device to train on."""
     if device == "auto":
         return "cuda" if torch.cuda.is_available() and max(hidden, default=0) >= GPU_WIDTH else "cpu"
-    try:
-        chosen = torch.device(device)  # type: ignore[call-overload]
-    except (RuntimeError, TypeError) as error:
-        raise InvalidInputError(
-            f"`device` must be 'auto', 'cpu' or a CUDA device such as 'cuda:0'; got {device!r}."
-        ) from error
-    if chosen.type == "cuda" and not torch.cuda.is_available():
-        raise InvalidInputError(f"`device` is {device!r}, but torch sees no GPU. Use device='auto'.")
-    return str(chosen)
+    return str(usable_device(device))
 
 
 def _check_hidden(value: Any) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from peerloss._validation import check_count, check_flag, check_in_range, make_plain
+from peerloss.exceptions import InvalidInputError
 from peerloss.functional._batch import without_autocast
 
 
@@ -37,6 +38,12 @@ class Augment:
         for name in ("cutout", "affine", "colour"):
             check_in_range(getattr(self, name), name, 0.0, math.inf, high_open=True)
         check_in_range(self.share, "share", 0.0, 1.0)
+
+
+def check_augment(value: object) -> None:
+    """Refuse what is no :class:`Augment`."""
+    if not isinstance(value, Augment):
+        raise InvalidInputError(f"`augment` must be an Augment, such as Augment(); got {value!r}.")
 
 
 #: For consistency: the student sees half of the images changed like this, the teacher the plain ones.

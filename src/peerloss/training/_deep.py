@@ -17,6 +17,7 @@ from peerloss._validation import check_count
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.training._checkpoint import load_checkpoint, save_checkpoint, unreadable
 from peerloss.training._deep_run import DeepResult, Run
+from peerloss.training._device import usable_device
 from peerloss.training._log import EpochLog, progress_bar
 from peerloss.training._recipe import DeepRecipe
 from peerloss.training._rows import held_out_rows
@@ -74,7 +75,7 @@ def train_deep(
         where the last good checkpoint is.
     """
     check_count(checkpoint_every, "checkpoint_every")
-    chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+    chosen = usable_device(device)
     run = Run(model, loss, X, y, recipe or DeepRecipe(), chosen)
     if run.recipe.patience is not None and validation is None:
         raise InvalidInputError(

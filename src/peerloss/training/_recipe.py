@@ -16,7 +16,7 @@ from peerloss._validation import (
     make_plain,
 )
 from peerloss.exceptions import InvalidInputError
-from peerloss.training._augment import Augment
+from peerloss.training._augment import Augment, check_augment
 from peerloss.training._sieve import Sieve
 
 
@@ -83,8 +83,7 @@ class DeepRecipe:
         for name in ("divide_rate", "half_precision", "compile"):
             check_flag(getattr(self, name), name)
         _check_knots(self.alpha)
-        if not isinstance(self.augment, Augment):
-            raise InvalidInputError(f"`augment` must be an Augment, such as Augment(); got {self.augment!r}.")
+        check_augment(self.augment)
         if not (self.sieve is None or isinstance(self.sieve, Sieve)):
             raise InvalidInputError(f"`sieve` must be a Sieve, such as Sieve(), or None; got {self.sieve!r}.")
 

@@ -18,9 +18,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from peerloss._validation import as_prior, check_count, check_finite, check_flag, check_in_range, make_plain
-from peerloss.exceptions import InvalidInputError
 from peerloss.functional import loss_matrix, peer_loss
-from peerloss.training._augment import STRONG_AUGMENT, Augment
+from peerloss.training._augment import STRONG_AUGMENT, Augment, check_augment
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -66,8 +65,7 @@ class Sieve:
         check_in_range(self.trust, "trust", 0.0, math.inf, high_open=True)
         check_flag(self.mixup, "mixup")
         check_finite(self.threshold, "threshold")
-        if not isinstance(self.augment, Augment):
-            raise InvalidInputError(f"`augment` must be an Augment, such as Augment(); got {self.augment!r}.")
+        check_augment(self.augment)
         if not isinstance(self.balance, bool):
             as_prior(self.balance, "balance")
 

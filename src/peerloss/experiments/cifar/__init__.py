@@ -6,7 +6,7 @@
 [('uniform:0.2', 'ce'), ('uniform:0.2', 'peer')]
 """
 
-from peerloss.experiments.cifar._runner import CifarSummary, default_device, run_cifar
+from peerloss.experiments.cifar._runner import CifarSummary, run_cifar
 from peerloss.experiments.cifar._spec import CIFAR_SPECS, CifarExperiment, CifarRun, load_cifar
 from peerloss.experiments.cifar._table import cifar_means, cifar_table
 from peerloss.experiments.cifar._work import Workshop
@@ -19,7 +19,6 @@ __all__ = [
     "Workshop",
     "cifar_means",
     "cifar_table",
-    "default_device",
     "load_cifar",
     "run_cifar",
 ]

@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
+from peerloss._validation import as_plain
 from peerloss.exceptions import InvalidInputError
 from peerloss.training import Sieve
 
@@ -31,7 +32,7 @@ def changed(run: CifarRun, change: str) -> CifarRun:
     """Apply one ``name=value``; names of the recipe need no prefix."""
     path, _, text = change.partition("=")
     try:
-        value = as_tuple(ast.literal_eval(text.strip()))
+        value = as_plain(ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise InvalidInputError(
             f"`set` must be name=value, the value a number, True, False, None, a tuple or a 'quoted' name; "
@@ -46,11 +47,6 @@ def changed(run: CifarRun, change: str) -> CifarRun:
     if names[0] in _OF_THE_RUN:
         return _set(run, names, value)  # type: ignore[no-any-return]
     return replace(run, recipe=_set(run.recipe, names, value))
-
-
-def as_tuple(value: Any) -> Any:
-    """Return lists, as TOML has them, as tuples, inner ones too: settings can be hashed."""
-    return tuple(map(as_tuple, value)) if isinstance(value, list) else value
 
 
 def _set(record: Any, path: Sequence[str], value: Any) -> Any:

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from peerloss._version import __version__
-from peerloss.exceptions import DivergenceError, InvalidInputError
+from peerloss.exceptions import DivergenceError
 from peerloss.experiments._cells import FORMAT
 from peerloss.experiments._provenance import commit, machine, versions
 from peerloss.experiments._store import Store
 from peerloss.experiments.cifar._spec import SMOKE_WIDTH
 from peerloss.experiments.cifar._work import Workshop, checkpoint_file, execute
+from peerloss.training._device import usable_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -93,7 +94,7 @@ def run_cifar(
         summary.skipped = len(runs) - len(left)
         summary.epochs_left = sum(run.recipe.epochs for run in left)
         for run in left:
-            workshop = workshop or Workshop(data_dir, default_device(device))
+            workshop = workshop or Workshop(data_dir, usable_device(device))
             if on_run is not None:
                 on_run(run, summary)
             stem = own / "unfinished" / run.key.replace("/", "_").replace(":", "_")
@@ -118,21 +119,6 @@ def run_cifar(
         summary.records = [record for record in summary.in_folder if record["key"] in wanted]
     summary.seconds = time.perf_counter() - started
     return summary
-
-
-def default_device(device: str | None = None) -> torch.device:
-    """Return the device of that name, or a GPU where there is one."""
-    name = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        chosen = torch.device(name)
-        torch.zeros(1, device=chosen).item()
-    # An unknown name, no such device, a build of torch without it, a package it would need.
-    except (RuntimeError, AssertionError, ImportError) as error:
-        raise InvalidInputError(
-            f"`device` must be cpu, or cuda where torch finds a GPU; {name!r} cannot be used here "
-            f"({str(error).partition(chr(10))[0]}). Leave it out to take a GPU where there is one."
-        ) from error
-    return chosen
 
 
 def _is_like(record: dict[str, Any], experiment: CifarExperiment) -> bool:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.datasets._cifar import HUMAN_LABELS
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments.cifar._changes import as_tuple, changed
+from peerloss.experiments.cifar._changes import changed
 from peerloss.experiments.cifar._work import LOSSES
 from peerloss.training import DeepRecipe, Sieve
 
@@ -257,7 +257,7 @@ def _filled(record: Any, table: Mapping[str, Any], where: str) -> Any:
             inner = getattr(record, name)
             values[name] = _filled(Sieve() if inner is None else inner, value, f"{where}.{name}")
         else:
-            values[name] = as_tuple(value)
+            values[name] = value
     return replace(record, **values)
 
 

@@ -1,0 +1,24 @@
+"""Where to train."""
+
+import pytest
+import torch
+
+from peerloss import PeerLoss
+from peerloss.exceptions import InvalidInputError
+from peerloss.training import train_deep
+from peerloss.training._device import usable_device
+from tests.training.small import RECIPE, images, small_net
+
+
+def test_a_device_that_can_be_used_is_returned():
+    """By name or as torch has it; without one, a GPU where there is one."""
+    assert usable_device("cpu") == usable_device(torch.device("cpu")) == torch.device("cpu")
+    assert usable_device().type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99", 3.5])
+def test_a_device_that_is_not_there_is_named(device):
+    """Not one of torch's names, one without memory, one of a hundred GPUs, no name at all."""
+    X, noisy, _ = images()
+    with pytest.raises(InvalidInputError, match=f"`device` must be cpu, or cuda.*{device}'? cannot be used"):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, device=device)
