@@ -11,6 +11,7 @@ from torch import Tensor
 
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
+from peerloss.functional._tracing import values_are_readable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -29,19 +30,30 @@ class Batch(NamedTuple):
     valid: Tensor | None
     """(n,) bool, or ``None`` when it is known that no target is ignored."""
     largest: float | None = None
-    """Largest finite |logit|, or ``None`` where values were not looked at."""
+    """Largest finite |logit|, or ``None`` if the values were not read."""
+    may_be_masked: bool = True
+    """Whether some logits may be −inf (a masked class), which has an infinite loss in some bases."""
 
     def label_counts(self) -> Tensor:
         """How often each label occurs among the targets that count, (K,) int64; never synchronises."""
         if self.valid is None and values_are_checkable(self.target):
             return torch.bincount(self.target, minlength=self.logits.shape[1])
         ones = torch.ones_like(self.target) if self.valid is None else self.valid.long()
-        return self.target.new_zeros(self.logits.shape[1]).scatter_add_(0, self.target, ones)
+        return self.target.new_zeros(self.logits.shape[1]).scatter_add(0, self.target, ones)
+
+    def counted_prior(self) -> Tensor:
+        """Return the shares of the labels in this batch, (K,)."""
+        return shares(self.label_counts(), self.logits.dtype)
+
+
+def shares(counts: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return counts of labels as probabilities; zeros if nothing was counted."""
+    return counts.to(dtype) / counts.sum().clamp(min=1)
 
 
 def values_are_checkable(tensor: Tensor) -> bool:
-    """Whether looking at values is free of a synchronisation and of a graph break."""
-    return tensor.is_cpu and not torch.compiler.is_compiling()
+    """Whether values can be read, without a synchronisation and without a graph break."""
+    return tensor.is_cpu and values_are_readable()
 
 
 def as_columns(logits: Tensor) -> Tensor:
@@ -90,7 +102,7 @@ def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int) -> Batch:
 
 def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
     if y.numel() == 0:
-        return Batch(z, y, None)
+        return Batch(z, y, None, may_be_masked=False)
     low, high = (extreme.item() for extreme in torch.aminmax(z.detach()))
     if not high < math.inf:  # NaN compares false; −inf alone (a masked class) is legal
         bad = torch.isnan(z) | torch.isposinf(z)
@@ -99,10 +111,11 @@ def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
             f"`logits` must not hold NaN or +inf; row {row} is {z[row].tolist()[:8]}. The model has "
             "diverged or its inputs are not finite: check the inputs and lower the learning rate."
         )
-    largest = max(high, -low) if low > -math.inf else abs(high)
+    masked = low == -math.inf
+    largest = abs(high) if masked else max(high, -low)
     first, last = (extreme.item() for extreme in torch.aminmax(y))
     if first >= 0 and last < z.shape[1] and not first <= ignore_index <= last:
-        return Batch(z, y, None, largest)
+        return Batch(z, y, None, largest, masked)
     valid = y != ignore_index
     wrong = valid & ((y < 0) | (y >= z.shape[1]))
     if wrong.any():
@@ -110,7 +123,14 @@ def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
             f"`target` must hold labels in 0..{z.shape[1] - 1}; found {int(y[wrong][0])}. Encode labels "
             f"first (−1/+1 becomes 0/1), or mark rows to leave out with ignore_index={ignore_index}."
         )
-    return Batch(z, y.masked_fill(~valid, 0), None if bool(valid.all()) else valid, largest)
+    return Batch(z, y.masked_fill(~valid, 0), None if bool(valid.all()) else valid, largest, masked)
+
+
+def weighted_sum(coefficients: Tensor, losses: Tensor, batch: Batch) -> Tensor:
+    """Return Σ_k c[n, k]·L[n, k]. An infinite loss (of a masked class) times a coefficient of 0 is 0."""
+    if batch.may_be_masked:
+        losses = losses.masked_fill(coefficients == 0, 0.0)
+    return (coefficients * losses).sum(dim=1)
 
 
 def check_vector(value: Any, name: str) -> Tensor:
@@ -118,7 +138,7 @@ def check_vector(value: Any, name: str) -> Tensor:
     tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
     if tensor.ndim != 1:
         raise InvalidInputError(
-            f"`{name}` must have shape (K,), one entry a class; got {tuple(tensor.shape)}."
+            f"`{name}` must have shape (K,), one entry per class; got {tuple(tensor.shape)}."
         )
     if values_are_checkable(tensor) and not (torch.isfinite(tensor).all() and (tensor >= 0).all()):
         raise InvalidInputError(

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor
 
 from peerloss.functional._batch import values_are_checkable
-from peerloss.functional._cross_entropy import differentiable_gradient, is_recorded, under_transform
+from peerloss.functional._cross_entropy import differentiable_gradient
 from peerloss.functional._ready import Formula, Ready
+from peerloss.functional._tracing import needs_operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,8 +42,7 @@ def is_compilable(logits: Tensor, target: Tensor) -> bool:
         and logits.numel() <= MOST
         and logits.is_contiguous()
         and target.is_contiguous()
-        and not under_transform(logits)
-        and not is_recorded()
+        and not needs_operations(logits)
     )
 
 
@@ -185,7 +185,7 @@ def _compute(z: Any, y: Any, shared: Any, eps: float, scale: float, gradient: An
             if eps > 0:
                 loss -= c[j] * math.log(p[j] + clip)
                 c[j] *= p[j] / (p[j] + clip)
-            else:
+            elif c[j] != 0:  # the loss of a masked class, −inf logits, is infinite
                 loss -= c[j] * (z[i, j] - top - log_total)
             pull += c[j]
         for j in range(k):

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
+
+from peerloss.functional._tracing import needs_operations
 
 #: Elements in a block on the CPU: 4 MB of float32, measured best between the sizes of L2 and L3.
 BLOCK = 1 << 20
@@ -23,7 +24,9 @@ FEW_CLASSES = 64
 SMALL = 1 << 12
 
 
-def cross_entropy_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
+def cross_entropy_rows(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, *, masked: bool = True
+) -> Tensor:
     """Return ``own_n · L[n, y_n] + Σ_k shared_k · L[n, k]`` for cross entropy, shape (n,).
 
     Parameters
@@ -36,47 +39,47 @@ def cross_entropy_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor,
         Factor of each column, the same for every row, (K,). No gradient flows into it.
     eps
         The clip.
+    masked
+        Whether logits may be −inf. The infinite loss of such a class is then left out where its factor is 0.
     """
-    if torch.compiler.is_compiling() or z.numel() < SMALL or not z.requires_grad or under_transform(z):
-        return _plain_rows(z, y, own, shared, eps)
+    if torch.compiler.is_compiling() or z.numel() < SMALL or not z.requires_grad or needs_operations(z):
+        return _plain_rows(z, y, own, shared, eps, masked=masked)
     rows: Tensor
     if z.is_cuda and eps == 0:
         rows = _UnclippedRows.apply(z, y, own, shared)
     else:
-        rows = _CrossEntropyRows.apply(z, y, own, shared, eps)
+        rows = _CrossEntropyRows.apply(z, y, own, shared, eps, masked)
     return rows
 
 
-def cross_entropy_sum(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
+def cross_entropy_sum(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, *, masked: bool = True
+) -> Tensor:
     """Return the sum of :func:`cross_entropy_rows`, for small batches as one product."""
-    if z.numel() >= SMALL or torch.compiler.is_compiling():
-        return cross_entropy_rows(z, y, own, shared, eps).sum()
-    return -torch.dot(_coefficients(z, y, own, shared).view(-1), _logs(z, eps).view(-1))
+    if torch.compiler.is_compiling() or z.numel() >= SMALL:
+        return cross_entropy_rows(z, y, own, shared, eps, masked=masked).sum()
+    c, logs = _terms(z, y, own, shared, eps, masked=masked)
+    return -torch.dot(c.view(-1), logs.view(-1))
 
 
-def under_transform(z: Tensor) -> bool:
-    """Whether torch.func or forward mode is at work, which want differentiable operations all the way."""
-    functional = torch._C._are_functorch_transforms_active()  # noqa: SLF001 (there is no public question)
-    return bool(functional) or forward_ad.unpack_dual(z).tangent is not None
+def _plain_rows(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, *, masked: bool = True
+) -> Tensor:
+    """Compute the formula in differentiable operations: for compilers, small batches, second derivatives."""
+    c, logs = _terms(z, y, own, shared, eps, masked=masked)
+    return -(c * logs).sum(dim=1)
 
 
-def is_recorded() -> bool:
-    """Whether somebody writes the operations down: what others than torch compute would become a constant."""
-    return torch._C._is_tracing() or torch._C._len_torch_dispatch_stack() > 0  # noqa: SLF001 (nothing public)
-
-
-def _plain_rows(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
-    """Say the formula in differentiable operations: for compilers, small batches, second derivatives."""
-    return -(_coefficients(z, y, own, shared) * _logs(z, eps)).sum(dim=1)
-
-
-def _coefficients(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor) -> Tensor:
+def _terms(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, *, masked: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the coefficients c and log(p + eps), both (n, K)."""
     column = torch.ones_like(y, dtype=z.dtype) if own is None else own
-    return shared.expand(z.shape).scatter_add(1, y[:, None], column[:, None])
-
-
-def _logs(z: Tensor, eps: float) -> Tensor:
-    return torch.log_softmax(z, dim=1) if eps == 0 else torch.log(torch.softmax(z, dim=1) + eps)
+    c = shared.expand(z.shape).scatter_add(1, y[:, None], column[:, None])
+    if eps > 0:
+        return c, torch.log(torch.softmax(z, dim=1) + eps)
+    logs = torch.log_softmax(z, dim=1)
+    return c, logs.masked_fill(c == 0, 0.0) if masked else logs
 
 
 class _UnclippedRows(torch.autograd.Function):
@@ -87,7 +90,7 @@ class _UnclippedRows(torch.autograd.Function):
         logs = torch.log_softmax(z, dim=1)
         label = logs.gather(1, y[:, None]).squeeze(1)
         ctx.save_for_backward(logs, z, y, own, shared)
-        return -(label if own is None else own * label) - logs @ shared
+        return -(label if own is None else own * label) - logs.masked_fill(shared == 0, 0.0) @ shared
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
@@ -103,14 +106,16 @@ class _UnclippedRows(torch.autograd.Function):
 
 class _CrossEntropyRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float) -> Tensor:
+    def forward(
+        ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, masked: bool
+    ) -> Tensor:
         n, k = z.shape
         size = max(1, BLOCK // k) if z.device.type == "cpu" else n  # a GPU takes everything at once
         gradient = torch.empty_like(z)
         starts = range(0, n, size)
         blocks = [slice(start, start + size) for start in starts]
         rows = [
-            _block(z[i], y[i, None], None if own is None else own[i, None], shared, eps, gradient[i])
+            _block(z[i], y[i, None], None if own is None else own[i, None], shared, eps, masked, gradient[i])
             for i in blocks
         ]
         ctx.save_for_backward(gradient, z, y, own, shared)
@@ -118,11 +123,11 @@ class _CrossEntropyRows(torch.autograd.Function):
         return rows[0] if len(rows) == 1 else torch.cat(rows)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         gradient, z, y, own, shared = ctx.saved_tensors
         if torch.is_grad_enabled():  # a second derivative is wanted
-            return differentiable_gradient(z, y, own, shared, ctx.eps, grad), None, None, None, None
-        return gradient * grad[:, None], None, None, None, None
+            return differentiable_gradient(z, y, own, shared, ctx.eps, grad), None, None, None, None, None
+        return gradient * grad[:, None], None, None, None, None, None
 
 
 def differentiable_gradient(
@@ -135,7 +140,9 @@ def differentiable_gradient(
     return gradient
 
 
-def _block(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, out: Tensor) -> Tensor:
+def _block(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, masked: bool, out: Tensor
+) -> Tensor:
     """Return the rows of one block and write d(rows)/dz into ``out``; y and own have shape (n, 1)."""
     largest = z.amax(dim=1, keepdim=True)
     if z.shape[1] <= FEW_CLASSES:
@@ -148,7 +155,8 @@ def _block(z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float,
         total = shared.sum() + (1.0 if own is None else own)
         log_sum = largest - out.amax(dim=1, keepdim=True).log_()  # log Σ exp z, from the likeliest class
         label = z.gather(1, y)
-        rows = total * log_sum - (label if own is None else own * label) - (z @ shared)[:, None]
+        finite = z.masked_fill(shared == 0, 0.0) if masked else z
+        rows = total * log_sum - (label if own is None else own * label) - (finite @ shared)[:, None]
         out.mul_(total).sub_(shared)
         out.scatter_add_(1, y, torch.full_like(label, -1.0) if own is None else -own)
         return rows.squeeze(1)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from peerloss.functional._cross_entropy import differentiable_gradient, is_recorded, under_transform
+from peerloss.functional._cross_entropy import differentiable_gradient
 from peerloss.functional._ready import Formula, Ready
+from peerloss.functional._tracing import is_tracing, needs_operations
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -34,7 +35,7 @@ LABELS = 1024
 def is_fusable(logits: Tensor, target: Tensor) -> bool:
     """Whether :func:`fused_peer_loss` takes batches of this form."""
     return (
-        not torch.compiler.is_compiling()
+        not is_tracing()
         and type(logits) is Tensor
         and type(target) is Tensor
         and logits.is_cuda
@@ -47,8 +48,7 @@ def is_fusable(logits: Tensor, target: Tensor) -> bool:
         and logits.is_contiguous()
         and target.is_contiguous()
         and logits.numel() > 0
-        and not under_transform(logits)
-        and not is_recorded()
+        and not needs_operations(logits)
         and has_kernels(logits.device, logits.dtype)
     )
 

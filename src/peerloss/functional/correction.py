@@ -13,6 +13,7 @@ from peerloss.functional._batch import (
     fit_to_batch,
     make_batch,
     reduce_rows,
+    weighted_sum,
     without_autocast,
 )
 from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps, loss_columns
@@ -80,11 +81,11 @@ def batch_backward_loss(
 ) -> Tensor:
     """Compute :func:`backward_loss` on a batch in form with T⁻¹ at hand (shared with the module)."""
     inverse = fit_to_batch(inverse, "transition", batch)
-    losses = loss_columns(batch.logits, base, eps)
+    coefficients = inverse[batch.target]
     if weight is not None:
         weight = fit_to_batch(weight, "weight", batch)
-        losses = losses * weight
-    rows = (inverse[batch.target] * losses).sum(dim=1)
+        coefficients = coefficients * weight
+    rows = weighted_sum(coefficients, loss_columns(batch.logits, base, eps), batch)
     return reduce_rows(rows, batch, weight=weight, reduction=reduction)
 
 

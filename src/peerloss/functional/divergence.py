@@ -5,11 +5,19 @@ variational form of an f-divergence between "own label" and "peer's label" is
 
     E[g(r_ỹ)] − E Σ_k π̃_k f*(g(r_k)),    g = f′ where the divergence is smooth,
 
-largest where p is the posterior of the noisy label. The losses are its negative:
+which is at most the divergence, whatever p is. The losses are its negative:
 
-- Jensen–Shannon: g = log(2r/(1 + r)), f*(g) = log((1 + r)/2);
-- total variation: g = f*(g) = ½·(r − 1)/(r + 1), a smooth stand-in for ½·sign(r − 1). Both being one
-  function, this is expected peer loss (α = 1) on the bounded loss matrix −g, with its invariance.
+- Jensen–Shannon: g = log(2r/(1 + r)), f*(g) = log((1 + r)/2). It is largest, and equals the divergence, where p is
+  the posterior η̃ of the noisy label.
+- Total variation: g = f*(g) = ½·(r − 1)/(r + 1), a smooth approximation of ½·sign(r − 1). This is expected peer loss
+  (α = 1) with the bounded loss matrix −g. It is *not* largest at the posterior. A maximiser has p_k = 0 for every
+  class with η̃_k ≤ π̃_k, so for two classes it is the decision η̃ > π̃ of peer loss at α = 1. For equal π̃_k its
+  likeliest class is that of the posterior.
+
+Under noise with T[i, j] = e_j for i ≠ j, total variation is (1 − Σe) times its clean value for every p if r uses the
+same prior for both. If r uses the prior of the labels at hand, this holds exactly where the noise leaves the prior
+unchanged (e_j = π_j·Σe, for example equal rates and equal π_j). With unequal rates the ratio depends on p. The classes
+with η̃_k > π̃_k, hence the decision for two classes, stay the same in all cases.
 
 (Kullback–Leibler gives g = 1 + log r, f*(g) = r: cross entropy up to a constant.)
 """
@@ -35,7 +43,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 DIVERGENCES = ("total_variation", "jensen_shannon")
-#: A class that no label has: far from dividing by zero, and its ratio never counts as it has no peers.
+#: Replaces the prior 0 of a class without labels, whose ratio has weight 0.
 _SMALLEST_PRIOR = 1e-6
 
 
@@ -55,10 +63,10 @@ def f_divergence_loss(
     logits, target, ignore_index, reduction
         As in :func:`~peerloss.functional.peer_loss`.
     divergence
-        ``"total_variation"`` (bounded in [−1, 1], invariant under noise as peer loss is) or
-        ``"jensen_shannon"``.
+        ``"total_variation"`` (bounded in [−1, 1]; approaches the decisions of peer loss at α = 1) or
+        ``"jensen_shannon"`` (approaches the posterior of the noisy label).
     noisy_prior
-        π̃ (K,); counted in this batch where not given.
+        π̃ (K,); counted in this batch if not given.
 
     Returns
     -------
@@ -85,11 +93,7 @@ def batch_divergence_loss(
     batch: Batch, *, divergence: str, noisy_prior: Tensor | None, reduction: str
 ) -> Tensor:
     """Compute :func:`f_divergence_loss` from checked arguments (shared with the module)."""
-    if noisy_prior is None:
-        counts = batch.label_counts().to(batch.logits.dtype)
-        prior = counts / counts.sum().clamp(min=1.0)
-    else:
-        prior = fit_to_batch(noisy_prior, "noisy_prior", batch)
+    prior = batch.counted_prior() if noisy_prior is None else fit_to_batch(noisy_prior, "noisy_prior", batch)
     log_ratio = torch.log_softmax(batch.logits, dim=1) - prior.clamp(min=_SMALLEST_PRIOR).log()
     if divergence == "total_variation":
         own = peers = 0.5 * torch.tanh(0.5 * log_ratio)

@@ -2,31 +2,43 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
 from peerloss._validation import check_in_range
-from peerloss.functional._batch import make_batch, without_autocast
+from peerloss.functional._batch import Batch, make_batch, without_autocast
+
+#: Added to |det J| of two classes.
+DEFAULT_DMI_EPS = 1e-4
 
 
-def dmi_loss(logits: Tensor, target: Tensor, *, eps: float = 1e-4, ignore_index: int = -100) -> Tensor:
-    """Return ``−log(|det J| + eps)`` with J[i, j] = mean of 1[ỹ = i]·p_j, the batch's joint matrix.
+def dmi_loss(
+    logits: Tensor, target: Tensor, *, eps: float = DEFAULT_DMI_EPS, ignore_index: int = -100
+) -> Tensor:
+    """Return ``−log(|det J| + eps_K)`` with J[i, j] = mean of 1[ỹ = i]·p_j, the batch's joint matrix.
 
     Noise multiplies det J by det T, so up to a constant the loss does not see class-conditional noise
     (Xu et al., 2019). It is a function of the batch: there is no loss of a row. It is symmetric under
     permutations of the classes, so start it from a model that has been trained with another loss.
+
+    |det J| is at most K⁻ᴷ. So the floor is scaled with the number of classes, eps_K = (2√eps/K)ᴷ, which is
+    ``eps`` itself for two classes: it matters where the singular values of K·J are about 2√eps.
+
+    If the batch lacks a class, det J is 0. The loss is then −log eps_K, or the largest finite value if ``eps``
+    is 0, and its gradient is 0. Use batches that hold several rows of every class.
 
     Parameters
     ----------
     logits, target, ignore_index
         As in :func:`~peerloss.functional.peer_loss`.
     eps
-        Keeps the logarithm finite. |det J| is at most K⁻ᴷ: with many classes pass 0, which takes
-        log |det J| itself.
+        Sets the floor of |det J|. With 0 the loss is −log |det J| wherever that is finite.
 
     Returns
     -------
-    A scalar.
+    A scalar; 0 for a batch without labels.
 
     Examples
     --------
@@ -36,14 +48,38 @@ def dmi_loss(logits: Tensor, target: Tensor, *, eps: float = 1e-4, ignore_index:
     floor = check_in_range(eps, "eps", 0.0, 1.0)
     batch = make_batch(logits, target, ignore_index=ignore_index)
     with without_autocast(batch.logits):
-        p = torch.softmax(batch.logits, dim=1)
-        if batch.valid is not None:
-            p = p * batch.valid[:, None]
-        joint = torch.zeros(batch.logits.shape[1], batch.logits.shape[1], dtype=p.dtype, device=p.device)
-        joint = joint.index_add(0, batch.target, p)
-        rows = p.shape[0] if batch.valid is None else batch.valid.sum().clamp(min=1)
-        joint = joint / rows
-        if floor == 0:
-            log_determinant: Tensor = torch.linalg.slogdet(joint).logabsdet
-            return -log_determinant
-        return -torch.log(torch.linalg.det(joint).abs() + floor)
+        if batch.valid is None:
+            return joint_loss(_joint(batch, len(batch.target)), floor) if len(batch.target) else _zero(batch)
+        rows = batch.valid.sum()
+        loss = joint_loss(_joint(batch, rows.clamp(min=1)), floor)
+        return torch.where(rows > 0, loss, 0.0)
+
+
+def joint_loss(joint: Tensor, eps: float) -> Tensor:
+    """Return ``−log(|det J| + eps_K)`` of joint matrices J (…, K, K), shape (…).
+
+    Where det J is 0, the gradient is 0 and the loss is finite, also for ``eps = 0``.
+    """
+    k = joint.shape[-1]
+    scaled = k * joint  # its determinant is at most 1 in absolute value
+    singular = torch.linalg.slogdet(scaled.detach()).logabsdet == -math.inf
+    # An inverse would be infinite there, so a matrix without gradient takes the place of a singular one.
+    identity = torch.eye(k, dtype=joint.dtype, device=joint.device)
+    log_det = torch.linalg.slogdet(torch.where(singular[..., None, None], identity, scaled)).logabsdet
+    log_floor = 0.5 * k * math.log(4.0 * eps) if eps > 0 else math.log(torch.finfo(joint.dtype).tiny)
+    floor = torch.full_like(log_det, log_floor)
+    floored = torch.logaddexp(log_det, floor) if eps > 0 else log_det
+    return k * math.log(k) - torch.where(singular, floor, floored)
+
+
+def _joint(batch: Batch, rows: Tensor | int) -> Tensor:
+    k = batch.logits.shape[1]
+    p = torch.softmax(batch.logits, dim=1)
+    if batch.valid is not None:
+        p = p * batch.valid[:, None]
+    return p.new_zeros(k, k).index_add(0, batch.target, p) / rows
+
+
+def _zero(batch: Batch) -> Tensor:
+    """Return 0 as a function of the (empty) logits."""
+    return batch.logits.sum()

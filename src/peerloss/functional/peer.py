@@ -19,6 +19,7 @@ from peerloss.functional._batch import (
     mean_divisor,
     reduce_rows,
     values_are_checkable,
+    weighted_sum,
     without_autocast,
 )
 from peerloss.functional._cross_entropy import cross_entropy_rows, cross_entropy_sum
@@ -80,8 +81,15 @@ def peer_loss(
     r"""Return the α-weighted peer loss (the paper's ℓ_α-peer).
 
     ``"expected"``: ``L[n, ỹ_n] − α·Σ_k π̃_k L[n, k]`` (appendix Lemma 3's ℓ̃). ``"sampled"``:
-    ``L[n, ỹ_n] − α·L[n₁, ỹ_{n₂}]`` with n₁ ≠ n₂ drawn from the batch for each n. The two have the same
-    expectation over independent draws; expected peers need no second pass and have no sampling variance.
+    ``L[n, ỹ_n] − α·L[n₁, ỹ_{n₂}]`` with n₁ ≠ n₂ drawn from the batch for each n. Expected peers need no
+    second pass and have no sampling variance.
+
+    Over random batches of independent rows, the mean of sampled peers has the expectation A − α·B. Here A is
+    the expected loss against a row's own label and B that against the label of another row. Expected peers
+    have the same expectation if π̃ is the true distribution of the noisy labels. A prior counted over N labels
+    that include the row's own gives (1 − α/N)·A − α·(1 − 1/N)·B instead; at α = 1 this is (1 − 1/N)·(A − B).
+    Here N is the number of labels in the batch. In :class:`~peerloss.PeerLoss` it is the number of labels
+    counted so far, so the difference vanishes during training.
 
     Parameters
     ----------
@@ -96,7 +104,7 @@ def peer_loss(
     peers
         ``"expected"`` or ``"sampled"``.
     noisy_prior
-        π̃, the distribution of the noisy labels; counted in this batch where not given. Expected peers only.
+        π̃, the distribution of the noisy labels; counted in this batch if not given. Expected peers only.
     score_matrix
         M[prediction, label] = Sgn(Δ) of correlated agreement: the same loss on ``L @ M``. The identity
         (default) is peer loss.
@@ -166,22 +174,29 @@ def batch_peer_loss(
         weight = fit_to_batch(weight, "weight", batch)
     if score_matrix is not None:
         score_matrix = fit_to_batch(score_matrix, "score_matrix", batch)
+        score_matrix = score_matrix if weight is None else weight[:, None] * score_matrix
     if peers == "sampled":
-        losses = _score(loss_columns(z, base, eps), weight, score_matrix)
+        losses = loss_columns(z, base, eps)
         first, second = draw_peers(batch, generator=generator)
-        rows = _pick(losses, y) - alpha * losses[first, y[second]]
+        own = _against_labels(losses, y, weight, score_matrix, batch)
+        rows = own - alpha * _against_labels(losses[first], y[second], weight, score_matrix, batch)
+        return reduce_rows(rows, batch, weight=weight, reduction=reduction)
+    prior = batch.counted_prior() if noisy_prior is None else fit_to_batch(noisy_prior, "noisy_prior", batch)
+    shared = alpha * prior
+    if score_matrix is not None:
+        shared = score_matrix @ shared
+    elif weight is not None:
+        shared = shared * weight
+    if score_matrix is None and base in CROSS_ENTROPIES:
+        factor, clip = None if weight is None else weight[y], eps if base == "cross_entropy" else 0.0
+        if reduction != "none" and batch.valid is None:
+            total = cross_entropy_sum(z, y, factor, -shared, clip, masked=batch.may_be_masked)
+            return total if reduction == "sum" else total / mean_divisor(batch, weight)
+        rows = cross_entropy_rows(z, y, factor, -shared, clip, masked=batch.may_be_masked)
     else:
-        prior = _counted(batch) if noisy_prior is None else fit_to_batch(noisy_prior, "noisy_prior", batch)
-        if score_matrix is None and base in CROSS_ENTROPIES:
-            own, shared = (None, -alpha * prior) if weight is None else (weight[y], -alpha * prior * weight)
-            clip = eps if base == "cross_entropy" else 0.0
-            if reduction != "none" and batch.valid is None:
-                total = cross_entropy_sum(z, y, own, shared, clip)
-                return total if reduction == "sum" else total / mean_divisor(batch, weight)
-            rows = cross_entropy_rows(z, y, own, shared, clip)
-        else:
-            losses = _score(loss_columns(z, base, eps), weight, score_matrix)
-            rows = _pick(losses, y) - alpha * (losses @ prior)
+        losses = loss_columns(z, base, eps)
+        own = _against_labels(losses, y, weight, score_matrix, batch)
+        rows = own - _against_prior(losses, shared, batch)
     return reduce_rows(rows, batch, weight=weight, reduction=reduction)
 
 
@@ -235,10 +250,21 @@ def check_score_matrix(value: Tensor | ArrayLike) -> Tensor:
     return matrix
 
 
-def _score(losses: Tensor, weight: Tensor | None, score_matrix: Tensor | None) -> Tensor:
-    if weight is not None:
-        losses = losses * weight
-    return losses if score_matrix is None else losses @ score_matrix
+def _against_labels(
+    losses: Tensor, labels: Tensor, weight: Tensor | None, score_matrix: Tensor | None, batch: Batch
+) -> Tensor:
+    """Weighted loss of each row against its label; the weights are in the score matrix where there is one."""
+    if score_matrix is not None:
+        return weighted_sum(score_matrix.T[labels], losses, batch)
+    picked = _pick(losses, labels)
+    return picked if weight is None else picked * weight[labels]
+
+
+def _against_prior(losses: Tensor, shared: Tensor, batch: Batch) -> Tensor:
+    """Σ_k shared_k·L[n, k]. An infinite loss (of a masked class) times 0 is 0."""
+    if batch.may_be_masked:
+        losses = losses.masked_fill(shared == 0, 0.0)
+    return losses @ shared
 
 
 def _label_rows(batch: Batch, base: str | LossMatrix, eps: float) -> Tensor:
@@ -251,8 +277,3 @@ def _label_rows(batch: Batch, base: str | LossMatrix, eps: float) -> Tensor:
 
 def _pick(losses: Tensor, y: Tensor) -> Tensor:
     return losses.gather(1, y[:, None]).squeeze(1)
-
-
-def _counted(batch: Batch) -> Tensor:
-    counts = batch.label_counts().to(batch.logits.dtype)
-    return counts / counts.sum().clamp(min=1.0)

@@ -43,13 +43,16 @@ class LabelLoss(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        """Show what differs from the defaults."""
-        parts = [f"reduction={self.reduction!r}"]
+        """Show the reduction, and what differs from the defaults."""
+        return ", ".join((f"reduction={self.reduction!r}", *self._shown_options()))
+
+    def _shown_options(self) -> list[str]:
+        parts = []
         if self.ignore_index != -100:
             parts.append(f"ignore_index={self.ignore_index}")
         if self.weight is not None:
             parts.append(f"weight of {len(self.weight)} classes")
-        return ", ".join(parts)
+        return parts
 
 
 def as_buffer(tensor: Tensor) -> Tensor:

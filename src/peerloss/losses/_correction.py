@@ -66,6 +66,10 @@ class BackwardLoss(LabelLoss):
                 reduction=self.reduction,
             )
 
+    def extra_repr(self) -> str:
+        """Show base and options."""
+        return f"{self.base!r}, eps={self.eps:g}, {super().extra_repr()}"
+
 
 class ForwardLoss(LabelLoss):
     """Forward correction; module twin of :func:`peerloss.functional.forward_loss`.

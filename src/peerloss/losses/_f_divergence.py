@@ -5,26 +5,27 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerloss._validation import check_choice
-from peerloss.functional._batch import check_prior, without_autocast
+from peerloss.functional._batch import without_autocast
 from peerloss.functional.divergence import DIVERGENCES, batch_divergence_loss
-from peerloss.losses._common import LabelLoss, as_buffer
+from peerloss.losses._prior import PriorLoss
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from torch import Tensor
 
 
-class FDivergenceLoss(LabelLoss):
+class FDivergenceLoss(PriorLoss):
     """f-divergence between own and peers' labels; twin of :func:`peerloss.functional.f_divergence_loss`.
 
-    Total variation is as flat as it is robust: start from a model that has been trained with another loss.
+    Gradients of total variation vanish for confident predictions: start from a model that has been trained with
+    another loss.
 
     Parameters
     ----------
     divergence
         ``"total_variation"`` or ``"jensen_shannon"``.
     noisy_prior
-        π̃ (K,); ``None`` counts it in each batch.
+        π̃ (K,), or ``None`` to count it as :class:`PeerLoss` does: over all training batches so far.
     ignore_index, reduction
         As in :class:`PeerLoss`.
 
@@ -35,8 +36,6 @@ class FDivergenceLoss(LabelLoss):
     tensor(-0.3333)
     """
 
-    noisy_prior: Tensor | None
-
     def __init__(
         self,
         divergence: str = "total_variation",
@@ -45,17 +44,18 @@ class FDivergenceLoss(LabelLoss):
         ignore_index: int = -100,
         reduction: str = "mean",
     ) -> None:
-        super().__init__(ignore_index=ignore_index, reduction=reduction)
+        super().__init__(noisy_prior=noisy_prior, ignore_index=ignore_index, reduction=reduction)
         self.divergence = check_choice(divergence, "divergence", DIVERGENCES)
-        prior = None if noisy_prior is None else as_buffer(check_prior(noisy_prior, "noisy_prior"))
-        self.register_buffer("noisy_prior", prior)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
         batch = self.batch(logits, target)
         with without_autocast(batch.logits):
             return batch_divergence_loss(
-                batch, divergence=self.divergence, noisy_prior=self.noisy_prior, reduction=self.reduction
+                batch,
+                divergence=self.divergence,
+                noisy_prior=self._prior(batch),
+                reduction=self.reduction,
             )
 
     def extra_repr(self) -> str:

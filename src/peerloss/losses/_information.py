@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerloss._validation import check_in_range
-from peerloss.functional.information import dmi_loss
+from peerloss.functional.information import DEFAULT_DMI_EPS, dmi_loss
 from peerloss.losses._common import LabelLoss
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ class DMILoss(LabelLoss):
     Parameters
     ----------
     eps
-        Keeps the logarithm finite; pass 0 for many classes, where |det J| is tiny.
+        Sets the floor of |det J|, scaled with the number of classes.
     ignore_index
         Targets with this value do not count.
 
@@ -31,10 +31,14 @@ class DMILoss(LabelLoss):
     tensor(1.3863)
     """
 
-    def __init__(self, *, eps: float = 1e-4, ignore_index: int = -100) -> None:
+    def __init__(self, *, eps: float = DEFAULT_DMI_EPS, ignore_index: int = -100) -> None:
         super().__init__(ignore_index=ignore_index)
         self.eps = check_in_range(eps, "eps", 0.0, 1.0)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
         return dmi_loss(logits, target, eps=self.eps, ignore_index=self.ignore_index)
+
+    def extra_repr(self) -> str:
+        """Show eps and options; there is no reduction."""
+        return ", ".join((f"eps={self.eps:g}", *self._shown_options()))

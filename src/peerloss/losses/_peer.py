@@ -6,14 +6,14 @@ import math
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from peerloss._validation import check_choice
-from peerloss.exceptions import InvalidInputError
-from peerloss.functional._batch import Batch, check_prior, without_autocast
+from peerloss.functional._batch import Batch, without_autocast
 from peerloss.functional._compiled import compiled_peer_loss, is_compilable
 from peerloss.functional._fused import fused_peer_loss, has_kernels, is_fusable
 from peerloss.functional._ready import Formula, Ready
+from peerloss.functional._tracing import values_are_readable
 from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps
 from peerloss.functional.peer import (
     CROSS_ENTROPIES,
@@ -25,6 +25,7 @@ from peerloss.functional.peer import (
 )
 from peerloss.losses._common import LabelLoss, as_buffer
 from peerloss.losses._divergence import DivergenceWatch
+from peerloss.losses._prior import PriorLoss, count_ranks
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -80,13 +81,14 @@ class BaseLoss(LabelLoss):
         return f"{self.base!r}, eps={self.eps:g}, {super().extra_repr()}"
 
 
-class PeerLoss(LabelLoss):
+class PeerLoss(PriorLoss):
     """Peer loss, for training on noisy labels; module twin of :func:`peerloss.functional.peer_loss`.
 
-    Use it where ``nn.CrossEntropyLoss()`` stood. What it keeps is the *noisy prior* π̃. Where none is given,
-    labels are counted: in training mode the current batch is added (over all ranks of a process group)
-    before the prior is used, so every rank has the same prior; in evaluation mode the counts stay as they
-    are, and only a module that has counted nothing yet falls back on the batch at hand.
+    Use it in place of ``nn.CrossEntropyLoss()``. It keeps the *noisy prior* π̃. If none is given, labels are
+    counted. In training mode with gradients enabled, the current batch is added (over all ranks of a process
+    group) before the prior is used, so every rank has the same prior. In evaluation mode and under
+    ``torch.no_grad()`` the counts stay as they are; a module that has counted nothing yet uses the labels of
+    the batch at hand.
 
     With numba (``peerloss[fast]``) cross entropy with expected peers trains on small CPU batches in compiled
     loops, and on an NVIDIA GPU in kernels of its own, with the same numbers. They are compiled once, in
@@ -136,9 +138,7 @@ class PeerLoss(LabelLoss):
     tensor([0.5000, 0.5000])
     """
 
-    noisy_prior: Tensor | None
     score_matrix: Tensor | None
-    label_counts: Tensor
 
     def __init__(
         self,
@@ -154,18 +154,17 @@ class PeerLoss(LabelLoss):
         reduction: str = "mean",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
+        super().__init__(
+            noisy_prior=noisy_prior, weight=weight, ignore_index=ignore_index, reduction=reduction
+        )
         self.base = check_base(base)
         self._alpha_input = torch.zeros((), dtype=torch.float64)  # stays on the CPU
         self.alpha = alpha
         self.peers = check_choice(peers, "peers", PEERS)
         self.eps = check_eps(eps)
         self.generator = generator
-        prior = None if noisy_prior is None else as_buffer(check_prior(noisy_prior, "noisy_prior"))
         matrix = None if score_matrix is None else as_buffer(check_score_matrix(score_matrix))
-        self.register_buffer("noisy_prior", prior)
         self.register_buffer("score_matrix", matrix)
-        self.register_buffer("label_counts", torch.zeros(0, dtype=torch.int64))
         self._watch = DivergenceWatch()
 
     @property
@@ -202,7 +201,7 @@ class PeerLoss(LabelLoss):
                 reduction=self.reduction,
                 generator=self.generator,
             )
-        if not torch.compiler.is_compiling():
+        if values_are_readable():
             self._watch(batch, loss, self._alpha)
         return loss
 
@@ -227,7 +226,7 @@ class PeerLoss(LabelLoss):
             and self.score_matrix is None
             and self.reduction in ("mean", "sum")
             and type(self).batch is LabelLoss.batch  # nobody prepares batches in another way
-            and (self.noisy_prior is not None or (self.training and _ranks() <= 1))
+            and (self.noisy_prior is not None or (self._counts_labels() and count_ranks() <= 1))
         )
 
     def _at_once(self, logits: Tensor, target: Tensor) -> Ready | None:
@@ -248,58 +247,8 @@ class PeerLoss(LabelLoss):
             self.label_counts = counts
         return ready
 
-    def current_prior(self) -> Tensor | None:
-        """Return π̃ as given or as counted so far; ``None`` before the first label."""
-        if self.noisy_prior is not None:
-            return self.noisy_prior
-        return None if len(self.label_counts) == 0 else _share(self.label_counts, torch.get_default_dtype())
-
-    def reset_prior(self) -> None:
-        """Forget the counted labels, for example when the data change."""
-        self.label_counts = self.label_counts.new_zeros(0)
-
-    def _prior(self, batch: Batch) -> Tensor:
-        if self.noisy_prior is not None:
-            return self.noisy_prior
-        if self.training:
-            self._count(batch)
-        counts = self.label_counts if self.training or len(self.label_counts) else batch.label_counts()
-        return _share(counts, batch.logits.dtype)
-
-    def _count(self, batch: Batch) -> None:
-        counts = batch.label_counts()
-        if _ranks() > 1:
-            distributed.all_reduce(counts)
-        if len(self.label_counts) == 0:
-            self.label_counts = counts
-        elif len(self.label_counts) == len(counts):
-            self.label_counts.add_(counts)
-        else:
-            raise InvalidInputError(
-                f"`logits` must keep their number of classes: labels of {len(self.label_counts)} classes "
-                f"have been counted, these logits have {len(counts)}. Use one PeerLoss a "
-                "task, or `reset_prior()`."
-            )
-
-    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        saved = state_dict.get(f"{prefix}label_counts")
-        if saved is not None and saved.shape != self.label_counts.shape:
-            self.label_counts = self.label_counts.new_zeros(saved.shape)
-        super()._load_from_state_dict(state_dict, prefix, *args)
-
     def extra_repr(self) -> str:
         """Show base, α and options."""
-        prior = "counted" if self.noisy_prior is None else "given"
         matrix = "" if self.score_matrix is None else "score_matrix given, "
-        head = f"{self.base!r}, alpha={self._alpha:g}, peers={self.peers!r}, noisy_prior {prior}, {matrix}"
+        head = f"{self.base!r}, alpha={self._alpha:g}, peers={self.peers!r}, {matrix}"
         return f"{head}eps={self.eps:g}, {super().extra_repr()}"
-
-
-def _ranks() -> int:
-    """How many processes count labels together."""
-    together = distributed.is_available() and distributed.is_initialized()
-    return distributed.get_world_size() if together else 1
-
-
-def _share(counts: Tensor, dtype: torch.dtype) -> Tensor:
-    return counts.to(dtype) / counts.sum().clamp(min=1)

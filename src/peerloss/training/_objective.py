@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from peerloss.functional.base import loss_columns
+from peerloss.functional.information import joint_loss
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,10 +25,7 @@ def batch_losses(objective: Objective, z: Tensor, coefficients: Tensor, scale: T
         return -(scale * torch.logsumexp(log_p + coefficients, dim=2)).sum(dim=1)
     if objective.family == "dmi":
         joint = torch.bmm(coefficients.transpose(1, 2), torch.softmax(z, dim=2))
-        if objective.eps == 0:
-            log_determinant: Tensor = torch.linalg.slogdet(joint).logabsdet
-            return -log_determinant
-        return -torch.log(torch.linalg.det(joint).abs() + objective.eps)
+        return joint_loss(joint, objective.eps)
     losses = loss_columns(z.flatten(0, 1), objective.base, objective.eps)
     return (coefficients * losses.view_as(z)).sum(dim=(1, 2))
 

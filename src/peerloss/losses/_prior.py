@@ -1,0 +1,121 @@
+"""The noisy prior of a loss module: given, or counted in training batches over all ranks."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, distributed
+
+from peerloss.exceptions import InvalidInputError
+from peerloss.functional._batch import check_prior, shares
+from peerloss.functional._tracing import has_transforms
+from peerloss.losses._common import LabelLoss, as_buffer
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+    from peerloss.functional._batch import Batch
+
+REMEDY = "Give `noisy_prior=`, the label frequencies of the training set: then nothing is counted."
+
+
+class PriorLoss(LabelLoss):
+    """Base of the losses that need π̃.
+
+    Without ``noisy_prior`` labels are counted. In training mode with gradients enabled, a batch is added to the
+    counts (over all ranks of a process group) before its own loss is computed. Otherwise the counts stay as
+    they are, and a module that has counted nothing yet uses the labels of the batch at hand.
+    """
+
+    noisy_prior: Tensor | None
+    label_counts: Tensor
+    _checked_ranks = False
+
+    def __init__(self, *, noisy_prior: Tensor | ArrayLike | None, **options: Any) -> None:
+        super().__init__(**options)
+        prior = None if noisy_prior is None else as_buffer(check_prior(noisy_prior, "noisy_prior"))
+        self.register_buffer("noisy_prior", prior)
+        self.register_buffer("label_counts", torch.zeros(0, dtype=torch.int64))
+
+    def current_prior(self) -> Tensor | None:
+        """Return π̃ as given or as counted so far; ``None`` before the first label."""
+        if self.noisy_prior is not None:
+            return self.noisy_prior
+        return None if len(self.label_counts) == 0 else shares(self.label_counts, torch.get_default_dtype())
+
+    def reset_prior(self) -> None:
+        """Forget the counted labels, for example when the data change."""
+        self.label_counts = self.label_counts.new_zeros(0)
+
+    def _counts_labels(self) -> bool:
+        """Whether the labels of the batch at hand are to be counted."""
+        return self.noisy_prior is None and self.training and torch.is_grad_enabled()
+
+    def _prior(self, batch: Batch) -> Tensor:
+        if self.noisy_prior is not None:
+            return self.noisy_prior
+        if self._counts_labels():
+            self._count(batch)
+        if len(self.label_counts) == 0:
+            return batch.counted_prior()
+        return shares(self.label_counts, batch.logits.dtype)
+
+    def _count(self, batch: Batch) -> None:
+        if has_transforms():
+            raise InvalidInputError(
+                "`noisy_prior` must be given under torch.func (vmap, grad, …) while the loss is in training mode: "
+                f"labels cannot be counted there. {REMEDY} Or use the prior counted so far with `loss.eval()`."
+            )
+        counts = batch.label_counts()
+        if count_ranks() > 1:
+            self._sum_over_ranks(counts)
+        if len(self.label_counts) == 0:
+            self.label_counts = counts
+            return
+        if len(self.label_counts) != len(counts):
+            raise InvalidInputError(
+                f"`logits` must keep their number of classes: labels of {len(self.label_counts)} classes have "
+                f"been counted, these logits have {len(counts)}. Use one loss per task, or `reset_prior()`."
+            )
+        if not torch.compiler.is_compiling() and self.label_counts.is_inference():
+            self.label_counts = self.label_counts.clone()  # loaded under torch.inference_mode()
+        self.label_counts.add_(counts)
+
+    def _sum_over_ranks(self, counts: Tensor) -> None:
+        # Looking for Join takes milliseconds; it surrounds the loop, so the first batch shows it.
+        if not self._checked_ranks and not torch.compiler.is_compiling():
+            if in_join():
+                raise InvalidInputError(
+                    "`noisy_prior` must be given inside torch's Join (`model.join()`): ranks that have run out "
+                    f"of batches would not take part in counting labels. {REMEDY}"
+                )
+            self._checked_ranks = True
+        distributed.all_reduce(counts)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        saved = state_dict.get(f"{prefix}label_counts")
+        if saved is not None and saved.shape != self.label_counts.shape:
+            self.label_counts = self.label_counts.new_zeros(saved.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def extra_repr(self) -> str:
+        """Show where the prior comes from, and options."""
+        return f"noisy_prior {'counted' if self.noisy_prior is None else 'given'}, {super().extra_repr()}"
+
+
+def count_ranks() -> int:
+    """Return how many processes count labels together."""
+    together = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if together else 1
+
+
+def in_join() -> bool:
+    """Whether a ``torch.distributed.algorithms.Join`` context is open; torch keeps no list of them."""
+    module = sys.modules.get("torch.distributed.algorithms.join")
+    if module is None:
+        return False
+    found = [one for one in gc.get_referrers(module.Join) if isinstance(one, module.Join)]
+    return any(one._enable for one in found)  # noqa: SLF001 (there is no public attribute)
