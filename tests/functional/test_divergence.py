@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from peerloss import theory
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import f_divergence_loss, peer_loss
 
@@ -14,12 +15,10 @@ JOINT = np.array([[0.20, 0.03, 0.02], [0.05, 0.15, 0.05], [0.01, 0.04, 0.20], [0
 def expectation(joint, logits, divergence):
     """Σ over inputs and labels of P(x, y)·loss(x, y), with the prior of these labels."""
     prior = torch.tensor(joint.sum(axis=0))
-    total = torch.zeros((), dtype=torch.float64)
-    for label in range(joint.shape[1]):
-        y = torch.full((len(joint),), label)
-        rows = f_divergence_loss(logits, y, divergence=divergence, noisy_prior=prior, reduction="none")
-        total = total + (torch.tensor(joint[:, label]) * rows).sum()
-    return total
+    n, k = joint.shape
+    every, y = logits.repeat_interleave(k, dim=0), torch.arange(k).repeat(n)
+    rows = f_divergence_loss(every, y, divergence=divergence, noisy_prior=prior, reduction="none")
+    return torch.tensor(joint).flatten() @ rows
 
 
 def random_logits(seed, rows=4):
@@ -69,15 +68,120 @@ def test_total_variation_is_peer_loss_on_a_bounded_matrix():
     torch.testing.assert_close(actual, expected, atol=1e-12, rtol=0)
 
 
-def test_total_variation_is_invariant_under_uniform_noise():
-    """Labels with equal prior: noise multiplies the expected loss by 1 − Σe, whatever the predictions."""
-    joint = JOINT / JOINT.sum(axis=0) / 3
-    rate = 0.1  # to each of the other two classes
-    noisy = joint @ ((1 - 3 * rate) * np.eye(3) + rate)
-    for seed in range(10):
-        clean_value = expectation(joint, random_logits(seed), "total_variation")
-        noisy_value = expectation(noisy, random_logits(seed), "total_variation")
-        torch.testing.assert_close(noisy_value, (1 - 3 * rate) * clean_value, atol=1e-12, rtol=0)
+def worlds(count=200, *, equal_prior=False):
+    """Random joint distributions of 3 inputs and 2 to 4 labels, each with a generator for its predictions."""
+    for seed in range(count):
+        rng = np.random.default_rng(seed)
+        k = int(rng.integers(2, 5))
+        joint = rng.dirichlet(np.ones(3 * k)).reshape(3, k)
+        yield (joint / joint.sum(axis=0) / k if equal_prior else joint), rng
+
+
+def value(joint, p, divergence="total_variation"):
+    """The variational value of predictions p, which the loss is the negative of."""
+    with np.errstate(divide="ignore"):
+        return -float(expectation(joint, torch.tensor(np.log(p)), divergence))
+
+
+def posterior_and_excess(joint):
+    posterior = joint / joint.sum(axis=1, keepdims=True)
+    return posterior, posterior - joint.sum(axis=0)
+
+
+def predictions(joint, rng, count=3):
+    return [rng.dirichlet(np.full(joint.shape[1], 0.5), size=len(joint)) for _ in range(count)]
+
+
+def best_total_variation(joint):
+    """Maximise Σ_k a_k·g(p_k/π_k), a = η − π, row by row: p_k = max(0, √(a_k π_k/λ) − π_k), λ by bisection."""
+    prior, (_, excess) = joint.sum(axis=0), posterior_and_excess(joint)
+    found = []
+    for a in np.clip(excess, 0, None):
+        low, high = 1e-9, 1e9
+        for _ in range(80):
+            middle = np.sqrt(low * high)
+            p = np.clip(np.sqrt(a * prior / middle) - prior, 0, None)
+            low, high = (middle, high) if p.sum() > 1 else (low, middle)
+        found.append(p / p.sum())
+    return np.array(found)
+
+
+def test_jensen_shannon_is_largest_at_the_posterior_in_random_worlds():
+    """In 200 worlds no other prediction reaches the value at the posterior of the noisy label."""
+    for joint, rng in worlds():
+        posterior, _ = posterior_and_excess(joint)
+        best = value(joint, posterior, "jensen_shannon")
+        for p in predictions(joint, rng):
+            assert value(joint, p, "jensen_shannon") <= best + 1e-12
+
+
+def test_total_variation_is_not_largest_at_the_posterior():
+    """In 200 worlds the maximiser beats the posterior, every prediction stays below the true total variation."""
+    for joint, rng in worlds():
+        posterior, excess = posterior_and_excess(joint)
+        bound = 0.5 * (joint.sum(axis=1, keepdims=True) * abs(excess)).sum()
+        best = value(joint, best_total_variation(joint))
+        assert best > value(joint, posterior) + 1e-6
+        for p in [posterior, *predictions(joint, rng)]:
+            assert value(joint, p) <= best + 1e-9
+            assert best <= bound + 1e-12
+
+
+def test_total_variation_leaves_classes_that_are_rarer_than_their_prior():
+    """Mass on classes with η ≤ π̃ is lost; for two classes the decision η > π̃ is best, in 200 worlds."""
+    for joint, rng in worlds():
+        _, excess = posterior_and_excess(joint)
+        for p in predictions(joint, rng):
+            kept = np.where(excess > 0, p, 0.0)
+            kept[np.arange(len(kept)), excess.argmax(axis=1)] += 1 - kept.sum(axis=1)
+            assert value(joint, kept) >= value(joint, p) - 1e-12
+            if joint.shape[1] == 2:
+                assert value(joint, (excess > 0).astype(float)) >= value(joint, p) - 1e-12
+
+
+def test_for_equal_priors_total_variation_favours_the_likeliest_class():
+    """In 200 worlds with equal π̃ the maximiser and the posterior have the same argmax."""
+    for joint, _ in worlds(equal_prior=True):
+        posterior, _ = posterior_and_excess(joint)
+        assert (best_total_variation(joint).argmax(axis=1) == posterior.argmax(axis=1)).all()
+
+
+def column_noise(rates):
+    """T[i, j] = e_j for i ≠ j."""
+    return (1 - rates.sum()) * np.eye(len(rates)) + rates
+
+
+def test_noise_scales_total_variation_where_the_prior_in_the_ratio_stays():
+    """T[i, j] = e_j: with one prior in r the factor is 1 − Σe for every p, also where e = π·Σe moves none."""
+    for joint, rng in worlds():
+        prior, rates = joint.sum(axis=0), rng.dirichlet(np.ones(joint.shape[1])) * rng.uniform(0, 0.9)
+        noisy = joint @ column_noise(rates)
+
+        def matrix(z, prior=prior):
+            ratio = torch.softmax(z, dim=1) / torch.tensor(prior)
+            return -0.5 * (ratio - 1) / (ratio + 1)
+
+        for p in predictions(joint, rng, 2):
+            losses = matrix(torch.tensor(np.log(p))).numpy()
+            clean_risk, noisy_risk = (theory.peer_risk(losses, world) for world in (joint, noisy))
+            assert clean_risk == pytest.approx(-value(joint, p), abs=1e-12)
+            assert noisy_risk == pytest.approx((1 - rates.sum()) * clean_risk, abs=1e-12)
+            unmoved = joint @ column_noise(prior * rates.sum())
+            assert value(unmoved, p) == pytest.approx((1 - rates.sum()) * value(joint, p), abs=1e-12)
+
+
+def test_with_the_noisy_prior_unequal_rates_leave_no_constant_ratio():
+    """In 200 worlds the ratio of noisy and clean total variation depends on p; the classes above π̃ do not."""
+    spreads = []
+    for joint, rng in worlds():
+        rates = rng.dirichlet(np.ones(joint.shape[1])) * rng.uniform(0.2, 0.9)
+        noisy = joint @ column_noise(rates)
+        ratios = [value(noisy, p) / value(joint, p) for p in predictions(joint, rng)]
+        spreads.append(np.ptp(ratios))
+        clean_excess, noisy_excess = posterior_and_excess(joint)[1], posterior_and_excess(noisy)[1]
+        np.testing.assert_allclose(noisy_excess, (1 - rates.sum()) * clean_excess, atol=1e-12)
+    assert np.min(spreads) > 1e-6
+    assert np.median(spreads) > 0.01
 
 
 @pytest.mark.parametrize("divergence", ["total_variation", "jensen_shannon"])

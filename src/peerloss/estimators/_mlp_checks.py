@@ -13,7 +13,7 @@ from peerloss.exceptions import InvalidInputError
 from peerloss.functional.peer import PEERS
 from peerloss.noise import as_noise_model
 from peerloss.training._device import usable_device
-from peerloss.training._nets import TRAINABLE_BASES
+from peerloss.training._nets import trainable_bases
 
 if TYPE_CHECKING:
     from peerloss.estimators._mlp import RobustMLPClassifier
@@ -27,7 +27,7 @@ GPU_WIDTH = 512
 def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[int, ...]:
     """Refuse what cannot be used, naming the argument; return the hidden widths."""
     check_choice(model.loss, "loss", LOSSES)
-    check_choice(model.base, "base", TRAINABLE_BASES)
+    check_choice(model.base, "base", trainable_bases())
     if model.loss == "symmetric" and model.base != "cross_entropy":
         check_choice(model.base, "base", SYMMETRIC_BASES)
     check_choice(model.peers, "peers", PEERS)

@@ -281,10 +281,12 @@ def _check_transition(transition: ArrayLike) -> FloatArray:
             "Rates are never negative."
         )
     sums = matrix.sum(axis=1)
-    wrong = np.flatnonzero(np.abs(sums - 1.0) > PROBABILITY_TOLERANCE)
+    # Each of the K entries of a row may have been rounded, to six digits.
+    wrong = np.flatnonzero(np.abs(sums - 1.0) > len(matrix) * PROBABILITY_TOLERANCE)
     if wrong.size:
         row = int(wrong[0])
-        hint = "It looks transposed. " if np.allclose(matrix.sum(axis=0), 1.0) else ""
+        is_transposed = np.allclose(matrix.sum(axis=0), 1.0) and not np.array_equal(matrix, matrix.T)
+        hint = "It looks transposed. " if is_transposed else ""
         raise InvalidInputError(
             f"`transition` must have rows that sum to 1; row {row} sums to {sums[row]:g}. {hint}"
             "Row i holds P(noisy = j | clean = i), so divide each row of counts by its total."

@@ -33,6 +33,19 @@ def has_numba() -> bool:
     return True
 
 
+def has_compiled_gradient(net: PreparedNet) -> bool:
+    """Whether numba can train this net: DMI and base losses registered by others are left to torch."""
+    if not has_numba():
+        return False
+    from peerloss.training._kernel import CODES  # noqa: PLC0415 (numba is optional and slow to import)
+
+    return _code_name(net.objective) in CODES
+
+
+def _code_name(objective: Objective) -> str:
+    return objective.base if objective.family == "linear" else objective.family
+
+
 def decay_factors(nets: Sequence[PreparedNet], sizes: tuple[int, ...]) -> Float32Array:
     """Return rate times decay of every parameter, (nets, P); zero for biases."""
     is_weight = np.concatenate(
@@ -137,10 +150,9 @@ class NumbaBackend:
         """Do the steps of the blocks, one block a net."""
         for net, block, state, decay in zip(self._nets, blocks, self._state, self._decay, strict=True):
             objective = _objective_at(net, first_step)
-            name = objective.base if objective.family == "linear" else objective.family
             self._kernel.train_block(
                 self._X, block.rows, block.coefficients, block.scale, self._sizes, state, decay,
-                net.net.learning_rate, self._kernel.CODES[name], objective.eps, first_step,
+                net.net.learning_rate, self._kernel.CODES[_code_name(objective)], objective.eps, first_step,
             )  # fmt: skip
 
 

@@ -14,7 +14,13 @@ import torch
 
 from peerloss._validation import FloatArray, IntArray, as_float_array, as_labels, check_choice, check_count
 from peerloss.exceptions import InvalidInputError
-from peerloss.training._backends import Backend, NumbaBackend, TorchBackend, has_numba
+from peerloss.training._backends import (
+    Backend,
+    NumbaBackend,
+    TorchBackend,
+    has_compiled_gradient,
+    has_numba,
+)
 from peerloss.training._batches import BatchStream, Block, Float32Array, first_weights
 from peerloss.training._nets import Net, PreparedNet, prepare_net
 from peerloss.training._objective import as_class_logits, batch_losses
@@ -73,9 +79,9 @@ def train_nets(
     device
         ``"cpu"`` or a CUDA device.
     backend
-        ``"numba"`` is the fastest on a CPU, on as many threads as ``torch.get_num_threads()`` says; DMI is
-        always trained by ``"torch"``. ``"auto"`` takes numba where it is installed. Both see the same
-        batches; their results differ by rounding.
+        ``"numba"`` is the fastest on a CPU, on as many threads as ``torch.get_num_threads()`` says. DMI, and
+        base losses that were added to ``BASES``, are always trained by ``"torch"``. ``"auto"`` uses numba if it
+        is installed. Both see the same batches; their results differ by rounding.
     memory_limit
         Bytes that the torch path may take at a time beside ``X`` and the result; more nets are trained one
         part after the other, a single net however large. The numba path holds one net a thread.
@@ -245,7 +251,7 @@ def _backend_of(net: PreparedNet, device: str, backend: str) -> str:
     """Decide by the net alone, never by its company, so that grouping changes nothing."""
     if backend == "numba" and not has_numba():
         raise InvalidInputError("`backend` 'numba' needs numba: pip install numba. Or use backend='auto'.")
-    if backend == "torch" or device != "cpu" or net.objective.family == "dmi" or not has_numba():
+    if backend == "torch" or device != "cpu" or not has_compiled_gradient(net):
         return "torch"
     return "numba"
 

@@ -20,6 +20,7 @@ from peerloss._validation import (
 )
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import BASES, DEFAULT_EPS
+from peerloss.functional.information import DEFAULT_DMI_EPS
 from peerloss.functional.peer import PEERS
 from peerloss.noise import NoiseModel, as_noise_model
 
@@ -27,8 +28,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 LOSSES = ("peer", "backward", "forward", "dmi")
-#: Base losses that have a gradient.
-TRAINABLE_BASES = tuple(name for name in BASES if name != "zero_one")
+
+
+def trainable_bases() -> tuple[str, ...]:
+    """Return the names of the base losses that have a gradient, those registered later included."""
+    return tuple(name for name in BASES if name != "zero_one")
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,11 +58,13 @@ class Net:
     transition
         T of ``"backward"`` and ``"forward"``.
     eps
-        Clip of cross entropy; ``dmi_eps`` keeps the logarithm of ``"dmi"`` finite.
+        Clip of cross entropy.
+    dmi_eps
+        ``eps`` of :func:`~peerloss.functional.dmi_loss`: sets the floor of |det J| for ``"dmi"``.
     learning_rate, weight_decay
         Of AdamW; weights decay, biases do not.
     warm_start
-        So many first steps minimise plain cross entropy. DMI cannot tell classes apart without it.
+        Number of first steps that minimise plain cross entropy. DMI cannot tell classes apart without them.
     seed
         Decides first weights, batches and sampled peers, independently of every other net.
     """
@@ -74,7 +80,7 @@ class Net:
     noisy_prior: ArrayLike | None = None
     transition: NoiseModel | ArrayLike | None = None
     eps: float = DEFAULT_EPS
-    dmi_eps: float = 1e-4
+    dmi_eps: float = DEFAULT_DMI_EPS
     learning_rate: float = 7e-4
     weight_decay: float = 0.0
     warm_start: int = 0
@@ -120,7 +126,7 @@ def prepare_net(net: Net, rows: IntArray, codes: IntArray, n_classes: int, name:
     """Check one net whose rows and labels are known; turn its loss into coefficients of the loss matrix."""
     check_same_length(**{f"{name}.y": codes, f"{name}.rows": rows})
     check_choice(net.loss, f"{name}.loss", LOSSES)
-    check_choice(net.base, f"{name}.base", TRAINABLE_BASES)
+    check_choice(net.base, f"{name}.base", trainable_bases())
     check_choice(net.peers, f"{name}.peers", PEERS)
     check_finite(net.alpha, f"{name}.alpha")
     check_in_range(net.eps, f"{name}.eps", 0.0, 1.0)
