@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional import backward_loss, base_loss, dmi_loss, forward_loss, peer_loss
+from peerloss.functional import (
+    backward_loss,
+    base_loss,
+    dmi_loss,
+    f_divergence_loss,
+    forward_loss,
+    peer_loss,
+)
 
 T3 = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
 ROW_LOSSES = {
@@ -118,16 +125,18 @@ def test_ignored_rows_are_zero_without_reduction(name):
         assert (rows[y != 2] != 0).all()
 
 
-@pytest.mark.parametrize("name", ["base", "peer", "backward", "forward"])
+@pytest.mark.parametrize("name", ["base", "peer", "backward", "forward", "dmi", "f_divergence"])
 def test_a_batch_without_labels_moves_nothing(name):
     """Everything ignored, or nothing there: loss 0 and gradient 0 instead of NaN."""
-    loss = ROW_LOSSES[name]
-    z = torch.randn(3, 3, requires_grad=True)
-    value = loss(z, torch.full((3,), -100))
-    value.backward()
-    assert value == 0
-    assert not z.grad.any()
-    assert loss(torch.zeros(0, 3), torch.zeros(0, dtype=torch.long)) == 0
+    loss = (ALL_LOSSES | {"f_divergence": f_divergence_loss})[name]
+    for z, y in (
+        (torch.randn(3, 3, requires_grad=True), torch.full((3,), -100)),
+        (torch.zeros(0, 3, requires_grad=True), torch.zeros(0, dtype=torch.long)),
+    ):
+        value = loss(z, y)
+        value.backward()
+        assert value == 0
+        assert not z.grad.any()
 
 
 @pytest.mark.parametrize("dtype", [torch.int8, torch.uint8, torch.int32, torch.bool])

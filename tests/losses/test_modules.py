@@ -11,6 +11,7 @@ import peerloss
 from peerloss import BackwardLoss, BaseLoss, DMILoss, ForwardLoss, NoiseModel, PeerLoss
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
 from peerloss.functional import BASES, backward_loss, base_loss, dmi_loss, forward_loss, peer_loss
+from peerloss.losses import FDivergenceLoss
 
 T3 = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.1, 0.9]]
 WEIGHT = torch.tensor([0.5, 1.0, 2.0], dtype=torch.float64)
@@ -99,6 +100,9 @@ def test_every_module_shows_its_options():
         assert part in text
     assert "noisy_prior counted" in repr(PeerLoss())
     assert "'gce'" in repr(BaseLoss("gce"))
+    assert "'hinge'" in repr(BackwardLoss(T3, base="hinge"))
+    assert "noisy_prior counted" in repr(FDivergenceLoss())
+    assert repr(DMILoss(eps=0.01, ignore_index=7)) == "DMILoss(eps=0.01, ignore_index=7)"
 
 
 def test_the_prior_is_counted_with_the_current_batch_included():

@@ -156,6 +156,27 @@ def test_rounded_rows_are_brought_to_one():
     assert noise.apply(np.zeros(2_000_000, dtype=int), exact=True, random_state=0).all()
 
 
+def test_a_symmetric_matrix_rounded_to_six_digits_is_accepted():
+    """Rows sum to 1 up to the rounding of their K entries; nothing is taken for transposed."""
+    rng = np.random.default_rng(0)
+    for k in (2, 3, 10, 26):
+        matrix = rng.random((k, k)) + k * np.eye(k)
+        matrix += matrix.T
+        for _ in range(300):  # rows and columns sum to 1 at the end
+            matrix /= np.sqrt(np.outer(matrix.sum(axis=1), matrix.sum(axis=1)))
+        rounded = matrix.round(6)
+        noise = NoiseModel(rounded)
+        np.testing.assert_allclose(noise.transition, rounded, atol=k * 1e-6)
+        np.testing.assert_allclose(noise.transition.sum(axis=1), 1.0, atol=1e-12)
+
+
+def test_a_symmetric_matrix_is_never_called_transposed():
+    """Rounded too coarsely it is refused for its sums, without a misleading hint."""
+    matrix = np.full((3, 3), 0.33333)
+    with pytest.raises(InvalidInputError, match="row 0 sums to 0.99999. Row i holds"):
+        NoiseModel(matrix)
+
+
 def test_repr():
     """Two classes show their rates, more show the flip rate of each."""
     assert repr(NoiseModel.binary(0.1, 0.3)) == "NoiseModel.binary(e_neg=0.1, e_pos=0.3)"

@@ -172,7 +172,7 @@ def fit_to_batch(tensor: Tensor, name: str, batch: Batch) -> Tensor:
 def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
     """Keep logs and sums in float32 inside an autocast region."""
     kind = tensor.device.type
-    if torch.is_autocast_enabled(kind):
+    if kind != "meta" and torch.is_autocast_enabled(kind):
         return torch.autocast(device_type=kind, enabled=False)
     return nullcontext()
 

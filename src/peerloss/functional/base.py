@@ -74,8 +74,7 @@ def squared_matrix(logits: Tensor) -> Tensor:
 
 def zero_one_matrix(logits: Tensor) -> Tensor:
     """1[argmax z ≠ k]; has no gradient, serves evaluation and the theory."""
-    wrong = torch.ones_like(logits)
-    return wrong.scatter_(1, logits.argmax(dim=1, keepdim=True), 0.0)
+    return (~_is_top(logits)).to(logits.dtype)
 
 
 #: Name → function (n, K) → (n, K). A new base loss is one function and one line here.
@@ -98,12 +97,17 @@ def margins(logits: Tensor) -> Tensor:
     if logits.shape[1] == 2:
         return logits - logits.flip(1)
     # 1 − p_k is exact enough for every class but the likeliest, whose rivals are summed directly.
-    top = logits.argmax(dim=1, keepdim=True)
-    is_top = torch.zeros_like(logits, dtype=torch.bool).scatter_(1, top, value=True)
+    is_top = _is_top(logits)
     log_p = torch.log_softmax(logits, dim=1)
     rivals_of_top = torch.logsumexp(log_p.masked_fill(is_top, -torch.inf), dim=1, keepdim=True)
     rivals = torch.log1p(-log_p.masked_fill(is_top, -torch.inf).exp())
     return log_p - torch.where(is_top, rivals_of_top, rivals)
+
+
+def _is_top(logits: Tensor) -> Tensor:
+    """Return 1[argmax z = k], (n, K)."""
+    classes = torch.arange(logits.shape[1], device=logits.device)
+    return classes == logits.argmax(dim=1, keepdim=True)
 
 
 def check_base(base: str | LossMatrix) -> str | LossMatrix:
