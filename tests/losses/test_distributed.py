@@ -4,11 +4,17 @@ import socket
 
 import pytest
 import torch
-from torch import distributed, multiprocessing
+from torch import distributed, multiprocessing, nn
+from torch.distributed.algorithms.join import Join
+from torch.nn.parallel import DistributedDataParallel
 
 from peerloss import PeerLoss
+from peerloss.exceptions import InvalidInputError
+from peerloss.losses import FDivergenceLoss
 
 N, K = 12, 3
+
+pytestmark = pytest.mark.skipif(not distributed.is_gloo_available(), reason="needs torch's gloo backend")
 
 
 def joined_batch(step):
@@ -17,31 +23,80 @@ def joined_batch(step):
     return z, torch.randint(K, (N,), generator=generator)
 
 
-def worker(rank, port, results):
+def worker(rank, port, job, results):
     distributed.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=rank, world_size=2)
-    loss = PeerLoss(alpha=0.8)
-    values = []
-    for step in range(3):
-        z, y = joined_batch(step)
-        values.append(loss(z[rank::2], y[rank::2]).item())
-    loss.eval()
-    if rank == 0:  # evaluation on one rank alone must not wait for the other
-        loss(*joined_batch(9))
-    results[rank] = (loss.label_counts.tolist(), values)
+    results[rank] = job(rank)
     distributed.destroy_process_group()
 
 
-@pytest.mark.skipif(not distributed.is_gloo_available(), reason="needs torch's gloo backend")
-def test_two_ranks_have_the_prior_and_the_loss_of_the_joined_batch():
-    """Counts are summed over ranks: prior and mean loss are those of one process."""
+def on_two_ranks(job):
+    """Run ``job(rank)`` in two processes; return what it returns in each."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     with multiprocessing.get_context("spawn").Manager() as manager:
         results = manager.dict()
-        multiprocessing.spawn(worker, args=(port, results), nprocs=2)
-        (counts_0, values_0), (counts_1, values_1) = results[0], results[1]
-    single = PeerLoss(alpha=0.8)
-    stated = [single(*joined_batch(step)).item() for step in range(3)]
-    assert counts_0 == counts_1 == single.label_counts.tolist()
-    assert [(a + b) / 2 for a, b in zip(values_0, values_1, strict=True)] == pytest.approx(stated, abs=1e-12)
+        multiprocessing.spawn(worker, args=(port, job, results), nprocs=2)
+        return results[0], results[1]
+
+
+def count_together(rank):
+    results = []
+    for loss in (PeerLoss(alpha=0.8), FDivergenceLoss()):
+        values = []
+        for step in range(3):
+            z, y = joined_batch(step)
+            values.append(loss(z[rank::2], y[rank::2]).item())
+        if rank == 0:  # evaluation on one rank alone must not wait for the other
+            with torch.no_grad():
+                loss(*joined_batch(8))  # in training mode, as validation loops leave it
+            loss.eval()
+            loss(*joined_batch(9))
+        results.append((loss.label_counts.tolist(), values))
+    return results
+
+
+def test_two_ranks_have_the_prior_and_the_loss_of_the_joined_batch():
+    """Counts are summed over ranks: prior and mean loss are those of one process. Validation waits for none."""
+    together = on_two_ranks(count_together)
+    for i, single in enumerate((PeerLoss(alpha=0.8), FDivergenceLoss())):
+        (counts_0, values_0), (counts_1, values_1) = together[0][i], together[1][i]
+        stated = [single(*joined_batch(step)).item() for step in range(3)]
+        assert counts_0 == counts_1 == single.label_counts.tolist()
+        means = [(a + b) / 2 for a, b in zip(values_0, values_1, strict=True)]
+        assert means == pytest.approx(stated, abs=1e-12)
+
+
+def train_unevenly(rank):
+    """Train with Join, two steps on the first rank and four on the second; return what happens."""
+    told = {}
+    for name, prior in (("counted", None), ("given", [0.2, 0.3, 0.5])):
+        torch.manual_seed(0)
+        model = DistributedDataParallel(nn.Linear(K, K).double())
+        loss = PeerLoss(noisy_prior=prior)
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        try:
+            with Join([model]):
+                for step in range(2 + 2 * rank):
+                    z, y = joined_batch(step)
+                    optimizer.zero_grad()
+                    loss(model(z[rank::2]), y[rank::2]).backward()
+                    optimizer.step()
+            told[name] = model.module.weight.detach().flatten().tolist()
+        except InvalidInputError as error:
+            told[name] = str(error)
+    # Outside the context labels are counted again.
+    loss = PeerLoss()
+    loss(*joined_batch(rank))
+    told["later"] = loss.label_counts.sum().item()
+    return told
+
+
+def test_join_needs_a_given_prior():
+    """Ranks with different numbers of batches: counting is refused with the remedy, a given prior works."""
+    first, second = on_two_ranks(train_unevenly)
+    for told in (first, second):
+        assert told["counted"].startswith("`noisy_prior` must be given inside torch's Join")
+        assert "label frequencies" in told["counted"]
+        assert told["later"] == 2 * N
+    assert first["given"] == pytest.approx(second["given"])
