@@ -78,7 +78,7 @@ def worlds(count=200, *, equal_prior=False):
 
 
 def value(joint, p, divergence="total_variation"):
-    """The variational value of predictions p, which the loss is the negative of."""
+    """Return the variational value of predictions p, the negative of the loss."""
     with np.errstate(divide="ignore"):
         return -float(expectation(joint, torch.tensor(np.log(p)), divergence))
 
@@ -93,7 +93,7 @@ def predictions(joint, rng, count=3):
 
 
 def best_total_variation(joint):
-    """Maximise Σ_k a_k·g(p_k/π_k), a = η − π, row by row: p_k = max(0, √(a_k π_k/λ) − π_k), λ by bisection."""
+    """Maximise Σ_k a_k·g(p_k/π_k), a = η − π: p_k = max(0, √(a_k π_k/λ) − π_k), λ by bisection."""
     prior, (_, excess) = joint.sum(axis=0), posterior_and_excess(joint)
     found = []
     for a in np.clip(excess, 0, None):
@@ -116,7 +116,7 @@ def test_jensen_shannon_is_largest_at_the_posterior_in_random_worlds():
 
 
 def test_total_variation_is_not_largest_at_the_posterior():
-    """In 200 worlds the maximiser beats the posterior, every prediction stays below the true total variation."""
+    """In 200 worlds the maximiser beats the posterior; no value exceeds the true total variation."""
     for joint, rng in worlds():
         posterior, excess = posterior_and_excess(joint)
         bound = 0.5 * (joint.sum(axis=1, keepdims=True) * abs(excess)).sum()

@@ -48,7 +48,7 @@ def test_gradients_agree_with_finite_differences():
 def test_for_two_classes_the_floor_is_eps(seed, eps):
     """−log(|det J| + eps) for every eps, as the authors of DMI wrote it."""
     rng = np.random.default_rng(seed)
-    z, y = torch.tensor(rng.normal(size=9)), torch.tensor([0, 1] + rng.integers(2, size=7).tolist())
+    z, y = torch.tensor(rng.normal(size=9)), torch.tensor([0, 1, *rng.integers(2, size=7).tolist()])
     p = 1 / (1 + np.exp(-z.numpy()))
     joint = np.array([[np.where(y == i, q, 0).mean() for q in (1 - p, p)] for i in range(2)])
     assert dmi_loss(z, y, eps=eps).item() == pytest.approx(-np.log(abs(np.linalg.det(joint)) + eps), rel=1e-9)

@@ -30,7 +30,7 @@ def value_and_gradient(loss, z, y):
 
 
 def agree(loss, without):
-    """The loss of three classes, one of them masked, is that of the two others; so is its gradient."""
+    """Check that three classes, one of them masked, have the loss and the gradient of the other two."""
     z, y = masked()
     value, gradient = value_and_gradient(loss, z, y)
     stated, slope = value_and_gradient(without, z[:, :2], y)
@@ -150,7 +150,7 @@ def test_what_a_gpu_computes():
 
 @pytest.mark.parametrize("prior", [None, PRIOR])
 def test_the_compiled_loops(prior):
-    """numba's loops leave the masked class out, with a counted and a given prior."""
+    """The loops of numba leave the masked class out, with a counted and a given prior."""
     pytest.importorskip("numba", reason="the compiled path needs numba")
     agree(
         AtOnce(eps=0.0, noisy_prior=prior),

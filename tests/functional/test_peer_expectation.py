@@ -28,13 +28,13 @@ def batches(joint, n):
 
 
 def own_and_peers(joint, losses):
-    """A = E L[x, ỹ], B = E L[x, ỹ'] for independent x and ỹ'."""
+    """Return A = E L[x, ỹ] and B = E L[x, ỹ'] for independent x and ỹ'."""
     product = np.outer(joint.sum(axis=1), joint.sum(axis=0))
     return float((joint * losses).sum()), float((product * losses).sum())
 
 
 def over_pairs(losses, labels, alpha):
-    """The batch mean of sampled peers, averaged over all pairs n₁ ≠ n₂."""
+    """Return the batch mean of sampled peers, averaged over all pairs n₁ ≠ n₂."""
     n = len(labels)
     pairs = [losses[i, labels[j]] for i, j in itertools.permutations(range(n), 2)]
     return float(losses[range(n), labels].mean() - alpha * sum(pairs) / (n * (n - 1)))

@@ -57,7 +57,7 @@ def count_together(rank):
 
 
 def test_two_ranks_have_the_prior_and_the_loss_of_the_joined_batch():
-    """Counts are summed over ranks: prior and mean loss are those of one process. Validation waits for none."""
+    """Counts are summed over ranks: prior and loss are those of one process. Validation never waits."""
     together = on_two_ranks(count_together)
     for i, single in enumerate((PeerLoss(alpha=0.8), FDivergenceLoss())):
         (counts_0, values_0), (counts_1, values_1) = together[0][i], together[1][i]

@@ -25,7 +25,7 @@ def example(n=12, k=3, seed=0):
 
 @pytest.fixture(params=COUNTING)
 def pair(request):
-    """A module that counts, and its function."""
+    """Return a module that counts, and its function."""
     make, function = COUNTING[request.param]
     return make(), function
 

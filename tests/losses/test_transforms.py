@@ -17,7 +17,7 @@ def example(n=8, k=3, seed=0, dtype=torch.float64):
 
 
 def counted(loss):
-    """A module in evaluation mode, with labels counted before."""
+    """Return a module in evaluation mode, with labels counted before."""
     loss(*example(30))
     return loss.eval()
 
@@ -40,7 +40,7 @@ LOSSES = {**BY_ROW, "dmi": DMILoss}
 
 @pytest.mark.parametrize("name", BY_ROW)
 def test_gradients_per_sample(name):
-    """vmap over grad gives each row the gradient that it has alone."""
+    """With vmap over grad each row has the gradient that it has alone."""
     loss, (z, y) = BY_ROW[name](), example()
 
     def of_row(weight, x, label):
@@ -56,7 +56,7 @@ def test_gradients_per_sample(name):
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_stack_of_batches(name):
-    """vmap over whole batches, some targets ignored, gives the loss of each."""
+    """Under vmap each batch of a stack, some targets ignored, has the loss that it has alone."""
     loss = LOSSES[name]()
     z, y = (
         torch.stack([example(seed=s)[0] for s in range(4)]),

@@ -173,7 +173,7 @@ def test_a_symmetric_matrix_rounded_to_six_digits_is_accepted():
 def test_a_symmetric_matrix_is_never_called_transposed():
     """Rounded too coarsely it is refused for its sums, without a misleading hint."""
     matrix = np.full((3, 3), 0.33333)
-    with pytest.raises(InvalidInputError, match="row 0 sums to 0.99999. Row i holds"):
+    with pytest.raises(InvalidInputError, match=r"row 0 sums to 0\.99999\. Row i holds"):
         NoiseModel(matrix)
 
 

@@ -11,7 +11,7 @@ from peerloss.training._backends import has_numba
 
 
 def focal(logits):
-    """A base loss that the compiled loop does not know."""
+    """Return a loss matrix that the compiled loop does not know."""
     p = torch.softmax(logits, dim=1)
     return -((1 - p) ** 2) * torch.log(p + 1e-5)
 

@@ -7,17 +7,17 @@ variational form of an f-divergence between "own label" and "peer's label" is
 
 which is at most the divergence, whatever p is. The losses are its negative:
 
-- Jensen–Shannon: g = log(2r/(1 + r)), f*(g) = log((1 + r)/2). It is largest, and equals the divergence, where p is
-  the posterior η̃ of the noisy label.
-- Total variation: g = f*(g) = ½·(r − 1)/(r + 1), a smooth approximation of ½·sign(r − 1). This is expected peer loss
-  (α = 1) with the bounded loss matrix −g. It is *not* largest at the posterior. A maximiser has p_k = 0 for every
-  class with η̃_k ≤ π̃_k, so for two classes it is the decision η̃ > π̃ of peer loss at α = 1. For equal π̃_k its
-  likeliest class is that of the posterior.
+- Jensen–Shannon: g = log(2r/(1 + r)), f*(g) = log((1 + r)/2). It is largest, and equals the divergence,
+  where p is the posterior η̃ of the noisy label.
+- Total variation: g = f*(g) = ½·(r − 1)/(r + 1), a smooth approximation of ½·sign(r − 1). This is expected
+  peer loss (α = 1) with the bounded loss matrix −g. It is *not* largest at the posterior. A maximiser has
+  p_k = 0 for every class with η̃_k ≤ π̃_k, so for two classes it is the decision η̃ > π̃ of peer loss at α = 1.
+  For equal π̃_k its likeliest class is that of the posterior.
 
-Under noise with T[i, j] = e_j for i ≠ j, total variation is (1 − Σe) times its clean value for every p if r uses the
-same prior for both. If r uses the prior of the labels at hand, this holds exactly where the noise leaves the prior
-unchanged (e_j = π_j·Σe, for example equal rates and equal π_j). With unequal rates the ratio depends on p. The classes
-with η̃_k > π̃_k, hence the decision for two classes, stay the same in all cases.
+Under noise with T[i, j] = e_j for i ≠ j, total variation is (1 − Σe) times its clean value for every p if r
+uses one prior for both. If r uses the prior of the labels at hand, this holds where the noise leaves that
+prior unchanged (e_j = π_j·Σe, for example equal rates and equal π_j); with other rates the ratio depends on p.
+In all cases the same classes have η̃_k > π̃_k, hence the decision for two classes stays the same.
 
 (Kullback–Leibler gives g = 1 + log r, f*(g) = r: cross entropy up to a constant.)
 """

@@ -26,7 +26,7 @@ def dmi_loss(
     |det J| is at most K⁻ᴷ. So the floor is scaled with the number of classes, eps_K = (2√eps/K)ᴷ, which is
     ``eps`` itself for two classes: it matters where the singular values of K·J are about 2√eps.
 
-    If the batch lacks a class, det J is 0. The loss is then −log eps_K, or the largest finite value if ``eps``
+    If the batch lacks a class, det J is 0. The loss is then −log eps_K, or a large finite number if ``eps``
     is 0, and its gradient is 0. Use batches that hold several rows of every class.
 
     Parameters

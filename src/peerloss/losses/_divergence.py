@@ -62,7 +62,9 @@ class DivergenceWatch:
 
     def _send(self, logits: Tensor, loss: Tensor, alpha: float) -> None:
         low, high = torch.aminmax(logits)
-        on_device = torch.stack((torch.isfinite(loss).all().float(), torch.maximum(-low, high).float()))
+        low = torch.where(torch.isneginf(low), high, low)  # a masked class is no runaway logit
+        largest = torch.maximum(low.abs(), high.abs())
+        on_device = torch.stack((torch.isfinite(loss).all().float(), largest.float()))
         figures = torch.empty(2, pin_memory=True)
         figures.copy_(on_device, non_blocking=True)
         arrived = torch.cuda.Event()

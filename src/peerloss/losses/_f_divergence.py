@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 class FDivergenceLoss(PriorLoss):
     """f-divergence between own and peers' labels; twin of :func:`peerloss.functional.f_divergence_loss`.
 
-    Gradients of total variation vanish for confident predictions: start from a model that has been trained with
-    another loss.
+    Gradients of total variation vanish for confident predictions: start from a model that has been trained
+    with another loss.
 
     Parameters
     ----------

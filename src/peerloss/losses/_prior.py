@@ -25,9 +25,9 @@ REMEDY = "Give `noisy_prior=`, the label frequencies of the training set: then n
 class PriorLoss(LabelLoss):
     """Base of the losses that need π̃.
 
-    Without ``noisy_prior`` labels are counted. In training mode with gradients enabled, a batch is added to the
-    counts (over all ranks of a process group) before its own loss is computed. Otherwise the counts stay as
-    they are, and a module that has counted nothing yet uses the labels of the batch at hand.
+    Without ``noisy_prior`` labels are counted. In training mode with gradients enabled, a batch is added to
+    the counts (over all ranks of a process group) before its own loss is computed. Otherwise the counts stay
+    as they are, and a module that has counted nothing yet uses the labels of the batch at hand.
     """
 
     noisy_prior: Tensor | None
@@ -66,8 +66,9 @@ class PriorLoss(LabelLoss):
     def _count(self, batch: Batch) -> None:
         if has_transforms():
             raise InvalidInputError(
-                "`noisy_prior` must be given under torch.func (vmap, grad, …) while the loss is in training mode: "
-                f"labels cannot be counted there. {REMEDY} Or use the prior counted so far with `loss.eval()`."
+                "`noisy_prior` must be given under torch.func (vmap, grad, …) while the loss is in training "
+                f"mode: labels cannot be counted there. {REMEDY} Or call `loss.eval()` to use the prior "
+                "counted so far."
             )
         counts = batch.label_counts()
         if count_ranks() > 1:
@@ -77,8 +78,9 @@ class PriorLoss(LabelLoss):
             return
         if len(self.label_counts) != len(counts):
             raise InvalidInputError(
-                f"`logits` must keep their number of classes: labels of {len(self.label_counts)} classes have "
-                f"been counted, these logits have {len(counts)}. Use one loss per task, or `reset_prior()`."
+                f"`logits` must keep their number of classes: labels of {len(self.label_counts)} classes "
+                f"have been counted, these logits have {len(counts)}. Use one loss per task, or "
+                "`reset_prior()`."
             )
         if not torch.compiler.is_compiling() and self.label_counts.is_inference():
             self.label_counts = self.label_counts.clone()  # loaded under torch.inference_mode()
@@ -89,8 +91,8 @@ class PriorLoss(LabelLoss):
         if not self._checked_ranks and not torch.compiler.is_compiling():
             if in_join():
                 raise InvalidInputError(
-                    "`noisy_prior` must be given inside torch's Join (`model.join()`): ranks that have run out "
-                    f"of batches would not take part in counting labels. {REMEDY}"
+                    "`noisy_prior` must be given inside torch's Join (`model.join()`): ranks that have run "
+                    f"out of batches would not take part in counting labels. {REMEDY}"
                 )
             self._checked_ranks = True
         distributed.all_reduce(counts)

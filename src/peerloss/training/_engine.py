@@ -80,8 +80,8 @@ def train_nets(
         ``"cpu"`` or a CUDA device.
     backend
         ``"numba"`` is the fastest on a CPU, on as many threads as ``torch.get_num_threads()`` says. DMI, and
-        base losses that were added to ``BASES``, are always trained by ``"torch"``. ``"auto"`` uses numba if it
-        is installed. Both see the same batches; their results differ by rounding.
+        base losses that were added to ``BASES``, are always trained by ``"torch"``. ``"auto"`` uses numba if
+        it is installed. Both see the same batches; their results differ by rounding.
     memory_limit
         Bytes that the torch path may take at a time beside ``X`` and the result; more nets are trained one
         part after the other, a single net however large. The numba path holds one net a thread.
