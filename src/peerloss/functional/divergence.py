@@ -16,7 +16,7 @@ which is at most the divergence, whatever p is. The losses are its negative:
 
 Under noise with T[i, j] = e_j for i ≠ j, total variation is (1 − Σe) times its clean value for every p if r
 uses one prior for both. If r uses the prior of the labels at hand, this holds where the noise leaves that
-prior unchanged (e_j = π_j·Σe, for example equal rates and equal π_j); with other rates the ratio depends on p.
+prior unchanged (e_j = π_j·Σe, for example equal rates and equal π_j). Otherwise the ratio depends on p.
 In all cases the same classes have η̃_k > π̃_k, hence the decision for two classes stays the same.
 
 (Kullback–Leibler gives g = 1 + log r, f*(g) = r: cross entropy up to a constant.)
