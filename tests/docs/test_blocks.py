@@ -4,18 +4,20 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from peerloss.experiments import METHODS
+from peerloss.functional import BASES
 from tests.docs.pages import ROOT, blocks, first_difference, pages
 
 PAGES = [page for page in pages() if blocks(page)]
 
 
 @pytest.fixture(autouse=True)
-def _methods_as_before():
-    """Take back what a page adds to the registry: other tests go through all of it."""
-    before = dict(METHODS)
+def _registries_as_before():
+    """Take back what a page adds to a registry: other tests go through all of it."""
+    before = [(registry, dict(registry)) for registry in (METHODS, BASES)]
     yield
-    METHODS.clear()
-    METHODS.update(before)
+    for registry, entries in before:
+        registry.clear()
+        registry.update(entries)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
