@@ -35,10 +35,10 @@ LABELS = 1024
 def is_fusable(logits: Tensor, target: Tensor) -> bool:
     """Whether :func:`fused_peer_loss` takes batches of this form."""
     return (
-        not is_tracing()
-        and type(logits) is Tensor
+        type(logits) is Tensor
         and type(target) is Tensor
         and logits.is_cuda
+        and not is_tracing()
         and target.device == logits.device
         and logits.requires_grad
         and target.dtype == torch.int64

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from peerloss._validation import check_in_range
-from peerloss.functional._batch import Batch, make_batch, without_autocast
+from peerloss.functional._batch import Batch, make_batch, values_are_checkable, without_autocast
 
 #: Added to |det J| of two classes.
 DEFAULT_DMI_EPS = 1e-4
@@ -62,12 +62,15 @@ def joint_loss(joint: Tensor, eps: float) -> Tensor:
     """
     k = joint.shape[-1]
     scaled = k * joint  # its determinant is at most 1 in absolute value
-    singular = torch.linalg.slogdet(scaled.detach()).logabsdet == -math.inf
-    # An inverse would be infinite there, so a matrix without gradient takes the place of a singular one.
-    identity = torch.eye(k, dtype=joint.dtype, device=joint.device)
-    log_det = torch.linalg.slogdet(torch.where(singular[..., None, None], identity, scaled)).logabsdet
+    log_det = torch.linalg.slogdet(scaled).logabsdet
     log_floor = 0.5 * k * math.log(4.0 * eps) if eps > 0 else math.log(torch.finfo(joint.dtype).tiny)
     floor = torch.full_like(log_det, log_floor)
+    singular = log_det.detach() == -math.inf
+    if values_are_checkable(log_det) and not singular.any():
+        return k * math.log(k) - (torch.logaddexp(log_det, floor) if eps > 0 else log_det)
+    # The gradient is the inverse: a constant matrix takes the place of one that has none.
+    identity = torch.eye(k, dtype=joint.dtype, device=joint.device)
+    log_det = torch.linalg.slogdet(torch.where(singular[..., None, None], identity, scaled)).logabsdet
     floored = torch.logaddexp(log_det, floor) if eps > 0 else log_det
     return k * math.log(k) - torch.where(singular, floor, floored)
 

@@ -182,7 +182,7 @@ def batch_peer_loss(
         rows = own - alpha * _against_labels(losses[first], y[second], weight, score_matrix, batch)
         return reduce_rows(rows, batch, weight=weight, reduction=reduction)
     prior = batch.counted_prior() if noisy_prior is None else fit_to_batch(noisy_prior, "noisy_prior", batch)
-    shared = alpha * prior
+    shared = -alpha * prior
     if score_matrix is not None:
         shared = score_matrix @ shared
     elif weight is not None:
@@ -190,13 +190,13 @@ def batch_peer_loss(
     if score_matrix is None and base in CROSS_ENTROPIES:
         factor, clip = None if weight is None else weight[y], eps if base == "cross_entropy" else 0.0
         if reduction != "none" and batch.valid is None:
-            total = cross_entropy_sum(z, y, factor, -shared, clip, masked=batch.may_be_masked)
+            total = cross_entropy_sum(z, y, factor, shared, clip, masked=batch.may_be_masked)
             return total if reduction == "sum" else total / mean_divisor(batch, weight)
-        rows = cross_entropy_rows(z, y, factor, -shared, clip, masked=batch.may_be_masked)
+        rows = cross_entropy_rows(z, y, factor, shared, clip, masked=batch.may_be_masked)
     else:
         losses = loss_columns(z, base, eps)
         own = _against_labels(losses, y, weight, score_matrix, batch)
-        rows = own - _against_prior(losses, shared, batch)
+        rows = own + _against_prior(losses, shared, batch)
     return reduce_rows(rows, batch, weight=weight, reduction=reduction)
 
 

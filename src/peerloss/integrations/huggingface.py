@@ -42,9 +42,9 @@ class ComputeLoss:
     The Trainer cuts a batch into micro-batches (gradient accumulation) and over processes, and says how many
     labels there are in all. A micro-batch of n labels gives its mean times n / ``num_items_in_batch``: the
     parts add up to the mean of the whole batch, however unevenly padding is spread. For the plain loss, and
-    for peer terms and divergences with a given ``noisy_prior``, that is exact. A counted prior grows with each
-    micro-batch and knows only what has been seen: early peer terms differ from those of the whole batch, less
-    and less as labels are counted. Losses of a batch as a whole (DMI, class weights, sampled peers) are
+    for peer terms and divergences with a given ``noisy_prior``, that is exact. A counted prior grows with
+    each micro-batch and knows only what has been seen: early peer terms differ from those of the whole batch,
+    less and less as labels are counted. Losses of a batch as a whole (DMI, class weights, sampled peers) are
     averaged over micro-batches, weighted by their numbers of labels.
 
     Labels are counted in training steps only; evaluation leaves the loss as it is.
