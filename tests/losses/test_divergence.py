@@ -75,3 +75,26 @@ def test_on_cuda_the_message_comes_without_a_synchronisation():
     torch.cuda.synchronize()
     with pytest.raises(DivergenceError, match="not finite"):
         loss(z, y)
+
+
+@pytest.mark.cuda
+def test_a_masked_class_is_not_taken_for_divergence_on_cuda():
+    """−inf logits are left out of the largest |logit|, as on the CPU."""
+    loss = PeerLoss()
+    z, y = torch.zeros(4, 3, device="cuda"), Y.cuda()
+    z[:, 2] = -torch.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for _ in range(2):
+            loss(z, y)
+            torch.cuda.synchronize()
+
+
+@pytest.mark.parametrize("low", [-torch.inf, -3.0])
+def test_a_masked_class_is_not_taken_for_divergence(low):
+    """On the CPU −inf logits warn of nothing either."""
+    z = torch.zeros(4, 3)
+    z[:, 2] = low
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        PeerLoss()(z, Y)
