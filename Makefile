@@ -8,7 +8,7 @@ TEST_TOOLS := pytest pytest-xdist hypothesis lightgbm xgboost-cpu numba pyarrow 
 CHECK_TOOLS := ruff mypy pandas-stubs scipy-stubs build hatchling cleanlab
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo docs test test-slow test-oldest check format bench clean
+.PHONY: help venv demo docs test test-portable test-slow test-oldest check format bench clean
 
 help: ## list the targets
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -27,6 +27,11 @@ demo: venv ## the main job on embedded data: plain training against peer loss
 
 test: venv ## the test suite (a few minutes)
 	$(BIN)/python -m pytest -n 2 -m "not slow"
+
+# Without vector instructions and with one thread: other rounding, as on another processor.
+NUMERICAL := $(addprefix tests/,functional losses training noise theory estimators audit)
+test-portable: venv ## the numerical tests again, computed as on a plain processor
+	ATEN_CPU_CAPABILITY=default NUMBA_CPU_NAME=generic OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" $(NUMERICAL)
 
 test-slow: venv ## everything, the long tests included
 	$(BIN)/python -m pytest -n 2

@@ -17,7 +17,7 @@ from peerloss.training._results import layer_views, one_thread
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from peerloss.training._batches import Block, Float32Array
+    from peerloss.training._batches import Block, RealArray
     from peerloss.training._nets import Objective, PreparedNet
 
 BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
@@ -46,13 +46,13 @@ def _code_name(objective: Objective) -> str:
     return objective.base if objective.family == "linear" else objective.family
 
 
-def decay_factors(nets: Sequence[PreparedNet], sizes: tuple[int, ...]) -> Float32Array:
+def decay_factors(nets: Sequence[PreparedNet], sizes: tuple[int, ...], dtype: np.dtype[Any]) -> RealArray:
     """Return rate times decay of every parameter, (nets, P); zero for biases."""
     is_weight = np.concatenate(
         [np.repeat([1.0, 0.0], (n_in * n_out, n_out)) for n_in, n_out in pairwise(sizes)]
     )
     factors = np.array([net.net.learning_rate * net.net.weight_decay for net in nets])
-    products: Float32Array = (factors[:, None] * is_weight).astype(np.float32)
+    products: RealArray = (factors[:, None] * is_weight).astype(dtype)
     return products
 
 
@@ -66,24 +66,25 @@ class TorchBackend:
     name = "torch"
 
     def __init__(
-        self, X: Float32Array, nets: Sequence[PreparedNet], sizes: tuple[int, ...], device: str
+        self, X: RealArray, nets: Sequence[PreparedNet], sizes: tuple[int, ...], device: str
     ) -> None:
         self._X = torch.from_numpy(X).to(device)
         self._nets, self._sizes, self._device = nets, sizes, device
-        decay = decay_factors(nets, sizes)
+        decay = decay_factors(nets, sizes, X.dtype)
         self._decay = torch.from_numpy(decay).to(device) if decay.any() else None
-        self._rate = torch.tensor([[net.net.learning_rate] for net in nets], dtype=torch.float32).to(device)
+        rates = [[net.net.learning_rate] for net in nets]
+        self._rate = torch.tensor(rates, dtype=self._X.dtype, device=device)
 
-    def start(self, parameters: Float32Array) -> None:
+    def start(self, parameters: RealArray) -> None:
         """Begin with these parameters (nets, P) and empty moments."""
         self._flat = torch.from_numpy(parameters.copy()).to(self._device)
         self._gradient, self._m, self._v, self._work = (torch.zeros_like(self._flat) for _ in range(4))
         self._layers = layer_views(self._flat, self._sizes)
         self._layer_gradients = layer_views(self._gradient, self._sizes)
 
-    def parameters(self) -> Float32Array:
+    def parameters(self) -> RealArray:
         """Return the parameters now."""
-        current: Float32Array = self._flat.cpu().numpy().copy()
+        current: RealArray = self._flat.cpu().numpy().copy()
         return current
 
     def run(self, blocks: Sequence[Block], first_step: int) -> None:
@@ -130,19 +131,19 @@ class NumbaBackend:
 
     name = "numba"
 
-    def __init__(self, X: Float32Array, nets: Sequence[PreparedNet], sizes: tuple[int, ...]) -> None:
+    def __init__(self, X: RealArray, nets: Sequence[PreparedNet], sizes: tuple[int, ...]) -> None:
         from peerloss.training import _kernel  # noqa: PLC0415 (numba is optional and slow to import)
 
         self._kernel, self._X, self._nets = _kernel, X, nets
         self._sizes = np.array(sizes, dtype=np.int64)
-        self._decay = decay_factors(nets, sizes)
+        self._decay = decay_factors(nets, sizes, X.dtype)
 
-    def start(self, parameters: Float32Array) -> None:
+    def start(self, parameters: RealArray) -> None:
         """Begin with these parameters (nets, P) and empty moments."""
-        self._state = np.zeros((len(parameters), 3, parameters.shape[1]), dtype=np.float32)
+        self._state = np.zeros((len(parameters), 3, parameters.shape[1]), dtype=parameters.dtype)
         self._state[:, 0] = parameters
 
-    def parameters(self) -> Float32Array:
+    def parameters(self) -> RealArray:
         """Return the parameters now."""
         return self._state[:, 0].copy()
 

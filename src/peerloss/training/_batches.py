@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from peerloss._validation import FloatArray, IntArray
     from peerloss.training._nets import PreparedNet
 
-Float32Array = NDArray[np.float32]
+#: float32, or float64 if asked for.
+RealArray = NDArray[np.floating[Any]]
 #: About so many row numbers are shuffled at a time.
 SHUFFLED_AT_ONCE = 1 << 14
 
@@ -24,9 +25,9 @@ class Block(NamedTuple):
 
     rows: IntArray
     """(steps, batch) rows of the table of features."""
-    coefficients: Float32Array
+    coefficients: RealArray
     """(steps, batch, K): the loss is Σ coefficients · L (forward: they are log T[:, y])."""
-    scale: Float32Array
+    scale: RealArray
     """(steps, batch): weight of the row divided by the size of the batch."""
 
     def part(self, first: int, last: int) -> Block:
@@ -41,11 +42,14 @@ class BatchStream:
     are taken at a time nor on any other net. At most ``steps · batch`` row numbers are held.
     """
 
-    def __init__(self, prepared: PreparedNet, *, batch_size: int, steps: int) -> None:
+    def __init__(
+        self, prepared: PreparedNet, *, batch_size: int, steps: int, dtype: str = "float32"
+    ) -> None:
         _, batches, peers = np.random.SeedSequence(prepared.net.seed).spawn(3)
         self._rng = np.random.default_rng(batches)
         self._peers = np.random.default_rng(peers)
         self._net = prepared
+        self._dtype = dtype
         self.n_rows = len(prepared.rows)
         self.batch = min(batch_size, self.n_rows)
         if prepared.net.peers == "sampled" and prepared.net.loss == "peer" and self.batch < 2:
@@ -82,7 +86,7 @@ class BatchStream:
     def _block(self, positions: IntArray) -> Block:
         net = self._net
         codes = net.codes.take(positions)
-        scale = np.full(positions.shape, 1.0 / self.batch, dtype=np.float32)
+        scale: RealArray = np.full(positions.shape, 1.0 / self.batch, dtype=self._dtype)
         if net.weight is not None:
             scale *= net.weight.take(positions)
         table = net.coefficients
@@ -94,16 +98,16 @@ class BatchStream:
             coefficients[:warm] = self._scaled(np.eye(len(table)), codes[:warm], scale[:warm], by=True)
         return Block(net.rows.take(positions), coefficients, scale)
 
-    def _scaled(self, table: FloatArray, codes: IntArray, scale: Float32Array, *, by: bool) -> Float32Array:
+    def _scaled(self, table: FloatArray, codes: IntArray, scale: RealArray, *, by: bool) -> RealArray:
         """Look up the labels' rows; ``take`` on a table scaled before is many times quicker than indexing."""
         equal = self._net.weight is None
         ready = table / self.batch if by and equal else table
-        found: Float32Array = ready.astype(np.float32).take(codes, axis=0)
+        found: RealArray = ready.astype(self._dtype).take(codes, axis=0)
         if by and not equal:
             found *= scale[..., None]
         return found
 
-    def _subtract_peers(self, coefficients: Float32Array, codes: IntArray, scale: Float32Array) -> None:
+    def _subtract_peers(self, coefficients: RealArray, codes: IntArray, scale: RealArray) -> None:
         """Subtract α·L[n₁, ỹ_{n₂}], n₁ ≠ n₂ drawn inside the batch for each of its rows."""
         steps, batch = codes.shape
         drawn = self._peers.integers(0, (batch, batch - 1), size=(steps, batch, 2))
@@ -111,14 +115,17 @@ class BatchStream:
         second = (first + 1 + drawn[..., 1]) % batch
         step = np.arange(steps)[:, None]
         share = self._net.net.alpha * batch * scale[step, first] * scale[step, second]
-        np.subtract.at(coefficients, (step, first, codes[step, second]), share.astype(np.float32))
+        np.subtract.at(coefficients, (step, first, codes[step, second]), share.astype(self._dtype))
 
 
-def first_weights(seed: int | tuple[int, ...], sizes: tuple[int, ...]) -> Float32Array:
+def first_weights(
+    seed: int | tuple[int, ...], sizes: tuple[int, ...], dtype: str = "float32"
+) -> RealArray:
     """Draw weights and biases as ``nn.Linear`` does, uniform in ±1/√inputs, in one flat vector."""
     rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[0])
     layers = [
         rng.uniform(-1.0, 1.0, (inputs + 1) * outputs) / np.sqrt(inputs)
         for inputs, outputs in pairwise(sizes)
     ]
-    return np.concatenate(layers).astype(np.float32)
+    weights: RealArray = np.concatenate(layers).astype(dtype)
+    return weights

@@ -21,7 +21,7 @@ from peerloss.training._backends import (
     has_compiled_gradient,
     has_numba,
 )
-from peerloss.training._batches import BatchStream, Block, Float32Array, first_weights
+from peerloss.training._batches import BatchStream, Block, RealArray, first_weights
 from peerloss.training._nets import Net, PreparedNet, prepare_net
 from peerloss.training._objective import as_class_logits, batch_losses
 from peerloss.training._results import TrainedNets, outputs
@@ -32,10 +32,11 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 BACKENDS = ("auto", "numba", "torch")
+DTYPES = ("float32", "float64")
 #: Most steps whose batches are drawn at a time.
 STEPS_AT_ONCE = 128
 #: (number of the net, function from features to its logits) → score, higher is better.
-Monitor = Callable[[int, Callable[[Any], Float32Array]], float]
+Monitor = Callable[[int, Callable[[Any], RealArray]], float]
 
 
 def train_nets(
@@ -51,6 +52,7 @@ def train_nets(
     keep_best: bool = False,
     device: str = "cpu",
     backend: str = "auto",
+    dtype: str = "float32",
     memory_limit: int = 1 << 30,
 ) -> TrainedNets:
     """Train nets of one architecture, each with its own rows, labels, loss, rate and seed.
@@ -82,6 +84,10 @@ def train_nets(
         ``"numba"`` is the fastest on a CPU, on as many threads as ``torch.get_num_threads()`` says. DMI, and
         base losses that were added to ``BASES``, are always trained by ``"torch"``. ``"auto"`` uses numba if
         it is installed. Both see the same batches; their results differ by rounding.
+    dtype
+        ``"float32"`` or ``"float64"``. In float32, Adam turns the rounding of gradients close to zero into
+        whole steps, so the weights depend on the processor, the backend and the other nets. In float64,
+        which takes up to twice the time, they agree to many digits as long as training is stable.
     memory_limit
         Bytes that the torch path may take at a time beside ``X`` and the result; more nets are trained one
         part after the other, a single net however large. The numba path holds one net a thread.
@@ -108,12 +114,13 @@ def train_nets(
         monitor=monitor,
         keep_best=keep_best,
         device=str(torch.device(device)),
+        dtype=check_choice(dtype, "dtype", DTYPES),
     )
     check_choice(backend, "backend", BACKENDS)
     check_count(memory_limit, "memory_limit")
     if keep_best and monitor is None:
         raise InvalidInputError("`keep_best` needs a `monitor` that scores the nets; got None.")
-    table, prepared = _prepare(X, nets, k)
+    table, prepared = _prepare(X, nets, k, plan.dtype)
     widths = [check_count(width, "hidden") for width in hidden]
     plan.sizes = (table.shape[1], *widths, 1 if k == 2 else k)
     kinds = [_backend_of(net, plan.device, backend) for net in prepared]
@@ -155,6 +162,7 @@ class _Plan:
     monitor: Monitor | None
     keep_best: bool
     device: str
+    dtype: str
     sizes: tuple[int, ...] = ()
 
     def records(self) -> list[int]:
@@ -171,14 +179,14 @@ class _Result:
 
     n_nets: int
     plan: _Plan
-    parameters: Float32Array = field(init=False)
+    parameters: RealArray = field(init=False)
     losses: FloatArray = field(init=False)
     scores: FloatArray = field(init=False)
     best_step: IntArray = field(init=False)
 
     def __post_init__(self) -> None:
         points = len(self.plan.records())
-        self.parameters = np.empty((self.n_nets, self.plan.n_parameters()), dtype=np.float32)
+        self.parameters = np.empty((self.n_nets, self.plan.n_parameters()), dtype=self.plan.dtype)
         self.losses = np.full((self.n_nets, points), np.nan)
         self.scores = np.full((self.n_nets, points), np.nan)
         self.best_step = np.full(self.n_nets, self.plan.steps, dtype=np.int64)
@@ -196,11 +204,13 @@ class _Result:
         )
 
 
-def _prepare(X: ArrayLike | None, nets: Sequence[Net], k: int) -> tuple[Float32Array, list[PreparedNet]]:
+def _prepare(
+    X: ArrayLike | None, nets: Sequence[Net], k: int, dtype: str = "float32"
+) -> tuple[RealArray, list[PreparedNet]]:
     """Check the nets and put all features into one table."""
     if len(nets) == 0:
         raise InvalidInputError("`nets` is empty; pass at least one Net.")
-    tables: dict[int, tuple[int, Float32Array]] = {}
+    tables: dict[int, tuple[int, RealArray]] = {}
     # Nets of one search have the same rows and labels; each array is looked at, and held, once.
     seen: dict[tuple[int, int], IntArray] = {}
     labels: dict[int, IntArray] = {}
@@ -210,7 +220,8 @@ def _prepare(X: ArrayLike | None, nets: Sequence[Net], k: int) -> tuple[Float32A
         if source is None:
             raise InvalidInputError(f"`nets[{i}].X` must be given where there is no shared `X`; got None.")
         if id(source) not in tables:
-            tables[id(source)] = (length, _as_features(source, f"nets[{i}].X" if net.X is not None else "X"))
+            name = "X" if net.X is None else f"nets[{i}].X"
+            tables[id(source)] = (length, _as_features(source, name, dtype))
             length += len(tables[id(source)][1])
         offset, features = tables[id(source)]
         key = (id(source), id(net.rows))
@@ -227,11 +238,11 @@ def _prepare(X: ArrayLike | None, nets: Sequence[Net], k: int) -> tuple[Float32A
     return parts[0] if len(parts) == 1 else np.concatenate(parts), prepared
 
 
-def _as_features(value: ArrayLike, name: str) -> Float32Array:
-    ready = isinstance(value, np.ndarray) and value.dtype == np.float32 and value.ndim == 2 and value.size
+def _as_features(value: ArrayLike, name: str, dtype: str) -> RealArray:
+    ready = isinstance(value, np.ndarray) and value.dtype == dtype and value.ndim == 2 and value.size
     if ready and np.isfinite(value).all():
-        return np.ascontiguousarray(value, dtype=np.float32)  # spares large data a copy in float64
-    return as_float_array(value, name, ndim=2).astype(np.float32, order="C")
+        return np.ascontiguousarray(value, dtype=dtype)  # spares large data a copy in float64
+    return as_float_array(value, name, ndim=2).astype(dtype, order="C")
 
 
 def _check_rows(value: ArrayLike | None, n: int, i: int) -> IntArray:
@@ -260,24 +271,24 @@ def _bytes_per_net(plan: _Plan, k: int) -> int:
     """Parameters with moments and work space, activations with gradients, batches drawn ahead."""
     activations = 3 * plan.batch_size * (sum(plan.sizes) + 8 * k)
     ahead = STEPS_AT_ONCE * plan.batch_size * (4 + 2 * k)  # row numbers are int64
-    return 4 * (8 * plan.n_parameters() + activations + 2 * ahead)
+    return np.dtype(plan.dtype).itemsize * (8 * plan.n_parameters() + activations + 2 * ahead)
 
 
 def _train_part(
-    table: Float32Array,
+    table: RealArray,
     nets: list[PreparedNet],
     members: list[int],
     plan: _Plan,
     kind: str,
     result: _Result,
 ) -> None:
-    streams = [BatchStream(net, batch_size=plan.batch_size, steps=plan.steps) for net in nets]
+    streams = [BatchStream(net, batch_size=plan.batch_size, steps=plan.steps, dtype=plan.dtype) for net in nets]
     engine: Backend = (
         NumbaBackend(table, nets, plan.sizes)
         if kind == "numba"
         else TorchBackend(table, nets, plan.sizes, plan.device)
     )
-    engine.start(np.stack([first_weights(net.net.seed, plan.sizes) for net in nets]))
+    engine.start(np.stack([first_weights(net.net.seed, plan.sizes, plan.dtype) for net in nets]))
     records = plan.records()
     stops = sorted({*records, *(net.net.warm_start for net in nets if 0 < net.net.warm_start < plan.steps)})
     best = np.full(len(nets), -np.inf)
@@ -298,8 +309,8 @@ def _train_part(
 
 
 def _record(
-    parameters: Float32Array,
-    table: Float32Array,
+    parameters: RealArray,
+    table: RealArray,
     nets: list[PreparedNet],
     members: list[int],
     blocks: list[Block],
@@ -328,10 +339,10 @@ def _record(
             result.parameters[member] = parameters[i]
 
 
-def _predictor(flat: torch.Tensor, sizes: tuple[int, ...]) -> Callable[[Any], Float32Array]:
-    def logits(X: Any) -> Float32Array:
-        x = torch.from_numpy(np.ascontiguousarray(X, dtype=np.float32))[None]
-        values: Float32Array = as_class_logits(outputs(flat, sizes, x))[0].numpy()
+def _predictor(flat: torch.Tensor, sizes: tuple[int, ...]) -> Callable[[Any], RealArray]:
+    def logits(X: Any) -> RealArray:
+        x = torch.as_tensor(np.asarray(X), dtype=flat.dtype)[None]
+        values: RealArray = as_class_logits(outputs(flat, sizes, x))[0].numpy()
         return values
 
     return logits

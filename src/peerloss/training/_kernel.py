@@ -1,8 +1,8 @@
 """The fast path on the CPU: all steps of one small net in one compiled loop (needs numba).
 
 Everything a step touches stays in the first-level cache. Arrays are (units, batch), so that every inner loop
-runs over a batch and becomes vector instructions. The gradients are the closed forms of the losses in
-``peerloss.functional``, against which the tests hold them.
+runs over a batch and becomes vector instructions. Arithmetic has the precision of the arrays. The gradients
+are the closed forms of the losses in ``peerloss.functional``, against which the tests hold them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import numpy as np
 
 #: What a compiler may reorder; NaN and infinity keep their meaning, so that divergence is seen.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
-_f4 = numba.float32
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
@@ -71,6 +70,7 @@ def _add_products(out: Any, w: Any, x: Any) -> None:
 @_jit
 def _outer_products(out: Any, d: Any, x: Any) -> None:
     """Write d @ x.T into out, four inputs at a time."""
+    real = x.dtype.type
     n_out, n_in = out.shape
     batch = x.shape[1]
     for o in range(n_out):
@@ -78,7 +78,7 @@ def _outer_products(out: Any, d: Any, x: Any) -> None:
         i = 0
         while i + 3 < n_in:
             x0, x1, x2, x3 = x[i], x[i + 1], x[i + 2], x[i + 3]
-            s0, s1, s2, s3 = _f4(0), _f4(0), _f4(0), _f4(0)
+            s0, s1, s2, s3 = real(0), real(0), real(0), real(0)
             for b in range(batch):
                 s0 += d0[b] * x0[b]
                 s1 += d0[b] * x1[b]
@@ -87,7 +87,7 @@ def _outer_products(out: Any, d: Any, x: Any) -> None:
             out[o, i], out[o, i + 1], out[o, i + 2], out[o, i + 3] = s0, s1, s2, s3
             i += 4
         while i < n_in:
-            s0, x0 = _f4(0), x[i]
+            s0, x0 = real(0), x[i]
             for b in range(batch):
                 s0 += d0[b] * x0[b]
             out[o, i] = s0
@@ -97,11 +97,12 @@ def _outer_products(out: Any, d: Any, x: Any) -> None:
 @_jit
 def _softmax(z: Any, p: Any) -> None:
     """Write the softmax of logits (K, batch) into p; one row of logits means the two (0, z)."""
+    real = p.dtype.type
     n_classes, batch = p.shape
     if z.shape[0] == 1:
         for b in range(batch):
-            small = _f4(math.exp(-abs(z[0, b])))
-            large = _f4(1) / (_f4(1) + small)
+            small = real(math.exp(-abs(z[0, b])))
+            large = real(1) / (real(1) + small)
             positive = z[0, b] > 0
             p[1, b] = large if positive else small * large
             p[0, b] = small * large if positive else large
@@ -110,7 +111,7 @@ def _softmax(z: Any, p: Any) -> None:
         top = z[0, b]
         for k in range(1, n_classes):
             top = max(top, z[k, b])
-        total = _f4(0)
+        total = real(0)
         for k in range(n_classes):
             p[k, b] = math.exp(z[k, b] - top)
             total += p[k, b]
@@ -121,13 +122,14 @@ def _softmax(z: Any, p: Any) -> None:
 @_jit
 def _probability_gradient(code: int, eps: float, c: Any, p: Any, g: Any) -> None:
     """Losses φ(p_k): with u_k = c_k φ'(p_k) p_k the gradient is u_j − p_j Σ_k u_k."""
+    real = p.dtype.type
     n_classes, batch = p.shape
-    e = _f4(eps)
+    e = real(eps)
     for b in range(batch):
-        total = _f4(0)
+        total = real(0)
         for k in range(n_classes):
             total += c[b, k]
-        u_sum = _f4(0)
+        u_sum = real(0)
         for k in range(n_classes):
             u = -c[b, k]
             if code == 0:
@@ -136,11 +138,11 @@ def _probability_gradient(code: int, eps: float, c: Any, p: Any, g: Any) -> None
             elif code == 1:
                 u *= p[k, b]
             elif code == 2:
-                u *= _f4(2) * p[k, b]
+                u *= real(2) * p[k, b]
             elif code == 3:
-                u *= _f4(math.pow(p[k, b], _f4(0.7)))
+                u *= real(math.pow(p[k, b], real(0.7)))
             else:
-                u = _f4(2) * p[k, b] * (u + total * p[k, b])
+                u = real(2) * p[k, b] * (u + total * p[k, b])
             g[k, b] = u
             u_sum += u
         for k in range(n_classes):
@@ -148,16 +150,9 @@ def _probability_gradient(code: int, eps: float, c: Any, p: Any, g: Any) -> None
 
 
 @_jit
-def _margin_slope(code: int, margin: Any) -> Any:
-    """Return the derivative of unhinged, ramp (6) and hinge (7) by the margin."""
-    if code == 6:
-        return _f4(-0.5) if -1 <= margin <= 1 else _f4(0)
-    return _f4(-1) if code == 5 or margin <= 1 else _f4(0)
-
-
-@_jit
 def _margin_gradient(code: int, c: Any, z: Any, g: Any) -> None:
-    """Losses of the margin m_k = z_k − log Σ_{j≠k} e^{z_j}; z has all K rows."""
+    """Unhinged (5), ramp (6), hinge (7): losses of m_k = z_k − log Σ_{j≠k} e^{z_j}; z has all K rows."""
+    real = z.dtype.type
     n_classes, batch = z.shape
     g[:] = 0
     for b in range(batch):
@@ -167,46 +162,55 @@ def _margin_gradient(code: int, c: Any, z: Any, g: Any) -> None:
             for j in range(n_classes):
                 if j != k:
                     top = max(top, z[j, b])
-            total = _f4(0)
+            total = real(0)
             for j in range(n_classes):
                 if j != k:
-                    total += _f4(math.exp(z[j, b] - top))
-            slope = c[b, k] * _margin_slope(code, z[k, b] - top - _f4(math.log(total)))
+                    total += real(math.exp(z[j, b] - top))
+            margin = z[k, b] - top - real(math.log(total))
+            slope = real(0)
+            if code == 6:
+                if -1 <= margin <= 1:
+                    slope = real(-0.5) * c[b, k]
+            elif code == 5 or margin <= 1:
+                slope = -c[b, k]
             g[k, b] += slope
             for j in range(n_classes):
                 if j != k:
-                    g[j, b] -= slope * _f4(math.exp(z[j, b] - top)) / total
+                    g[j, b] -= slope * real(math.exp(z[j, b] - top)) / total
 
 
 @_jit
 def _forward_gradient(c: Any, scale: Any, z: Any, p: Any, g: Any) -> None:
     """−log (pT)_y: p − softmax(z + log T[:, y]); c holds log T[:, y], z has all K rows."""
+    real = z.dtype.type
     n_classes, batch = z.shape
     for b in range(batch):
         top = z[0, b] + c[b, 0]
         for k in range(1, n_classes):
             top = max(top, z[k, b] + c[b, k])
-        total = _f4(0)
+        total = real(0)
         for k in range(n_classes):
-            total += _f4(math.exp(z[k, b] + c[b, k] - top))
+            total += real(math.exp(z[k, b] + c[b, k] - top))
         for k in range(n_classes):
-            g[k, b] = scale[b] * (p[k, b] - _f4(math.exp(z[k, b] + c[b, k] - top)) / total)
+            g[k, b] = scale[b] * (p[k, b] - real(math.exp(z[k, b] + c[b, k] - top)) / total)
 
 
 @_jit
 def _adam(params: Any, g: Any, m: Any, v: Any, decay: Any, rate: float, step: int) -> None:
-    size = _f4(rate / (1.0 - 0.9**step))
-    correct = _f4(1.0 / math.sqrt(1.0 - 0.999**step))
+    real = params.dtype.type
+    size = real(rate / (1.0 - 0.9**step))
+    correct = real(1.0 / math.sqrt(1.0 - 0.999**step))
     for j in range(params.shape[0]):
-        m[j] += _f4(0.1) * (g[j] - m[j])
-        v[j] += _f4(0.001) * (g[j] * g[j] - v[j])
-        update = size * m[j] / (_f4(math.sqrt(v[j])) * correct + _f4(1e-8))
+        m[j] += real(0.1) * (g[j] - m[j])
+        v[j] += real(0.001) * (g[j] * g[j] - v[j])
+        update = size * m[j] / (real(math.sqrt(v[j])) * correct + real(1e-8))
         params[j] -= decay[j] * params[j] + update
 
 
 @_jit
 def _pass_forward(params: Any, sizes: Any, act: Any) -> None:
     """Fill the activations (units, batch) of all layers above the inputs."""
+    real = act.dtype.type
     n_layers = sizes.shape[0] - 1
     at, unit = 0, 0
     for layer in range(n_layers):
@@ -219,7 +223,7 @@ def _pass_forward(params: Any, sizes: Any, act: Any) -> None:
         if layer < n_layers - 1:
             for o in range(n_out):
                 for b in range(h.shape[1]):
-                    h[o, b] = max(h[o, b], _f4(0))
+                    h[o, b] = max(h[o, b], real(0))
         at += (n_in + 1) * n_out
         unit += n_in
 
@@ -227,6 +231,7 @@ def _pass_forward(params: Any, sizes: Any, act: Any) -> None:
 @_jit
 def _pass_backward(params: Any, sizes: Any, act: Any, delta: Any, g: Any) -> None:
     """Fill the gradient of all parameters, given that of the outputs in the last rows of delta."""
+    real = act.dtype.type
     at, unit = params.shape[0], act.shape[0] - sizes[-1]
     for layer in range(sizes.shape[0] - 2, -1, -1):
         n_in, n_out = sizes[layer], sizes[layer + 1]
@@ -242,7 +247,7 @@ def _pass_backward(params: Any, sizes: Any, act: Any, delta: Any, g: Any) -> Non
             _add_products(below, params[at : at + n_in * n_out].reshape(n_out, n_in).T, d)
             for o in range(n_in):
                 for b in range(d.shape[1]):
-                    below[o, b] = below[o, b] if act[unit + o, b] > 0 else _f4(0)
+                    below[o, b] = below[o, b] if act[unit + o, b] > 0 else real(0)
 
 
 @_jit
@@ -254,11 +259,11 @@ def train_block(
     n_steps, batch = rows.shape
     n_classes, n_out = coefficients.shape[2], sizes[-1]
     units = sizes.sum()
-    act = np.empty((units, batch), np.float32)
-    delta = np.empty((units, batch), np.float32)
-    z = np.zeros((n_classes, batch), np.float32)
-    p = np.empty((n_classes, batch), np.float32)
-    dz = np.empty((n_classes, batch), np.float32)
+    act = np.empty((units, batch), X.dtype)
+    delta = np.empty((units, batch), X.dtype)
+    z = np.zeros((n_classes, batch), X.dtype)
+    p = np.empty((n_classes, batch), X.dtype)
+    dz = np.empty((n_classes, batch), X.dtype)
     g = np.empty_like(state[0])
     for s in range(n_steps):
         for b in range(batch):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.training._batches import Float32Array
+    from peerloss.training._batches import RealArray
 
 #: Rows predicted at a time, so that memory does not grow with the data.
 ROWS_AT_ONCE = 1 << 14
@@ -33,7 +33,7 @@ class TrainedNets:
 
     sizes: tuple[int, ...]
     """Inputs, hidden widths, outputs (one output for two classes)."""
-    parameters: Float32Array
+    parameters: RealArray
     """(nets, P): layer after layer the weights (outputs, inputs), then the biases."""
     diverged: NDArray[np.bool_]
     """(nets,) whether a net's weights left the finite numbers; such a net is of no use."""
@@ -56,12 +56,12 @@ class TrainedNets:
         """K."""
         return max(2, self.sizes[-1])
 
-    def weights(self, net: int) -> list[tuple[Float32Array, Float32Array]]:
+    def weights(self, net: int) -> list[tuple[RealArray, RealArray]]:
         """Return weights (outputs, inputs) and biases of one net's layers, as ``nn.Linear`` has them."""
         one = torch.from_numpy(self.parameters[net][None])
         return [(w[0].numpy(), b[0].numpy()) for w, b in layer_views(one, self.sizes)]
 
-    def logits(self, X: ArrayLike, *, nets: ArrayLike | None = None, device: str = "cpu") -> Float32Array:
+    def logits(self, X: ArrayLike, *, nets: ArrayLike | None = None, device: str = "cpu") -> RealArray:
         """Return the logits (nets, n, K) of rows ``X`` (n, d), of all or some ``nets``, from ``device``."""
         chosen = self.parameters if nets is None else self.parameters[np.asarray(nets)]
         with self._threads():
