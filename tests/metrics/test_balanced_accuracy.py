@@ -74,7 +74,8 @@ def test_its_standard_error_is_that_of_repeated_samples():
 
 
 def test_without_noise_it_is_scikit_learns():
-    """T = I: the ordinary balanced accuracy, weights included."""
+    """T = I: the ordinary balanced accuracy, weights included; classes without rows are left out."""
+    assert clean_balanced_accuracy([0, 2, 2], [0, 2, 1], np.eye(3)).value == pytest.approx(0.75)
     rng = np.random.default_rng(1)
     labels, predicted, weight = rng.integers(4, size=100), rng.integers(4, size=100), rng.random(100)
     found = clean_balanced_accuracy(labels, predicted, np.eye(4), sample_weight=weight).value
@@ -93,7 +94,7 @@ def test_without_noise_it_is_scikit_learns():
             "`sample_weight` must hold 2",
         ),
         (
-            lambda: clean_balanced_accuracy([0, 0], [0, 1], np.eye(2)),
+            lambda: clean_balanced_accuracy([0, 0], [0, 1], NoiseModel.binary(0.2, 0.1)),
             NotIdentifiableError,
             "`noise` cannot have led to the labels",
         ),

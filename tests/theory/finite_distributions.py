@@ -150,6 +150,7 @@ MARGIN_LOSSES = {
     "mae": lambda m: np.abs(_sigmoid(m) - 1.0) + np.abs(_sigmoid(-m)),
     "ramp": lambda m: np.clip((1.0 - m) / 2.0, 0.0, 1.0),
     "squared": lambda m: (_sigmoid(m) - 1.0) ** 2 + _sigmoid(-m) ** 2,
+    "margin_square": lambda m: (1.0 - m) ** 2,
     "gce": lambda m: (1.0 - _sigmoid(m) ** 0.7) / 0.7,
 }
 

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from peerloss._validation import as_labels, check_same_length
-from peerloss.exceptions import InvalidInputError, NotIdentifiableError
+from peerloss.exceptions import NotIdentifiableError
+from peerloss.metrics._weights import as_shares
 from peerloss.noise import NoiseModel, as_noise_model
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+
+#: A clean prior within this of 0 is 0.
+ROUNDING = 1e-12
 
 
 class CleanEstimate(NamedTuple):
@@ -32,7 +37,8 @@ def clean_balanced_accuracy(
     """Estimate balanced accuracy on *clean* labels from noisy labels and the noise T, for K classes.
 
     With J[k, j] = P(f = k, Ỹ = j) and class-conditional noise, J T⁻¹ is the joint of prediction and clean
-    label. Its diagonal over the clean prior π̃ T⁻¹ is the recall of each class; their mean is returned. For
+    label. Its diagonal over the clean prior π̃ T⁻¹ is the recall of each class. The mean over the classes that
+    occur (clean prior above 0) is returned. For
     two classes :func:`peerloss.peer_score` at α = 1 orders classifiers in the same way without T. For three
     or more it does not, and no score of noisy labels alone does
     (:func:`peerloss.theory.balanced_decision`).
@@ -54,7 +60,7 @@ def clean_balanced_accuracy(
     Raises
     ------
     NotIdentifiableError
-        If T cannot be inverted, or it leaves a class no clean rows.
+        If T cannot be inverted, or the clean prior π̃ T⁻¹ of a class is negative.
     InvalidInputError
         If the arrays disagree in length or hold anything but codes of ``noise``.
 
@@ -69,22 +75,18 @@ def clean_balanced_accuracy(
     labels = as_labels(y_noisy, "y_noisy", n_classes=model.n_classes)
     predicted = as_labels(y_pred, "y_pred", n_classes=model.n_classes)
     check_same_length(y_noisy=labels, y_pred=predicted)
-    weight = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if weight.shape != labels.shape or not (np.isfinite(weight) & (weight >= 0)).all() or not weight.any():
-        raise InvalidInputError(
-            f"`sample_weight` must hold {len(labels)} non-negative numbers, not all zero; got shape "
-            f"{weight.shape}."
-        )
-    weight = weight / weight.sum()
+    weight = as_shares(sample_weight, len(labels))
     clean = model.inverse()[labels]  # (n, K): of each row, an unbiased estimate of 1[Y = k]
     prior = weight @ clean
-    if (prior <= 0.0).any():
+    if (prior < -ROUNDING).any():
         raise NotIdentifiableError(
             f"`noise` cannot have led to the labels: the clean prior would be {prior.round(4).tolist()}. "
             "Estimate the noise anew, or on the same rows."
         )
-    hit = predicted[:, None] == np.arange(model.n_classes)
+    classes = np.flatnonzero(prior > ROUNDING)
+    clean, prior = clean[:, classes], prior[classes]
+    hit = predicted[:, None] == classes
     recall = weight @ (clean * hit) / prior
     influence = (clean * (hit - recall) / prior).mean(axis=1)
-    error = np.sqrt((np.square(weight * influence)).sum())
+    error = np.sqrt(np.square(weight * influence).sum())
     return CleanEstimate(float(np.clip(recall.mean(), 0.0, 1.0)), float(error))

@@ -115,10 +115,8 @@ def balanced_decision(
     model = as_noise_model(noise)
     clean_prior = model.clean_prior(as_prior(noisy_prior, "noisy_prior", n_classes=model.n_classes))
     noisy = _one_column_per_class(noisy_posterior, "noisy_posterior", clean_prior)
-    occurs = clean_prior > 0.0
-    clean = noisy @ model.inverse()
-    ratio = np.divide(clean, clean_prior, out=np.full_like(clean, -np.inf), where=occurs)
-    return np.asarray(ratio.argmax(axis=1), dtype=np.int64)
+    clean = np.clip(noisy @ model.inverse(), 0.0, None)
+    return np.asarray(balanced_posterior(clean, clean_prior).argmax(axis=1), dtype=np.int64)
 
 
 def _one_column_per_class(table: ArrayLike, name: str, prior: FloatArray) -> FloatArray:
