@@ -9,10 +9,9 @@ import numpy as np
 
 from peerloss._validation import check_finite
 from peerloss.estimators._calibration import clean_proba
-from peerloss.estimators._curve import CleanCurve, stable_noise
+from peerloss.estimators._curve import CleanCurves, stable_noise
 from peerloss.noise import CleanPosterior, NoiseModel, estimate_noise, fit_clean_posterior
 from peerloss.theory import (
-    balanced_posterior,
     optimal_alpha_from_noisy_prior,
     optimal_alpha_of_weighted,
     unbalancing_label_weights,
@@ -40,7 +39,7 @@ class CleanMap:
     """Estimated noise."""
     posterior: CleanPosterior | None
     """For two classes; carries the uncertainty of the rates."""
-    curve: CleanCurve | None = None
+    curves: CleanCurves | None = None
     """For balanced accuracy of more than two classes, where η/π decides unless ``alpha`` is given."""
 
     @classmethod
@@ -64,10 +63,10 @@ class CleanMap:
             return cls(metric, alpha, noisy_prior, posterior.noise, posterior)
         used = weight > 0
         noise = estimate_noise(codes[used], proba[used])
-        curve = None
+        curves = None
         if metric == "balanced_accuracy":
-            curve = CleanCurve.fit(proba[used], codes[used], weight[used], noise)
-        return cls(metric, alpha, noisy_prior, noise, None, curve)
+            curves = CleanCurves.fit(proba[used], codes[used], weight[used], noise)
+        return cls(metric, alpha, noisy_prior, noise, None, curves)
 
     def transform(self, proba: FloatArray) -> FloatArray:
         """Return probabilities of the clean classes (of equally frequent ones for balanced accuracy).
@@ -77,8 +76,8 @@ class CleanMap:
         """
         if self.alpha is not None:
             return clean_proba(proba, self.alpha, self.noisy_prior)
-        if self.curve is not None:
-            return balanced_posterior(self.curve.transform(proba), self.curve.prior)
+        if self.curves is not None:
+            return self.curves.balanced(proba)
         if self.metric == "balanced_accuracy":
             return clean_proba(proba, 1.0, self.noisy_prior)
         if self.posterior is not None:
@@ -94,7 +93,7 @@ class CleanMap:
         """
         if self.alpha is not None:
             return self.alpha
-        if self.curve is not None:
+        if self.curves is not None:
             return float("nan")
         if self.metric == "balanced_accuracy":
             return 1.0
@@ -106,19 +105,19 @@ class CleanMap:
     def accuracy(self, proba: FloatArray, *, seed: int) -> tuple[float, float, float]:
         """Estimate the metric on *clean* labels of the decisions on these rows, with a 90 % interval.
 
-        For two classes it averages over what the noisy labels leave open about the rates, and adds the
-        sampling error of the rows. For more classes the rates are taken as estimated; for balanced accuracy
-        it averages over two ways to undo them, η̃ T⁻¹ and the curve.
+        For two classes, and for balanced accuracy of more, it averages over what the noisy labels leave open
+        about the noise, and adds the sampling error of the rows. For accuracy of more than two classes the
+        noise is taken as estimated.
         """
         decided = self.transform(proba).argmax(axis=1)
         if self.posterior is not None:
             positive = self.posterior.candidates(log_odds(proba))
             clean = np.stack([1.0 - positive, positive], axis=2)
             weights = self.posterior.weights
+        elif self.curves is not None:
+            clean, weights = self.curves.candidates(proba), self.curves.weights
         else:
-            curve = [] if self.curve is None else [self.curve.transform(proba)]
-            clean = np.stack([unmix(proba, self.noise), *curve])
-            weights = np.full(len(clean), 1.0 / len(clean))
+            clean, weights = unmix(proba, self.noise)[None], np.ones(1)
         level, spread = _levels(clean, decided, balanced=self.metric == "balanced_accuracy")
         rng = np.random.default_rng(seed)
         drawn = rng.choice(len(weights), size=4000, p=weights)

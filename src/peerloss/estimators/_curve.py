@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 from scipy.special import softmax
 
 from peerloss.noise import NoiseModel
+from peerloss.theory import balanced_posterior
 
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray, IntArray
@@ -20,13 +21,16 @@ MAX_GAIN = 20.0
 LEAST_SHARE = 0.1
 #: Probabilities are kept above this, over K, before logarithms are taken.
 SMOOTHING = 0.01
+#: How much of the estimated noise the curves assume, and how much a row counts as evidence for one of them:
+#: less than 1, because every curve is an approximation.
+SHARES, EVIDENCE = (0.0, 0.25, 0.5, 0.75, 1.0), 0.25
 #: Weight of the penalties ½·log(slope)² and ½·|bias|²: about one row, and a hundredth of one.
 SLOPE_PENALTY, BIAS_PENALTY = 1.0, 0.01
 
 
 @dataclass(frozen=True)
 class CleanCurve:
-    """Maps noisy to clean probabilities, ``η = softmax(slope · score(η̃) + bias)``.
+    """Maps noisy to clean probabilities under one T, ``η = softmax(slope · score(η̃) + bias)``.
 
     The score is log(η̃ T⁻¹) or log(η̃/t), with t the mean row of T; slope and biases make the noisy labels
     likeliest under η T. The first score is exact for exact probabilities. The second is stable where an
@@ -37,28 +41,58 @@ class CleanCurve:
     inverted: bool
     slope: float
     bias: FloatArray
-    prior: FloatArray
-    """Mean clean probability of the rows it was fitted to, (K,)."""
 
     @classmethod
-    def fit(cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel) -> CleanCurve:
-        """Fit to out-of-fold noisy probabilities and noisy labels."""
-        noisy_prior = np.bincount(codes, weight, minlength=noise.n_classes) / weight.sum()
-        stable = stable_noise(noise, noisy_prior)
+    def fit(
+        cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
+    ) -> tuple[CleanCurve, float]:
+        """Fit to out-of-fold noisy probabilities and noisy labels; return also the penalised loss."""
         fits = []
         for inverted in (True, False):
-            parameters, loss = _fit(_scores(proba, stable, inverted=inverted), codes, weight, stable)
-            fits.append((loss, inverted, parameters))
-        _, inverted, parameters = min(fits, key=lambda fit: fit[0])
-        curve = cls(stable, inverted, float(np.exp(parameters[0])), parameters[1:], noisy_prior)
-        prior = weight @ curve.transform(proba) / weight.sum()
-        return cls(stable, inverted, curve.slope, curve.bias, prior)
+            parameters, loss = _minimise(_scores(proba, noise, inverted=inverted), codes, weight, noise)
+            fits.append((loss, cls(noise, inverted, float(np.exp(parameters[0])), parameters[1:])))
+        loss, curve = min(fits, key=lambda fit: fit[0])
+        return curve, loss
 
     def transform(self, proba: FloatArray) -> FloatArray:
         """Return clean probabilities, (n, K)."""
         scores = _scores(proba, self.noise, inverted=self.inverted)
         clean: FloatArray = softmax(self.slope * scores + self.bias, axis=1)
         return clean
+
+
+@dataclass(frozen=True)
+class CleanCurves:
+    """Curves for noise between none and the estimated T, weighed by how well they explain the labels.
+
+    The last one, for T as estimated, decides. All of them say how good the decisions are: counts of confident
+    rows take the overlap of classes for noise, so the estimated T is often too noisy, and accuracy as promised
+    by it too high.
+    """
+
+    curves: list[CleanCurve]
+    weights: FloatArray
+    prior: FloatArray
+    """Mean clean probability, by the last curve, of the rows it was fitted to, (K,)."""
+
+    @classmethod
+    def fit(cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel) -> CleanCurves:
+        """Fit to out-of-fold noisy probabilities and noisy labels."""
+        noisy_prior = np.bincount(codes, weight, minlength=noise.n_classes) / weight.sum()
+        full = stable_noise(noise, noisy_prior).transition
+        identity = np.eye(noise.n_classes)
+        mixed = [NoiseModel((1.0 - share) * identity + share * full) for share in SHARES]
+        curves, losses = zip(*[CleanCurve.fit(proba, codes, weight, model) for model in mixed], strict=True)
+        weights = softmax(-EVIDENCE * np.array(losses))
+        return cls(list(curves), weights, weight @ curves[-1].transform(proba) / weight.sum())
+
+    def candidates(self, proba: FloatArray) -> FloatArray:
+        """Return clean probabilities by each curve, (G, n, K)."""
+        return np.array([curve.transform(proba) for curve in self.curves])
+
+    def balanced(self, proba: FloatArray) -> FloatArray:
+        """Return clean probabilities of equally frequent classes by the last curve, (n, K)."""
+        return balanced_posterior(self.curves[-1].transform(proba), self.prior)
 
 
 def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> NoiseModel:
@@ -87,7 +121,7 @@ def _scores(proba: FloatArray, noise: NoiseModel, *, inverted: bool) -> FloatArr
     return centred
 
 
-def _fit(
+def _minimise(
     scores: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
 ) -> tuple[FloatArray, float]:
     """Minimise the negative log-likelihood of the noisy labels over log slope and biases."""
