@@ -364,11 +364,13 @@ class KnownPosterior(ClassifierMixin, BaseEstimator):
     def __init__(self, posterior):
         self.posterior = posterior
 
-    def fit(self, X, y):
+    def fit(self, X, y):  # noqa: ARG002 (the signature of scikit-learn)
+        """Learn the classes only."""
         self.classes_ = np.unique(y)
         return self
 
     def predict_proba(self, X):
+        """Look the points up."""
         return self.posterior[np.asarray(X)[:, 0].astype(int)]
 
 
@@ -438,7 +440,10 @@ def test_metric_accuracy_is_alpha_auto():
     ("parameters", "message"),
     [
         ({"metric": "f1"}, "`metric` must be one of 'accuracy', 'balanced_accuracy'; got 'f1'"),
-        ({"metric": "accuracy", "alpha": 0.5}, "`metric` chooses the decision in place of a number for `alpha`"),
+        (
+            {"metric": "accuracy", "alpha": 0.5},
+            "`metric` chooses the decision in place of a number for `alpha`",
+        ),
     ],
 )
 def test_a_metric_beside_an_alpha_is_refused(parameters, message):

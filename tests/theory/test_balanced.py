@@ -104,9 +104,17 @@ def test_classes_that_do_not_occur_are_not_predicted():
 @pytest.mark.parametrize(
     ("call", "error", "match"),
     [
-        (lambda: balanced_decision([[0.5, 0.5]], np.eye(3), [0.2, 0.3, 0.5]), InvalidInputError, "one column"),
+        (
+            lambda: balanced_decision([[0.5, 0.5]], np.eye(3), [0.2, 0.3, 0.5]),
+            InvalidInputError,
+            "one column",
+        ),
         (lambda: balanced_decision([[0.5, 0.5]], np.eye(2), [0.2, 0.3, 0.5]), InvalidInputError, "2 entries"),
-        (lambda: balanced_decision([[0.5, 0.5]], np.full((2, 2), 0.5), 0.5), NotIdentifiableError, "inverted"),
+        (
+            lambda: balanced_decision([[0.5, 0.5]], np.full((2, 2), 0.5), 0.5),
+            NotIdentifiableError,
+            "inverted",
+        ),
         (lambda: balanced_posterior([[1.2, -0.2]], 0.5), InvalidInputError, "must not be negative"),
         (lambda: balanced_posterior([0.5, 0.5], 0.5), InvalidInputError, "`clean_posterior` must have 2 dim"),
     ],

@@ -113,7 +113,7 @@ def test_the_named_bases_are_those_with_the_property():
 @exact
 @given(joints(), binary_noises(0.9), st.floats(-1.0, 0.95))
 def test_the_square_loss_has_a_minimum_for_every_alpha_below_one(joint, noise, alpha):
-    """The expected peer loss of (1 − t)² at each point is a parabola that opens upwards, its minimum known."""
+    """The expected peer loss of (1 − t)² at each point is a parabola that opens upwards."""
     noisy = noisy_joint(joint, noise)
     points, posterior = binary_posteriors(noisy)
     gain = 2 * posterior - 1 - alpha * (2 * noisy[:, 1].sum() - 1)

@@ -148,7 +148,7 @@ def test_weights_of_more_classes_destroy_the_rates(k):
 
 
 def peer_minimiser(noisy):
-    """The rule with the least peer 0-1 risk at α = 1, as one row."""
+    """Return the rule with the least peer 0-1 risk at α = 1, as one row."""
     return peer_decision(noisy / noisy.sum(axis=1, keepdims=True), 1.0, noisy.sum(axis=0))[None]
 
 

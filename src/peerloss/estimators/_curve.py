@@ -66,8 +66,8 @@ class CleanCurves:
     """Curves for noise between none and the estimated T, weighed by how well they explain the labels.
 
     The last one, for T as estimated, decides. All of them say how good the decisions are: counts of confident
-    rows take the overlap of classes for noise, so the estimated T is often too noisy, and accuracy as promised
-    by it too high.
+    rows take the overlap of classes for noise, so the estimated T is often too noisy, and accuracy as
+    promised by it too high.
     """
 
     curves: list[CleanCurve]

@@ -75,8 +75,8 @@ class PeerClassifier(NoisyLabelClassifier):
     weighed by a proper score on the noisy labels and averaged; the noise rates are estimated from where the
     average levels off, and averaged over as far as the data leave them open. For accuracy the decision is
     that of the clean posterior. For balanced accuracy of two classes it is peer loss at α = 1, which needs no
-    rates; of more classes it is argmax(η/π), clean posterior over clean prior, which needs the estimated noise
-    (:func:`~peerloss.theory.balanced_decision` says why).
+    rates; of more classes it is argmax(η/π), clean posterior over clean prior, which needs the estimated
+    noise (:func:`~peerloss.theory.balanced_decision` says why).
 
     Parameters
     ----------

@@ -25,11 +25,12 @@ if TYPE_CHECKING:
 class PeerPlugInClassifier(NoisyLabelClassifier):
     """Turn a probabilistic classifier into the minimiser of the α-peer risk.
 
-    The population minimiser of the α-weighted peer 0-1 risk is ``argmax_k (η̃_k(x) − α·π̃_k)``, where η̃ is the
-    probability of the *noisy* label: any classifier with calibrated probabilities becomes a peer classifier
-    after its fit. For two classes that is the threshold (1 + α(π̃_1 − π̃_0))/2 on η̃_1, the noisy prior at
-    α = 1 (Menon et al., 2015) and (1 + e_neg − e_pos)/2 at α* (Natarajan et al., 2013). Probabilities of the estimator are calibrated on out-of-fold predictions by one slope and K − 1
-    biases on their logarithms (Platt's method for two classes), then the estimator is fitted to all rows.
+    The population minimiser of the α-weighted peer 0-1 risk is ``argmax_k (η̃_k(x) − α·π̃_k)``, where η̃ is
+    the probability of the *noisy* label: any classifier with calibrated probabilities becomes a peer
+    classifier after its fit. For two classes that is the threshold (1 + α(π̃_1 − π̃_0))/2 on η̃_1, the noisy
+    prior at α = 1 (Menon et al., 2015) and (1 + e_neg − e_pos)/2 at α* (Natarajan et al., 2013).
+    Probabilities of the estimator are calibrated on out-of-fold predictions by one slope and K − 1 biases on
+    their logarithms (Platt's method for two classes), then the estimator is fitted to all rows.
 
     ``predict_proba`` stretches η̃ so that the point where all classes tie, u = 1/K + α(π̃ − 1/K), becomes the
     uniform vector: each ray from u to the border of the simplex is mapped linearly to the parallel ray from
@@ -186,8 +187,8 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         check_choice(self.metric, "metric", METRICS)
         if alpha not in (None, 1.0):
             raise InvalidInputError(
-                f"`metric` chooses the decision in place of a number for `alpha`; got metric={self.metric!r} and "
-                f"alpha={self.alpha!r}. Leave one of them out."
+                "`metric` chooses the decision in place of a number for `alpha`; got "
+                f"metric={self.metric!r} and alpha={self.alpha!r}. Leave one of them out."
             )
         return None
 

@@ -20,12 +20,12 @@ def peer_score(
 ) -> float:
     """Return ``P(f = ỹ) − α Σ_k P(f = k) P(ỹ = k)``, the negative α-peer 0-1 risk up to a constant.
 
-    At α = 1 noise with T[i, j] = e_j multiplies it by 1 − Σe (Lemma 2), so it orders classifiers as clean labels
-    would. For two classes that is the order of balanced accuracy (Lemma 3). For three or more it is not: the
-    best rule at α = 1 is argmax(η − π), balanced accuracy needs argmax(η/π) and an estimate of the noise
-    (:func:`peerloss.metrics.clean_balanced_accuracy`). At α = α* it is (1 − Σe)·accuracy plus a constant
-    (Proposition 1); :func:`peerloss.theory.optimal_alpha` says when α* exists. Candidates are compared under
-    *one* α.
+    At α = 1 noise with T[i, j] = e_j multiplies it by 1 − Σe (Lemma 2), so it orders classifiers as clean
+    labels would. For two classes that is the order of balanced accuracy (Lemma 3). For three or more it is
+    not: the best rule at α = 1 is argmax(η − π), balanced accuracy needs argmax(η/π) and an estimate of the
+    noise (:func:`peerloss.metrics.clean_balanced_accuracy`). At α = α* it is (1 − Σe)·accuracy plus a
+    constant (Proposition 1); :func:`peerloss.theory.optimal_alpha` says when α* exists. Candidates are
+    compared under *one* α.
 
     Parameters
     ----------

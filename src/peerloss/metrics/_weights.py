@@ -19,7 +19,8 @@ def as_shares(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray:
     weight = np.ones(n_rows) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
     if weight.shape != (n_rows,) or not (np.isfinite(weight) & (weight >= 0)).all() or not weight.any():
         raise InvalidInputError(
-            f"`sample_weight` must hold {n_rows} non-negative numbers, not all zero; got shape {weight.shape}."
+            f"`sample_weight` must hold {n_rows} non-negative numbers, not all zero; got shape "
+            f"{weight.shape}."
         )
     shares: FloatArray = weight / weight.sum()
     return shares

@@ -60,8 +60,8 @@ def balanced_decision(
 ) -> IntArray:
     """Predict the label that is best for balanced accuracy on *clean* labels, from the noisy posterior.
 
-    ``argmax_k η_k(x)/π_k`` with ``η = η̃ T⁻¹`` and ``π = π̃ T⁻¹`` (row vectors); ties go to the smaller label.
-    Where T[i, j] = e_j it is ``argmax_k (η̃_k − e_k)/(π̃_k − e_k)``.
+    ``argmax_k η_k(x)/π_k`` with ``η = η̃ T⁻¹`` and ``π = π̃ T⁻¹`` (row vectors); ties go to the smaller
+    label. Where T[i, j] = e_j it is ``argmax_k (η̃_k − e_k)/(π̃_k − e_k)``.
 
     Parameters
     ----------
@@ -88,13 +88,14 @@ def balanced_decision(
 
     Notes
     -----
-    Two classes need no rates: η₁/π₁ > η₀/π₀ says η₁ > π₁, and with Σe < 1 that says η̃₁ > π̃₁, the decision of
-    peer loss at α = 1 (:func:`peer_decision`). Menon et al. (2015) prove this threshold for balanced error.
+    Two classes need no rates: η₁/π₁ > η₀/π₀ says η₁ > π₁, and with Σe < 1 that says η̃₁ > π̃₁, the decision
+    of peer loss at α = 1 (:func:`peer_decision`). Menon et al. (2015) prove this threshold for balanced
+    error.
 
     Three or more classes do need the noise: no rule that sees only η̃ and π̃ is right everywhere. Take two
-    points x₁ and x₂ with P(x₁) = 0.2, η̃(x₁) = (.5, .31, .19), η̃(x₂) = (.875, .11, .015), so π̃ = (.8, .15, .05).
-    If the labels are clean, the ratios at x₁ are (.625, 2.07, 3.8) and class 2 is best. If e = (0, .1, 0), the
-    ratios are in proportion to (.5/.8, .21/.05, .19/.05) = (.625, 4.2, 3.8) and class 1 is best. Both worlds
+    points x₁ and x₂ with P(x₁) = 0.2, η̃(x₁) = (.5, .31, .19) and η̃(x₂) = (.875, .11, .015). Then π̃ is
+    (.8, .15, .05). If the labels are clean, the ratios η/π at x₁ are (.625, 2.07, 3.8) and class 2 is best.
+    If e = (0, .1, 0), they are (.5/.8, .21/.05, .19/.05) = (.625, 4.2, 3.8) and class 1 is best. Both worlds
     have the same η̃ and π̃. In particular α = 1, argmax(η̃ − π̃), is not the rule for balanced accuracy.
 
     References

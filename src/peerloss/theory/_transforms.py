@@ -35,13 +35,14 @@ _BASES = (
     "zero_one",
 )
 
-#: Bounded bases with ℓ(f, −y) = C − ℓ(f, y): their minimiser is worst on flipped labels (Theorem 6, condition 1).
-#: ``unhinged`` satisfies the identity too, but it is unbounded: it has no minimiser that could be worst.
+#: Bounded bases with ℓ(f, −y) = C − ℓ(f, y): their minimiser is worst on flipped labels (Theorem 6, condition
+#: 1). ``unhinged`` satisfies the identity too, but it is unbounded: it has no minimiser that could be worst.
 FLIP_SYMMETRIC_BASES = ("zero_one", "sigmoid", "mae", "ramp")
 
 #: Bases with ℓ''(t, y) = ℓ''(t, −y) that are convex in the margin (Theorem 6, condition 2, and Lemma 4). The
-#: paper names the square and the logistic loss. Its square loss is (1 − t)² of the score, ``margin_square`` here;
-#: the base loss ``squared`` is the Brier score of softmax probabilities, which is not convex in the margin.
+#: paper names the square and the logistic loss. Its square loss is (1 − t)² of the score, ``margin_square``
+#: here; the base loss ``squared`` is the Brier score of softmax probabilities, which is not convex in the
+#: margin.
 SYMMETRIC_CURVATURE_BASES = ("cross_entropy", "logistic", "margin_square", "unhinged")
 
 
@@ -150,8 +151,9 @@ def peer_transform(base_transform: Transform, noise: NoiseModel | ArrayLike, *, 
     -----
     For α ≤ Σe the second form holds for every base, for then η' is a probability. For Σe < α < 1 it holds for
     bases unbounded above and bounded below (logistic, hinge), whose expected peer loss is −∞ wherever η'
-    leaves [0, 1]. The ``margin_square`` loss is an exception: its expected peer loss stays bounded below, and the
-    formula holds for u > 1 − α too, with Ψ(θ) = θ² for θ > 1 instead of +∞. α = 1 needs condition 1 (p = ½, and a base of ``FLIP_SYMMETRIC_BASES``).
+    leaves [0, 1]. It does not hold there for ``margin_square``, whose expected peer loss stays bounded below:
+    its Ψ_peer is u²/(1 − α) also for u > 1 − α, not +∞. α = 1 needs condition 1 (p = ½, and a base of
+    ``FLIP_SYMMETRIC_BASES``).
 
     Examples
     --------

@@ -19,17 +19,17 @@ def balancing_label_weights(noise: NoiseModel | ArrayLike, noisy_prior: ArrayLik
     """Find weights w of the *noisy* labels under which the *clean* classes are equally frequent.
 
     ``w ∝ T⁻¹(1/π)``: then Σ_j w_j·P(Y = k, Ỹ = j) is the same for every k. Given the class, a weight does not
-    depend on x, so the weighted rows are those of a world with the same P(x | y) and equally frequent classes.
-    Accuracy there is *balanced* accuracy of the data as they come. Equally frequent *noisy* labels would not
-    do this: they give π̃ = 1/K.
+    depend on x, so the weighted rows are those of a world with the same P(x | y) and equally frequent
+    classes. Accuracy there is *balanced* accuracy of the data as they come. Equally frequent *noisy* labels
+    would not do this: they give π̃ = 1/K.
 
-    Two classes: with ``sample_weight=w[y_noisy]`` peer loss at α = 1 meets the condition of Theorem 2 (p = ½) and
-    its minimiser has the best balanced accuracy of the data as they come, as it has without weights. It is not
-    in general the best in accuracy; that needs α* (:func:`optimal_alpha`).
+    Two classes: with ``sample_weight=w[y_noisy]`` peer loss at α = 1 meets the condition of Theorem 2 (p = ½)
+    and its minimiser has the best balanced accuracy of the data as they come, as it has without weights. It
+    is not in general the best in accuracy; that needs α* (:func:`optimal_alpha`).
 
-    Three or more classes: the noise of the weighted rows is ``K·π_i·T[i, j]·w_j``. Even where T[i, j] = e_j, it
-    has no such rates unless the classes are equally frequent already, so Lemma 2 and Theorem 2 do not apply to
-    the weighted rows. For balanced accuracy use :func:`balanced_decision`.
+    Three or more classes: the noise of the weighted rows is ``K·π_i·T[i, j]·w_j``. Even where T[i, j] = e_j,
+    it has no such rates in general unless the classes are equally frequent already, so Lemma 2 and Theorem 2
+    do not apply to the weighted rows. For balanced accuracy use :func:`balanced_decision`.
 
     Parameters
     ----------
