@@ -108,27 +108,27 @@ def _rates_and_alpha(
     The 90 % intervals of the K(K − 1) entries off the diagonal are widened so that they hold together
     (Bonferroni's correction).
     """
-    k = noise.n_classes
-    row, column = np.nonzero(~np.eye(k, dtype=bool))
-    half_width = np.zeros((k, k))
+    off_diagonal = ~np.eye(noise.n_classes, dtype=bool)
+    width = np.full(off_diagonal.shape, ROUNDING)
     if posterior.noise_low is not None and posterior.noise_high is not None:
-        half_width = (posterior.noise_high - posterior.noise_low) / 2.0
-    together = norm.isf((1.0 - CONFIDENCE) / len(row)) / norm.isf((1.0 - ENTRY_CONFIDENCE) / 2.0)
-    width = np.maximum(together * half_width[row, column], ROUNDING)
-    entries = noise.transition[row, column]
+        joint_tail = (1.0 - CONFIDENCE) / (2.0 * off_diagonal.sum())
+        widen = norm.isf(joint_tail) / norm.isf((1.0 - ENTRY_CONFIDENCE) / 2.0)
+        width = np.maximum(widen * (posterior.noise_high - posterior.noise_low) / 2.0, ROUNDING)
+    weight = off_diagonal / width**2
+    column_weight = weight.sum(axis=0)
+    rates: FloatArray = (weight * noise.transition).sum(axis=0) / column_weight
 
-    def fit(design: FloatArray, values: FloatArray) -> tuple[FloatArray, bool]:
-        found, *_ = np.linalg.lstsq(design / width[:, None], values / width, rcond=None)
-        return found, bool((np.abs(values - design @ found) <= width).all())
+    def fits(column_rates: FloatArray) -> bool:
+        return bool((np.abs(noise.transition - column_rates) <= width)[off_diagonal].all())
 
-    _, has_rates = fit(np.eye(k)[column], entries)
-    level, prior = np.ones((len(row), 1)), noisy_prior[column]
-    (_, slope), _ = fit(np.column_stack([level, prior]), entries)
+    prior = noisy_prior - np.average(noisy_prior, weights=column_weight)
+    spread = float(column_weight @ prior**2)
+    slope = float(column_weight @ (prior * rates)) / spread if spread > 0.0 else 0.0
     # Labels that are nearly balanced leave α open: one between 0 and 1 is preferred where it fits.
-    for alpha in (float(np.clip(slope, 0.0, 1.0)), float(slope)):
-        if fit(level, entries - alpha * prior)[1]:
-            return has_rates, alpha
-    return has_rates, None
+    for alpha in (float(np.clip(slope, 0.0, 1.0)), slope):
+        if fits(np.average(rates, weights=column_weight) + alpha * prior):
+            return True, alpha
+    return fits(rates), None
 
 
 def _why_two(total: float) -> str:
@@ -147,9 +147,9 @@ def _why_more(total: float, alpha: float | None, *, has_rates: bool) -> str:
         )
     if has_rates:
         return (
-            f"Peer loss does not apply to accuracy: Σe = {total:.2f} and T[i, j] = e_j within the uncertainty "
-            "of the estimate, but no α orders classifiers as accuracy does (e_j − α·π̃_j differs between "
-            "classes). Correct with T (forward or backward correction)."
+            f"Peer loss does not apply to accuracy: Σe = {total:.2f} and T[i, j] = e_j within the "
+            "uncertainty of the estimate, but no α orders classifiers as accuracy does (e_j − α·π̃_j differs "
+            "between classes). Correct with T (forward or backward correction)."
         )
     return (
         f"Peer loss does not apply as it is: Σe = {total:.2f}, but some wrong labels are likelier from one "

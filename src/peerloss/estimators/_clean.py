@@ -147,7 +147,7 @@ def check_alpha_or_auto(alpha: Any, name: str = "alpha") -> float | None:
 
 
 class AutomaticAlpha(NamedTuple):
-    """What ``alpha="auto"`` means for some data."""
+    """The α that :func:`automatic_alpha` finds."""
 
     alpha: float
     label_weights: FloatArray
@@ -159,11 +159,15 @@ class AutomaticAlpha(NamedTuple):
 def automatic_alpha(
     proba: FloatArray, codes: IntArray, weight: FloatArray, noisy_prior: FloatArray
 ) -> AutomaticAlpha:
-    """Apply the library's rule for α to out-of-fold noisy probabilities.
+    """Find one α for accuracy from out-of-fold noisy probabilities.
 
     It is α* = (e_neg − e_pos)/δ_p̃ at the rates that probabilities and noisy labels suggest. Where δ_p̃ is
-    near 0 it is that of rows weighted by their label, the paper's downsampling remark. For several classes
-    without an α* it is 1, the choice that needs no rates.
+    near 0 it is that of rows weighted by their label, the paper's downsampling remark. For more than two
+    classes without an α* it is 1, the choice that needs no rates; no theorem then speaks of accuracy.
+
+    ``PeerPlugInClassifier(alpha="auto")`` decides with this α, ``RobustMLPClassifier(alpha="auto")`` compares
+    candidates by the peer score at it. ``PeerClassifier(alpha="auto")`` does not use it: it decides by the
+    clean posterior.
     """
     fitted = CleanMap.fit(proba, codes, weight, metric="accuracy", alpha=None, noisy_prior=noisy_prior)
     equal = np.ones(len(noisy_prior))

@@ -196,8 +196,8 @@ def peer_threshold(alpha: Any, noisy_prior: ArrayLike) -> float:
 def peer_decision(noisy_posterior: ArrayLike, alpha: Any, noisy_prior: ArrayLike) -> IntArray:
     """Predict as the population minimiser of the α-peer 0-1 risk does (plug-in form, any K).
 
-    ``argmax_k (η̃_k(x) − α·π̃_k)``; ties go to the smaller label. At α = 1 and for two classes this is best for
-    balanced accuracy, for more it is not (:func:`balanced_decision`).
+    ``argmax_k (η̃_k(x) − α·π̃_k)``; ties go to the smaller label. At α = 1 and for two classes this is best
+    for balanced accuracy, for more it is not (:func:`balanced_decision`).
 
     Parameters
     ----------
