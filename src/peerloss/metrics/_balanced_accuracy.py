@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -19,7 +20,8 @@ if TYPE_CHECKING:
 ROUNDING = 1e-12
 
 
-class CleanEstimate(NamedTuple):
+@dataclass(frozen=True)
+class CleanEstimate:
     """A score on clean labels, estimated from noisy ones."""
 
     value: float
