@@ -6,6 +6,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
@@ -99,6 +100,35 @@ def test_balanced_accuracy_decides_at_the_noisy_prior(small_portfolio):  # noqa:
     above = model.predict_noisy_proba(X)[:, 1] > model.noisy_prior_[1]
     np.testing.assert_array_equal(model.predict(X), above.astype(int))
     assert model.alpha_ == 1.0
+
+
+def four_classes(n, seed):
+    """Overlapping classes, the rarest one row in twenty."""
+    rng = np.random.default_rng(seed)
+    y = rng.choice(4, size=n, p=[0.6, 0.25, 0.1, 0.05])
+    centres = np.array([[0.0, 0.0], [1.5, 0.0], [1.5, 1.5], [3.0, 1.5]])
+    return centres[y] + rng.normal(size=(n, 2)), y
+
+
+def test_balanced_accuracy_of_four_classes(small_portfolio):  # noqa: ARG001 (a fixture)
+    """It is above that of α = 1, near that of clean labels, and inside the report's interval."""
+    X, y = four_classes(3000, 0)
+    X_test, y_test = four_classes(20_000, 1)
+    noisy = flip_labels(y, NoiseModel.uniform(4, 0.2), random_state=0)
+    model = PeerClassifier(metric="balanced_accuracy", random_state=0).fit(X, noisy)
+    at_one = PeerClassifier(alpha=1.0, random_state=0).fit(X, noisy)
+    taught = LogisticRegression().fit(X, y)
+    best = balanced_accuracy_score(y_test, (taught.predict_proba(X_test) / np.bincount(y)).argmax(axis=1))
+    reached = balanced_accuracy_score(y_test, model.predict(X_test))
+    assert reached > balanced_accuracy_score(y_test, at_one.predict(X_test)) + 0.005
+    assert reached > best - 0.02
+    report = model.report_
+    assert report.accuracy_low - 0.01 <= reached <= report.accuracy_high + 0.01
+    assert np.isnan(model.alpha_)
+    assert "nan" not in str(report)
+    proba = model.predict_proba(X)
+    np.testing.assert_allclose(proba.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(model.predict(X), proba.argmax(axis=1))
 
 
 def test_a_given_alpha_is_obeyed(small_portfolio):  # noqa: ARG001 (a fixture)

@@ -44,6 +44,7 @@ MODELS = {
     "mlp, noise given": RobustMLPClassifier("forward", noise=NoiseModel.binary(0.1, 0.2), max_steps=20),
     "mlp, generator": RobustMLPClassifier(max_steps=20, random_state=np.random.default_rng(0)),
     "plug-in": PeerPlugInClassifier(LogisticRegression(), alpha="auto"),
+    "plug-in, balanced": PeerPlugInClassifier(LogisticRegression(), metric="balanced_accuracy"),
     "plug-in, forest": PeerPlugInClassifier(RandomForestClassifier(5, random_state=0)),
     "plug-in, extra trees": PeerPlugInClassifier(
         ExtraTreesClassifier(5, random_state=0), cv=StratifiedKFold(3)
@@ -81,7 +82,10 @@ def test_labels_keep_their_dtype(dtype, tmp_path):
     assert_same(model, load_model(save_model(model, tmp_path / "model")))
 
 
-@pytest.mark.parametrize("name", ["mlp", "plug-in", "plug-in, forest", "lightgbm", "xgboost", "perceptron"])
+@pytest.mark.parametrize(
+    "name",
+    ["mlp", "plug-in", "plug-in, balanced", "plug-in, forest", "lightgbm", "xgboost", "perceptron"],
+)
 def test_three_classes(name, tmp_path):
     """More than two classes change shapes everywhere."""
     model = MODELS[name].fit(X_THREE, CODES_THREE)

@@ -76,6 +76,43 @@ def classifiers(n_points, n_classes):
     return [np.array(labels) for labels in itertools.product(range(n_classes), repeat=n_points)]
 
 
+def all_rules(n_points, n_classes):
+    """Every classifier on ``n_points`` points, one row each."""
+    return np.array(list(itertools.product(range(n_classes), repeat=n_points)))
+
+
+def accuracies(rules, joint):
+    """P(f(X) = Y) of each row of ``rules``."""
+    return joint[np.arange(len(joint)), rules].sum(axis=1)
+
+
+def balanced_accuracies(rules, joint):
+    """Mean over classes of P(f(X) = k | Y = k), for each row of ``rules``."""
+    return accuracies(rules, joint / joint.sum(axis=0)) / joint.shape[1]
+
+
+def random_joint(rng, n_points, n_classes, *, balanced=False):
+    """P(x, label) from the uniform distribution on all tables; ``balanced`` makes classes equally likely."""
+    joint = rng.dirichlet(np.ones(n_points * n_classes)).reshape(n_points, n_classes)
+    return joint / joint.sum(axis=0) / n_classes if balanced else joint
+
+
+def column_noise(rng, n_classes):
+    """K-class noise with T[i, j] = e_j for i ≠ j and Σe between 0.05 and 0.9."""
+    rates = rng.dirichlet(np.ones(n_classes)) * rng.uniform(0.05, 0.9)
+    return NoiseModel((1.0 - rates.sum()) * np.eye(n_classes) + rates)
+
+
+def random_noise(rng, n_classes):
+    """K-class noise of any form: row i is replaced by a random distribution with probability .1 to .9."""
+    replaced = rng.uniform(0.1, 0.9, size=(n_classes, 1))
+    while True:
+        rows = replaced * rng.dirichlet(np.ones(n_classes), size=n_classes)
+        noise = NoiseModel(rows + np.diag(1.0 - replaced[:, 0]))
+        if np.linalg.cond(noise.transition) < 100.0:
+            return noise
+
+
 def zero_one(labels, n_classes):
     """Loss matrix of the 0-1 loss."""
     return (np.arange(n_classes)[None, :] != labels[:, None]).astype(float)
@@ -113,6 +150,7 @@ MARGIN_LOSSES = {
     "mae": lambda m: np.abs(_sigmoid(m) - 1.0) + np.abs(_sigmoid(-m)),
     "ramp": lambda m: np.clip((1.0 - m) / 2.0, 0.0, 1.0),
     "squared": lambda m: (_sigmoid(m) - 1.0) ** 2 + _sigmoid(-m) ** 2,
+    "margin_square": lambda m: (1.0 - m) ** 2,
     "gce": lambda m: (1.0 - _sigmoid(m) ** 0.7) / 0.7,
 }
 

@@ -14,7 +14,13 @@ from peerloss.theory import (
     joint_table,
     sign_matrix,
 )
-from tests.theory.finite_distributions import binary_noises, column_noises, exact
+from tests.theory.finite_distributions import (
+    binary_noises,
+    column_noise,
+    column_noises,
+    exact,
+    random_joint,
+)
 
 CLASSIFIER = NoiseModel.binary(e_neg=0.2, e_pos=0.3)
 LABELS = NoiseModel.binary(e_neg=0.3, e_pos=0.4)
@@ -55,6 +61,33 @@ def test_sign_matrix_is_the_identity_for_column_noise_and_balanced_classes(noise
     joint = joint_of_conditionally_independent(np.full(k, 1 / k), first, second)
     assert sign_matrix(delta_matrix(joint)).tolist() == np.eye(k, dtype=int).tolist()
     assert is_categorical(joint)
+
+
+@pytest.mark.parametrize("k", [3, 4])
+def test_the_appendix_remark_on_a_diagonal_sign_matrix(k):
+    """Σe < 1 makes Sgn(Δ) diagonal for Δ(Y, Ỹ), not for the paper's Δ(f*, Ỹ).
+
+    Noise with e_j multiplies Δ by 1 − Σe, Δ(f, Ỹ) = (1 − Σe)·Δ(f, Y), so it never changes a sign: whether
+    Sgn(Δ(f*, Ỹ)) is the identity depends on what the Bayes classifier f* confuses. In 200 worlds of ten
+    points in which f* predicts every class it is not in at least 40.
+    """
+    rng = np.random.default_rng(k)
+    identity = np.eye(k, dtype=int).tolist()
+    other = worlds = 0
+    while worlds < 200:
+        clean, noise = random_joint(rng, 10, k), column_noise(rng, k)
+        bayes = clean.argmax(axis=1)
+        if len(set(bayes)) < k:
+            continue
+        worlds += 1
+        prediction = np.eye(k)[bayes].T  # (K, points): sums the points of each prediction
+        with_clean = delta_matrix(prediction @ clean)
+        with_noisy = delta_matrix(prediction @ clean @ noise.transition)
+        np.testing.assert_allclose(with_noisy, (1 - noise.sum_of_rates) * with_clean, atol=1e-12)
+        labels = np.diag(clean.sum(axis=0)) @ noise.transition
+        assert sign_matrix(delta_matrix(labels)).tolist() == identity
+        other += sign_matrix(with_noisy).tolist() != identity
+    assert other >= 40
 
 
 def test_sign_matrix_of_reversed_labels_is_the_other_diagonal():

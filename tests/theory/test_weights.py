@@ -12,10 +12,23 @@ from peerloss.theory import (
     noisy_joint,
     optimal_alpha_from_noisy_prior,
     optimal_alpha_of_weighted,
+    peer_decision,
     peer_risk,
     unbalancing_label_weights,
 )
-from tests.theory.finite_distributions import binary_noises, classifiers, clean_risk, exact, joints, zero_one
+from tests.theory.finite_distributions import (
+    accuracies,
+    all_rules,
+    balanced_accuracies,
+    binary_noises,
+    classifiers,
+    clean_risk,
+    column_noise,
+    exact,
+    joints,
+    random_joint,
+    zero_one,
+)
 
 
 def weighted(joint, weights):
@@ -84,6 +97,59 @@ def test_balancing_weights_balance_the_clean_classes(data):
     mass = (clean[:, None] * noise.transition * weights).sum(axis=1)
     np.testing.assert_allclose(mass, np.full(k, 1 / k), atol=1e-12)
     assert (clean @ noise.transition) @ weights == pytest.approx(1.0)
+
+
+def weighted_world(rng, k):
+    """Draw P(x, y) and noise with e_j for which balancing weights exist."""
+    while True:
+        clean, noise = random_joint(rng, 4, k), column_noise(rng, k)
+        try:
+            return clean, noise, balancing_label_weights(noise, clean.sum(axis=0) @ noise.transition)
+        except NotIdentifiableError:
+            continue
+
+
+def test_weighted_peer_loss_of_two_classes_aims_at_balanced_accuracy():
+    """In 300 worlds of two classes the weighted α = 1 minimiser is best in balanced accuracy, in all of them.
+
+    In accuracy on the data as they come it is the best one in fewer than four fifths.
+    """
+    rng = np.random.default_rng(0)
+    rules = all_rules(4, 2)
+    accurate = 0
+    for _ in range(300):
+        clean, noise, weights = weighted_world(rng, 2)
+        chosen = peer_minimiser(weighted(noisy_joint(clean, noise), weights))
+        balanced = balanced_accuracies(rules, clean).max()
+        assert balanced_accuracies(chosen, clean)[0] == pytest.approx(balanced, abs=1e-9)
+        accurate += accuracies(chosen, clean)[0] > accuracies(rules, clean).max() - 1e-9
+    assert 0 < accurate < 240
+
+
+@pytest.mark.parametrize("k", [3, 4])
+def test_weights_of_more_classes_destroy_the_rates(k):
+    """In 200 worlds with T[i, j] = e_j and unequal classes the weighted noise has no e_j in any of them.
+
+    The weighted α = 1 minimiser misses the best balanced accuracy, which is accuracy of the weighted world,
+    in at least a tenth.
+    """
+    rng = np.random.default_rng(k)
+    rules = all_rules(4, k)
+    missed = 0
+    for _ in range(200):
+        clean, noise, weights = weighted_world(rng, k)
+        heavy = clean.sum(axis=0)[:, None] * noise.transition * weights
+        np.testing.assert_allclose(heavy.sum(axis=1), 1 / k, atol=1e-9)
+        assert NoiseModel(k * heavy / (k * heavy).sum(axis=1, keepdims=True)).column_rates is None
+        chosen = peer_minimiser(weighted(noisy_joint(clean, noise), weights))
+        best = balanced_accuracies(rules, clean).max()
+        missed += balanced_accuracies(chosen, clean)[0] < best - 1e-9
+    assert missed >= 20
+
+
+def peer_minimiser(noisy):
+    """Return the rule with the least peer 0-1 risk at α = 1, as one row."""
+    return peer_decision(noisy / noisy.sum(axis=1, keepdims=True), 1.0, noisy.sum(axis=0))[None]
 
 
 @exact

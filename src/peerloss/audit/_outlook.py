@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+from scipy.stats import norm
 
 from peerloss.exceptions import NotIdentifiableError
 from peerloss.theory import excess_risk_bound, is_categorical, optimal_alpha_from_noisy_prior
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 #: The bound is for the best of so many classifiers, about what a search compares.
 N_CLASSIFIERS = 100
 CONFIDENCE = 0.95
+#: The confidence of the intervals of T, entry by entry.
+ENTRY_CONFIDENCE = 0.9
+#: Entries of T that differ by less are equal.
+ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
@@ -30,9 +35,11 @@ class Outlook:
     """Σ_j e_j; where T has no such rates (more than two classes), e_j is the mean of column j off the
     diagonal."""
     sign_is_identity: bool | None
-    """Whether Sgn(Δ) = I: a label goes with its own class only."""
+    """Whether Sgn(Δ) = I: a label goes with its own class only. For two classes this is Σe < 1; for more it
+    is not enough for peer loss to apply."""
     alpha: float | None
-    """α* at the estimated noise; ``None`` where no α* exists."""
+    """α* at the estimated noise (with more than two classes within its uncertainty); ``None`` where no α*
+    exists."""
     bound: float | None
     """With 95 % probability the best of 100 classifiers by α*-peer loss is worse than the truly best of them
     by no more than this (Theorem 5); ``None`` where the theorem does not apply."""
@@ -53,7 +60,12 @@ class Outlook:
 
 
 def look_ahead(posterior: LabelPosterior, noisy_prior: FloatArray, n_rows: int) -> Outlook:
-    """Judge the estimated noise by the paper's conditions."""
+    """Judge the estimated noise by the paper's conditions.
+
+    Two classes need Σe < 1. More classes also need T[i, j] = e_j for i ≠ j and an α* that makes e_j − α·π̃_j
+    the same for all j (α* = 1 for equally frequent classes, 0 for equal rates); both must hold within the
+    uncertainty of T. Sgn(Δ) = I is not enough for them.
+    """
     noise, accuracies = posterior.noise, (posterior.accuracy_as_labelled, posterior.accuracy_corrected)
     if noise is None:
         why = "Whether peer loss applies cannot be told: the noise cannot be estimated."
@@ -61,17 +73,19 @@ def look_ahead(posterior: LabelPosterior, noisy_prior: FloatArray, n_rows: int) 
     total = _sum_of_rates(noise)
     joint = posterior.clean_prior[:, None] * noise.transition
     categorical = bool(is_categorical(joint / joint.sum()))
-    alpha = _alpha(noise, noisy_prior)
+    if noise.n_classes == 2:
+        alpha, applies, why = _alpha(noise, noisy_prior), total < 1.0, _why_two(total)
+    else:
+        has_rates, alpha = _rates_and_alpha(posterior, noise, noisy_prior)
+        alpha = alpha if total < 1.0 else None
+        applies, why = alpha is not None, _why_more(total, alpha, has_rates=has_rates)
     bound = None
-    if alpha is not None:
+    if alpha is not None and noise.column_rates is not None:
         bound = min(
             1.0,
             excess_risk_bound(n_rows, noise, alpha=alpha, confidence=CONFIDENCE, n_hypotheses=N_CLASSIFIERS),
         )
-    applies = total < 1.0 and categorical
-    return Outlook(
-        applies, _why(total, categorical=categorical), total, categorical, alpha, bound, *accuracies
-    )
+    return Outlook(applies, why, total, categorical, alpha, bound, *accuracies)
 
 
 def _sum_of_rates(noise: NoiseModel) -> float:
@@ -81,20 +95,64 @@ def _sum_of_rates(noise: NoiseModel) -> float:
 
 def _alpha(noise: NoiseModel, noisy_prior: FloatArray) -> float | None:
     try:
-        if noise.sum_of_rates >= 1.0:
-            return None
         return float(optimal_alpha_from_noisy_prior(noise, noisy_prior))
     except NotIdentifiableError:
         return None
 
 
-def _why(total: float, *, categorical: bool) -> str:
-    rates = f"Σe = {total:.2f}"
+def _rates_and_alpha(
+    posterior: LabelPosterior, noise: NoiseModel, noisy_prior: FloatArray
+) -> tuple[bool, float | None]:
+    """Return whether T[i, j] = e_j, and the α* at which e_j = c + α·π̃_j, within the uncertainty of T.
+
+    The 90 % intervals of the K(K − 1) entries off the diagonal are widened so that they hold together
+    (Bonferroni's correction).
+    """
+    off_diagonal = ~np.eye(noise.n_classes, dtype=bool)
+    width = np.full(off_diagonal.shape, ROUNDING)
+    if posterior.noise_low is not None and posterior.noise_high is not None:
+        joint_tail = (1.0 - CONFIDENCE) / (2.0 * off_diagonal.sum())
+        widen = norm.isf(joint_tail) / norm.isf((1.0 - ENTRY_CONFIDENCE) / 2.0)
+        width = np.maximum(widen * (posterior.noise_high - posterior.noise_low) / 2.0, ROUNDING)
+    weight = off_diagonal / width**2
+    column_weight = weight.sum(axis=0)
+    rates: FloatArray = (weight * noise.transition).sum(axis=0) / column_weight
+
+    def fits(column_rates: FloatArray) -> bool:
+        return bool((np.abs(noise.transition - column_rates) <= width)[off_diagonal].all())
+
+    prior = noisy_prior - np.average(noisy_prior, weights=column_weight)
+    spread = float(column_weight @ prior**2)
+    slope = float(column_weight @ (prior * rates)) / spread if spread > 0.0 else 0.0
+    # Labels that are nearly balanced leave α open: one between 0 and 1 is preferred where it fits.
+    for alpha in (float(np.clip(slope, 0.0, 1.0)), slope):
+        if fits(np.average(rates, weights=column_weight) + alpha * prior):
+            return True, alpha
+    return fits(rates), None
+
+
+def _why_two(total: float) -> str:
     if total >= 1.0:
-        return f"Peer loss does not apply: {rates} is not under 1, labels say no more than chance."
-    if not categorical:
+        return f"Peer loss does not apply: Σe = {total:.2f} is not under 1, labels say no more than chance."
+    return f"Peer loss applies: Σe = {total:.2f} < 1."
+
+
+def _why_more(total: float, alpha: float | None, *, has_rates: bool) -> str:
+    if total >= 1.0:
+        return _why_two(total)
+    if alpha is not None:
         return (
-            f"Peer loss does not apply as it is: {rates}, but some label goes with another class more than "
-            "by chance (Sgn(Δ) ≠ I). Merge such classes, or use correlated agreement with Sgn(Δ)."
+            f"Peer loss applies: Σe = {total:.2f} < 1 and, within the uncertainty of the estimate, a wrong "
+            f"label is equally likely from every class (T[i, j] = e_j); α* = {alpha:.2f}."
         )
-    return f"Peer loss applies: {rates} < 1 and Sgn(Δ) = I."
+    if has_rates:
+        return (
+            f"Peer loss does not apply to accuracy: Σe = {total:.2f} and T[i, j] = e_j within the "
+            "uncertainty of the estimate, but no α orders classifiers as accuracy does (e_j − α·π̃_j differs "
+            "between classes). Correct with T (forward or backward correction)."
+        )
+    return (
+        f"Peer loss does not apply as it is: Σe = {total:.2f}, but some wrong labels are likelier from one "
+        "class than from another (T[i, j] ≠ e_j). Merge classes that are confused, or correct with T "
+        "(forward or backward correction)."
+    )

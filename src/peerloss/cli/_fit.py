@@ -54,7 +54,7 @@ def fit(
         from peerloss._validation import check_choice
         from peerloss.datasets import read_table
         from peerloss.estimators import save_model
-        from peerloss.estimators._peer import METRICS
+        from peerloss.estimators._clean import METRICS
         from peerloss.estimators._persistence import check_replaceable
 
         check_choice(metric, "--metric", METRICS)

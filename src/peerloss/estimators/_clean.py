@@ -9,6 +9,7 @@ import numpy as np
 
 from peerloss._validation import check_finite
 from peerloss.estimators._calibration import clean_proba
+from peerloss.estimators._curve import CleanCurves, stable_noise
 from peerloss.noise import CleanPosterior, NoiseModel, estimate_noise, fit_clean_posterior
 from peerloss.theory import (
     optimal_alpha_from_noisy_prior,
@@ -19,12 +20,11 @@ from peerloss.theory import (
 if TYPE_CHECKING:
     from peerloss._validation import BoolArray, FloatArray, IntArray
 
+METRICS = ("accuracy", "balanced_accuracy")
 #: Probabilities are kept this far from 0 and 1 before log-odds are taken.
 CLIP = 1e-3
 #: Noisy labels with |δ_p̃| below this are taken for balanced: α* = d/δ_p̃ would be large and unsteady.
 NEAR_BALANCE = 0.05
-#: The most that undoing the noise may multiply errors by.
-MAX_GAIN = 20.0
 
 
 @dataclass(frozen=True)
@@ -39,6 +39,8 @@ class CleanMap:
     """Estimated noise."""
     posterior: CleanPosterior | None
     """For two classes; carries the uncertainty of the rates."""
+    curves: CleanCurves | None = None
+    """For balanced accuracy of more than two classes, where η/π decides unless ``alpha`` is given."""
 
     @classmethod
     def fit(
@@ -50,8 +52,8 @@ class CleanMap:
         metric: str,
         alpha: float | None,
         noisy_prior: FloatArray,
-        gold: tuple[IntArray, IntArray] | None,
-        verified: BoolArray | None,
+        gold: tuple[IntArray, IntArray] | None = None,
+        verified: BoolArray | None = None,
     ) -> CleanMap:
         """Estimate the noise from out-of-fold noisy probabilities and labels."""
         if proba.shape[1] == 2:
@@ -60,12 +62,22 @@ class CleanMap:
             )
             return cls(metric, alpha, noisy_prior, posterior.noise, posterior)
         used = weight > 0
-        return cls(metric, alpha, noisy_prior, estimate_noise(codes[used], proba[used]), None)
+        noise = estimate_noise(codes[used], proba[used])
+        curves = None
+        if metric == "balanced_accuracy":
+            curves = CleanCurves.fit(proba[used], codes[used], weight[used], noise)
+        return cls(metric, alpha, noisy_prior, noise, None, curves)
 
     def transform(self, proba: FloatArray) -> FloatArray:
-        """Return probabilities of the clean classes (of equally frequent ones for balanced accuracy)."""
+        """Return probabilities of the clean classes (of equally frequent ones for balanced accuracy).
+
+        For balanced accuracy two classes are decided by peer loss at α = 1, which needs no rates; more
+        classes by :func:`~peerloss.theory.balanced_posterior`, which needs the estimated noise.
+        """
         if self.alpha is not None:
             return clean_proba(proba, self.alpha, self.noisy_prior)
+        if self.curves is not None:
+            return self.curves.balanced(proba)
         if self.metric == "balanced_accuracy":
             return clean_proba(proba, 1.0, self.noisy_prior)
         if self.posterior is not None:
@@ -74,9 +86,15 @@ class CleanMap:
         return unmix(proba, self.noise)
 
     def implied_alpha(self) -> float:
-        """Return the α of the decision: given, 1 for balanced accuracy, else α* at the estimated rates."""
+        """Return the α of the decision, NaN where no α describes it.
+
+        It is the given number, 1 for balanced accuracy of two classes (of more, no α), or α* at the
+        estimated rates.
+        """
         if self.alpha is not None:
             return self.alpha
+        if self.curves is not None:
+            return float("nan")
         if self.metric == "balanced_accuracy":
             return 1.0
         try:
@@ -87,36 +105,38 @@ class CleanMap:
     def accuracy(self, proba: FloatArray, *, seed: int) -> tuple[float, float, float]:
         """Estimate the metric on *clean* labels of the decisions on these rows, with a 90 % interval.
 
-        For two classes it averages over what the noisy labels leave open about the rates, and adds the
-        sampling error of the rows; for more classes the rates are taken as estimated.
+        For two classes, and for balanced accuracy of more, it averages over what the noisy labels leave open
+        about the noise, and adds the sampling error of the rows. For accuracy of more than two classes the
+        noise is taken as estimated.
         """
         decided = self.transform(proba).argmax(axis=1)
-        if self.posterior is None:
-            clean = unmix(proba, self.noise)[None]
-            weights = np.ones(1)
-        else:
+        if self.posterior is not None:
             positive = self.posterior.candidates(log_odds(proba))
             clean = np.stack([1.0 - positive, positive], axis=2)
             weights = self.posterior.weights
-        right = np.take_along_axis(clean, np.broadcast_to(decided[None, :, None], (*clean.shape[:2], 1)), 2)[
-            ..., 0
-        ]
-        if self.metric == "accuracy":
-            level = right.mean(axis=1)
-            spread = np.sqrt(level * (1.0 - level) / len(decided))
+        elif self.curves is not None:
+            clean, weights = self.curves.candidates(proba), self.curves.weights
         else:
-            mass = clean.sum(axis=1)
-            hits = np.stack(
-                [(clean[:, :, c] * (decided == c)).sum(axis=1) for c in range(mass.shape[1])], axis=1
-            )
-            recall = hits / np.maximum(mass, 1e-9)
-            level = recall.mean(axis=1)
-            spread = np.sqrt((recall * (1.0 - recall) / np.maximum(mass, 1.0)).sum(axis=1)) / mass.shape[1]
+            clean, weights = unmix(proba, self.noise)[None], np.ones(1)
+        level, spread = _levels(clean, decided, balanced=self.metric == "balanced_accuracy")
         rng = np.random.default_rng(seed)
         drawn = rng.choice(len(weights), size=4000, p=weights)
         draws = np.clip(level[drawn] + spread[drawn] * rng.normal(size=4000), 0.0, 1.0)
         low, high = np.quantile(draws, [0.05, 0.95])
         return float(weights @ level), float(low), float(high)
+
+
+def _levels(clean: FloatArray, decided: IntArray, *, balanced: bool) -> tuple[FloatArray, FloatArray]:
+    """Return (balanced) accuracy and its sampling error under each of the clean posteriors (G, n, K)."""
+    chosen = np.broadcast_to(decided[None, :, None], (*clean.shape[:2], 1))
+    if not balanced:
+        level = np.take_along_axis(clean, chosen, 2)[..., 0].mean(axis=1)
+        return level, np.sqrt(level * (1.0 - level) / len(decided))
+    mass = clean.sum(axis=1)
+    hits = np.stack([(clean[:, :, c] * (decided == c)).sum(axis=1) for c in range(mass.shape[1])], axis=1)
+    recall = hits / np.maximum(mass, 1e-9)
+    variance = (recall * (1.0 - recall) / np.maximum(mass, 1.0)).sum(axis=1)
+    return recall.mean(axis=1), np.sqrt(variance) / mass.shape[1]
 
 
 def check_alpha_or_auto(alpha: Any, name: str = "alpha") -> float | None:
@@ -127,7 +147,7 @@ def check_alpha_or_auto(alpha: Any, name: str = "alpha") -> float | None:
 
 
 class AutomaticAlpha(NamedTuple):
-    """What ``alpha="auto"`` means for some data."""
+    """The α that :func:`automatic_alpha` finds."""
 
     alpha: float
     label_weights: FloatArray
@@ -139,15 +159,17 @@ class AutomaticAlpha(NamedTuple):
 def automatic_alpha(
     proba: FloatArray, codes: IntArray, weight: FloatArray, noisy_prior: FloatArray
 ) -> AutomaticAlpha:
-    """Apply the library's rule for α to out-of-fold noisy probabilities.
+    """Find one α for accuracy from out-of-fold noisy probabilities.
 
     It is α* = (e_neg − e_pos)/δ_p̃ at the rates that probabilities and noisy labels suggest. Where δ_p̃ is
-    near 0 it is that of rows weighted by their label, the paper's downsampling remark. For several classes
-    without an α* it is 1, the choice that needs no rates.
+    near 0 it is that of rows weighted by their label, the paper's downsampling remark. For more than two
+    classes without an α* it is 1, the choice that needs no rates; no theorem then speaks of accuracy.
+
+    ``PeerPlugInClassifier(alpha="auto")`` decides with this α, ``RobustMLPClassifier(alpha="auto")`` compares
+    candidates by the peer score at it. ``PeerClassifier(alpha="auto")`` does not use it: it decides by the
+    clean posterior.
     """
-    fitted = CleanMap.fit(
-        proba, codes, weight, metric="accuracy", alpha=None, noisy_prior=noisy_prior, gold=None, verified=None
-    )
+    fitted = CleanMap.fit(proba, codes, weight, metric="accuracy", alpha=None, noisy_prior=noisy_prior)
     equal = np.ones(len(noisy_prior))
     if len(noisy_prior) == 2 and abs(noisy_prior[1] - noisy_prior[0]) < NEAR_BALANCE:
         weights = unbalancing_label_weights(noisy_prior)
@@ -159,16 +181,8 @@ def automatic_alpha(
 
 
 def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
-    """Return η = η̃ T⁻¹ as probabilities, with T drawn towards the identity as far as its inverse needs it.
-
-    An estimated T that is nearly singular would multiply the error of η̃ instead of undoing the noise.
-    """
-    identity = np.eye(noise.n_classes)
-    for share in np.linspace(0.0, 1.0, 21):
-        matrix = (1.0 - share) * noise.transition + share * identity
-        if np.linalg.cond(matrix) <= MAX_GAIN:
-            break
-    clipped = np.clip(proba @ np.linalg.inv(matrix), 1e-6, None)
+    """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
+    clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
     clean: FloatArray = clipped / clipped.sum(axis=1, keepdims=True)
     return clean
 

@@ -48,8 +48,9 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         ``"peer"``; ``"plain"``; ``"surrogate"``, also called ``"backward"``, and ``"forward"``, which need
         ``noise``; ``"symmetric"``; ``"dmi"`` (after a warm start with cross entropy); ``"gce"``.
     alpha
-        Weight of the peer term, or ``"auto"``: searched over a grid with 0 in it by cross-validation on the
-        noisy labels, all candidates compared by the peer score at ``scoring_alpha``.
+        Weight of the peer term during training, or ``"auto"``: searched over a grid with 0 in it by
+        cross-validation on the noisy labels, all candidates compared by the peer score at ``scoring_alpha``.
+        It is not α* itself, as in :class:`~peerloss.PeerPlugInClassifier`.
     base
         Base loss of ``"peer"``, ``"plain"`` and ``"surrogate"``. For ``"symmetric"`` one of sigmoid,
         unhinged, mae, ramp; there the default of this argument stands for sigmoid.
@@ -69,9 +70,10 @@ class RobustMLPClassifier(NoisyLabelClassifier):
     validation_fraction
         That part.
     scoring_alpha
-        α of the peer score that the search and early stopping compare by: a number, 1 for balanced accuracy;
-        or ``"auto"``, the library's rule for accuracy, α* at the rates that plain training suggests. Early
-        stopping without a search has no rates to go by: there ``"auto"`` is 1.
+        α of the peer score that the search and early stopping compare by: a number, such as 1, which orders
+        by balanced accuracy if there are two classes; or ``"auto"``, for accuracy: α* at the rates that plain
+        training suggests, 1 where more than two classes have no α*. Early stopping without a search has no
+        rates to go by: there ``"auto"`` is 1.
     warm_start_fraction
         Share of the steps done with cross entropy before ``"dmi"`` begins.
     cv

@@ -44,7 +44,8 @@ def search_alpha(
     probabilities
         Out-of-fold probabilities of every candidate (candidates, n, K), NaN where one diverged.
     scoring_alpha
-        α of the peer score: 1 for balanced accuracy, α* for accuracy. Never the candidate's own.
+        α of the peer score: α* for accuracy, 1 for balanced accuracy of two classes. Never the candidate's
+        own.
     y, weight, folds
         Noisy labels, weights (or ``None``) and fold numbers, (n,).
     grid
@@ -61,7 +62,7 @@ def search_alpha(
 
 
 def rule_for_alpha(plain: FloatArray, y: IntArray, weight: FloatArray | None) -> AutomaticAlpha | None:
-    """Apply the library's rule to out-of-fold probabilities of plain training; ``None`` if that diverged."""
+    """Apply :func:`automatic_alpha` to plain training, out of fold; ``None`` if that diverged."""
     if np.isnan(plain).any():
         return None
     weights = np.ones(len(y)) if weight is None else weight

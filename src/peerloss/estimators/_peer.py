@@ -17,7 +17,7 @@ from threadpoolctl import threadpool_limits
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._validation import BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators._calibration import Calibrator, log_scores
-from peerloss.estimators._clean import CleanMap, check_alpha_or_auto
+from peerloss.estimators._clean import METRICS, CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
 from peerloss.estimators._folds import held_out_folds
 from peerloss.estimators._networks import fit_networks
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
     from sklearn.base import BaseEstimator
 
-METRICS = ("accuracy", "balanced_accuracy")
 #: Up to this many rows, folds are drawn twice: the noise of the choice falls, and the cost is small.
 FEW_ROWS = 2000
 #: Candidates with less weight than this are left out of the average.
@@ -61,8 +60,9 @@ class PeerReport:
         chosen = int((self.candidates["weight"] > 0).sum())
         return (
             f"{chosen} of {len(self.candidates)} candidates are averaged, {best!r} counts most "
-            f"({self.candidates['weight'].max():.2f}). Estimated noise: {self.noise!r}; "
-            f"alpha {self.alpha:.3g}. Estimated {self.metric.replace('_', ' ')} on clean labels: "
+            f"({self.candidates['weight'].max():.2f}). Estimated noise: {self.noise!r}"
+            + ("" if np.isnan(self.alpha) else f"; alpha {self.alpha:.3g}")
+            + f". Estimated {self.metric.replace('_', ' ')} on clean labels: "
             f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f})."
             + (f" Diverged and dropped: {', '.join(self.diverged)}." if self.diverged else "")
         )
@@ -74,14 +74,17 @@ class PeerClassifier(NoisyLabelClassifier):
     A portfolio of models estimates the probability of the *noisy* label out of fold. They are calibrated,
     weighed by a proper score on the noisy labels and averaged; the noise rates are estimated from where the
     average levels off, and averaged over as far as the data leave them open. For accuracy the decision is
-    that of the clean posterior; for balanced accuracy it is peer loss at α = 1, which needs no rates.
+    that of the clean posterior. For balanced accuracy of two classes it is peer loss at α = 1, which needs no
+    rates; of more classes it is argmax(η/π), clean posterior over clean prior, which needs the estimated
+    noise (:func:`~peerloss.theory.balanced_decision` says why).
 
     Parameters
     ----------
     metric
         What to be good at, on clean labels: ``"accuracy"`` or ``"balanced_accuracy"``.
     alpha
-        ``"auto"``, or the α of the decision ``argmax_k (η̃_k − α·π̃_k)``.
+        ``"auto"``, the rule for ``metric`` described above, or the α of the decision
+        ``argmax_k (η̃_k − α·π̃_k)``.
     cv
         Number of folds, or a splitter.
     n_jobs
@@ -96,7 +99,8 @@ class PeerClassifier(NoisyLabelClassifier):
     report_
         What was tried and chosen, the estimated noise, and an estimate of clean accuracy with an interval.
     alpha_, noise_, noisy_prior_
-        The α of the decision, the estimated noise, the label frequencies.
+        The α of the decision (NaN where no α describes it: most often with more than two classes), the
+        estimated noise, the label frequencies.
     oof_proba_
         Out-of-fold probabilities of the noisy labels, calibrated, shape (n, K).
 

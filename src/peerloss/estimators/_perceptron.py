@@ -49,7 +49,8 @@ class MarginPerceptron(NoisyLabelClassifier):
     cv
         Number of stratified folds, a splitter, or an iterable of index pairs.
     scoring_alpha
-        α of the peer score that compares margins: 0 is noisy accuracy, 1 orders by balanced accuracy.
+        α of the peer score that compares margins: 0 is noisy accuracy, 1 orders by balanced
+        accuracy (two classes).
     random_state
         Seed of the folds and of the orders.
 

@@ -25,6 +25,7 @@ from peerloss.boosting._columns import CategoricalColumns
 from peerloss.boosting._objectives import PeerObjective
 from peerloss.estimators._calibration import Calibrator
 from peerloss.estimators._clean import CleanMap
+from peerloss.estimators._curve import CleanCurve, CleanCurves
 from peerloss.estimators._mlp import RobustMLPClassifier
 from peerloss.estimators._networks import FoldNet
 from peerloss.estimators._peer import PeerClassifier, PeerReport, _Member
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 OWN_TYPES: dict[str, type] = {
     "Calibrator": Calibrator,
     "CategoricalColumns": CategoricalColumns,
+    "CleanCurve": CleanCurve,
+    "CleanCurves": CleanCurves,
     "CleanMap": CleanMap,
     "CleanPosterior": CleanPosterior,
     "CostSensitiveSVC": CostSensitiveSVC,

@@ -10,8 +10,9 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter, validate_data
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._validation import check_choice
 from peerloss.estimators._calibration import Calibrator, as_score_columns, clean_proba, log_scores
-from peerloss.estimators._clean import automatic_alpha, check_alpha_or_auto
+from peerloss.estimators._clean import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto
 from peerloss.estimators._folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
 
@@ -24,11 +25,12 @@ if TYPE_CHECKING:
 class PeerPlugInClassifier(NoisyLabelClassifier):
     """Turn a probabilistic classifier into the minimiser of the α-peer risk.
 
-    The population minimiser of the α-weighted peer 0-1 risk is ``argmax_k (η̃_k(x) − α·π̃_k)``, where η̃ is the
-    probability of the *noisy* label: any classifier with calibrated probabilities becomes a peer classifier
-    after its fit. For two classes that is the threshold (1 + α(π̃_1 − π̃_0))/2 on η̃_1, the noisy prior at
-    α = 1. Probabilities of the estimator are calibrated on out-of-fold predictions by one slope and K − 1
-    biases on their logarithms (Platt's method for two classes), then the estimator is fitted to all rows.
+    The population minimiser of the α-weighted peer 0-1 risk is ``argmax_k (η̃_k(x) − α·π̃_k)``, where η̃ is
+    the probability of the *noisy* label: any classifier with calibrated probabilities becomes a peer
+    classifier after its fit. For two classes that is the threshold (1 + α(π̃_1 − π̃_0))/2 on η̃_1, the noisy
+    prior at α = 1 (Menon et al., 2015) and (1 + e_neg − e_pos)/2 at α* (Natarajan et al., 2013).
+    Probabilities of the estimator are calibrated on out-of-fold predictions by one slope and K − 1 biases on
+    their logarithms (Platt's method for two classes), then the estimator is fitted to all rows.
 
     ``predict_proba`` stretches η̃ so that the point where all classes tie, u = 1/K + α(π̃ − 1/K), becomes the
     uniform vector: each ray from u to the border of the simplex is mapped linearly to the parallel ray from
@@ -42,9 +44,15 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         A classifier with ``predict_proba`` or, failing that, ``decision_function``; it is cloned. ``X`` is
         passed to it as it came, so it may be a pipeline that takes a DataFrame.
     alpha
-        Weight of the peer term: 1 (the default) aims at balanced accuracy, ``"auto"`` at accuracy, with the
-        α* of the noise rates estimated from the out-of-fold probabilities; or any number, see
-        :func:`peerloss.theory.optimal_alpha`.
+        Weight of the peer term: any number, see :func:`peerloss.theory.optimal_alpha`, or ``"auto"``, α* at
+        the noise rates estimated from the out-of-fold probabilities, for accuracy. 1 (the default) aims at
+        balanced accuracy for two classes. Three or more classes have an α* only under special noise; without
+        one, ``"auto"`` is 1.
+    metric
+        What to be good at, on clean labels, in place of a number for ``alpha``: ``"accuracy"``, the same as
+        ``alpha="auto"``, or ``"balanced_accuracy"``. The latter is α = 1 for two classes. For more it is
+        argmax(η/π), clean posterior over clean prior, with the noise estimated from the out-of-fold
+        probabilities (:func:`peerloss.theory.balanced_decision` says why it is needed).
     cv
         Number of stratified folds (shuffled with a fixed seed), a splitter, or an iterable of index pairs,
         such as grouped folds made beforehand. With fewer rows of a class than folds, fewer folds are made.
@@ -60,10 +68,12 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     noisy_prior_
         π̃, the weighted frequencies of the labels, shape (K,).
     alpha_
-        The α in use.
+        The α in use; NaN where none describes the decision (balanced accuracy of three or more classes).
     label_weights_
         Weights of the noisy labels at which ``alpha_`` is meant, (K,): 1, but where ``alpha="auto"`` meets
         labels so nearly balanced that no α* exists without them.
+    clean_map_
+        What decides where no α does, with the estimated noise as ``clean_map_.noise``; else ``None``.
     oof_proba_
         Calibrated out-of-fold probabilities of the noisy label, (n, K), one row a training row.
 
@@ -74,6 +84,13 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     >>> model = PeerPlugInClassifier(LogisticRegression()).fit(X, np.where(X[:, 0] > 1, "rare", "common"))
     >>> model.predict([[0.0, 0.0], [2.0, 0.0]])
     array(['common', 'rare'], dtype='<U6')
+
+    References
+    ----------
+    Menon, van Rooyen, Ong, Williamson (2015), Learning from corrupted binary labels via class-probability
+    estimation, ICML.
+
+    Natarajan, Dhillon, Ravikumar, Tewari (2013), Learning with noisy labels, NeurIPS.
     """
 
     estimator_: Any
@@ -81,11 +98,15 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     noisy_prior_: FloatArray
     alpha_: float
     label_weights_: FloatArray
+    clean_map_: CleanMap | None
     oof_proba_: FloatArray
 
-    def __init__(self, estimator: Any, *, alpha: float | str = 1.0, cv: Any = 5) -> None:
+    def __init__(
+        self, estimator: Any, *, alpha: float | str = 1.0, metric: str | None = None, cv: Any = 5
+    ) -> None:
         self.estimator = estimator
         self.alpha = alpha
+        self.metric = metric
         self.cv = cv
 
     def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
@@ -101,7 +122,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             Non-negative weights of the rows, passed on to the estimator.
         """
         with all_or_nothing(self):
-            alpha = check_alpha_or_auto(self.alpha)
+            alpha = self._check_alpha()
             # Labels and weights are checked beside a stand-in: what X may be is the estimator's business.
             data = self._check_fit(np.zeros((_num_samples(X), 1)), y, sample_weight)
             validate_data(self, X, skip_check_array=True)
@@ -127,7 +148,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             if unseen.size:  # rows without weight taught nothing, so the final fit is out of fold for them
                 scores[unseen] = self._scores(self.estimator_, _safe_indexing(X, unseen))
             self.oof_proba_ = self.calibrator_.proba(scores)
-            self.alpha_, self.label_weights_ = self._resolve_alpha(data, alpha)
+            self._decide(data, alpha)
         return self
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
@@ -136,8 +157,14 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         return self.calibrator_.proba(self._scores(self.estimator_, X))
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return probabilities of the clean classes, shape (n, K); their argmax is the peer decision."""
-        noisy = self.predict_noisy_proba(X) * self.label_weights_
+        """Return probabilities of the clean classes, shape (n, K); their argmax is the decision.
+
+        For ``metric="balanced_accuracy"`` they are those of equally frequent classes.
+        """
+        noisy = self.predict_noisy_proba(X)
+        if self.clean_map_ is not None:
+            return self.clean_map_.transform(noisy)
+        noisy = noisy * self.label_weights_
         prior = self.noisy_prior_ * self.label_weights_
         return clean_proba(noisy / noisy.sum(axis=1, keepdims=True), self.alpha_, prior / prior.sum())
 
@@ -152,11 +179,39 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
         return tags
 
-    def _resolve_alpha(self, data: FitInput, alpha: float | None) -> tuple[float, FloatArray]:
+    def _check_alpha(self) -> float | None:
+        """Return the α to use, ``None`` for the library's rule."""
+        alpha = check_alpha_or_auto(self.alpha)
+        if self.metric is None:
+            return alpha
+        check_choice(self.metric, "metric", METRICS)
+        if alpha not in (None, 1.0):
+            raise InvalidInputError(
+                "`metric` chooses the decision in place of a number for `alpha`; got "
+                f"metric={self.metric!r} and alpha={self.alpha!r}. Leave one of them out."
+            )
+        return None
+
+    def _decide(self, data: FitInput, alpha: float | None) -> None:
+        """Set ``alpha_``, ``label_weights_`` and ``clean_map_``."""
+        self.label_weights_, self.clean_map_ = np.ones(len(data.classes)), None
         if alpha is not None:
-            return alpha, np.ones(len(data.classes))
-        found = automatic_alpha(self.oof_proba_, data.codes, data.weight, self.noisy_prior_)
-        return found.alpha, found.label_weights
+            self.alpha_ = alpha
+        elif self.metric != "balanced_accuracy":
+            found = automatic_alpha(self.oof_proba_, data.codes, data.weight, self.noisy_prior_)
+            self.alpha_, self.label_weights_ = found.alpha, found.label_weights
+        elif len(data.classes) == 2:
+            self.alpha_ = 1.0
+        else:
+            self.clean_map_ = CleanMap.fit(
+                self.oof_proba_,
+                data.codes,
+                data.weight,
+                metric="balanced_accuracy",
+                alpha=None,
+                noisy_prior=self.noisy_prior_,
+            )
+            self.alpha_ = self.clean_map_.implied_alpha()
 
     def _check_estimator(self, *, weighted: bool) -> None:
         estimator = self.estimator

@@ -43,7 +43,8 @@ class CostSensitiveSVC(NoisyLabelClassifier):
     cv
         Number of stratified folds, a splitter, or an iterable of index pairs.
     scoring_alpha
-        α of the peer score that compares weights: 0 is noisy accuracy, 1 orders by balanced accuracy.
+        α of the peer score that compares weights: 0 is noisy accuracy, 1 orders by balanced
+        accuracy (two classes).
     tol
         Tolerance at which the solver stops.
     random_state

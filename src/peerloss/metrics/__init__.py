@@ -1,5 +1,6 @@
 """Scores that noisy labels can give."""
 
+from peerloss.metrics._balanced_accuracy import CleanEstimate, clean_balanced_accuracy
 from peerloss.metrics._peer_score import make_peer_scorer, peer_score, peer_scorer
 
-__all__ = ["make_peer_scorer", "peer_score", "peer_scorer"]
+__all__ = ["CleanEstimate", "clean_balanced_accuracy", "make_peer_scorer", "peer_score", "peer_scorer"]

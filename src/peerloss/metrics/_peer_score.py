@@ -9,6 +9,7 @@ from sklearn.metrics import make_scorer
 
 from peerloss._validation import check_finite
 from peerloss.exceptions import InvalidInputError
+from peerloss.metrics._weights import as_shares
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -19,9 +20,12 @@ def peer_score(
 ) -> float:
     """Return ``P(f = ỹ) − α Σ_k P(f = k) P(ỹ = k)``, the negative α-peer 0-1 risk up to a constant.
 
-    At α = 1 it is (1 − Σe) times the score on clean labels, so it orders classifiers by balanced accuracy
-    (Lemma 3); at α = α* it is (1 − Σe)·accuracy plus a constant (Proposition 1). Candidates are compared
-    under *one* α.
+    At α = 1 noise with T[i, j] = e_j multiplies it by 1 − Σe (Lemma 2), so it orders classifiers as clean
+    labels would. For two classes that is the order of balanced accuracy (Lemma 3). For three or more it is
+    not: the best rule at α = 1 is argmax(η − π), balanced accuracy needs argmax(η/π) and an estimate of the
+    noise (:func:`peerloss.metrics.clean_balanced_accuracy`). At α = α* it is (1 − Σe)·accuracy plus a
+    constant (Proposition 1); :func:`peerloss.theory.optimal_alpha` says when α* exists. Candidates are
+    compared under *one* α.
 
     Parameters
     ----------
@@ -45,18 +49,7 @@ def peer_score(
             "`y_noisy` and `y_pred` must be one-dimensional, equally long and not empty; got shapes "
             f"{labels.shape} and {predictions.shape}."
         )
-    weight = np.ones(len(labels)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
-    if (
-        weight.shape != labels.shape
-        or not np.isfinite(weight).all()
-        or (weight < 0).any()
-        or not weight.any()
-    ):
-        raise InvalidInputError(
-            f"`sample_weight` must hold {len(labels)} non-negative numbers, not all zero; got shape "
-            f"{weight.shape}."
-        )
-    weight = weight / weight.sum()
+    weight = as_shares(sample_weight, len(labels))
     strength = check_finite(alpha, "alpha")
     classes, codes = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
     given, predicted = codes[: len(labels)], codes[len(labels) :]
@@ -71,5 +64,5 @@ def make_peer_scorer(alpha: float = 1.0) -> Any:
     return make_scorer(peer_score, alpha=check_finite(alpha, "alpha"))
 
 
-#: The scorer at α = 1: balanced accuracy, seen through the noise.
+#: The scorer at α = 1. For two classes it orders classifiers by balanced accuracy on clean labels.
 peer_scorer = make_peer_scorer(1.0)

@@ -17,6 +17,7 @@ from peerloss.theory._alpha import (
     peer_decision,
     peer_threshold,
 )
+from peerloss.theory._balanced import balanced_decision, balanced_posterior
 from peerloss.theory._bounds import deviation_bound, excess_risk_bound, generalization_bound, required_samples
 from peerloss.theory._calibration import (
     CalibrationReport,
@@ -52,6 +53,8 @@ __all__ = [
     "CalibrationReport",
     "ConvexityReport",
     "Transform",
+    "balanced_decision",
+    "balanced_posterior",
     "balancing_label_weights",
     "binary_delta",
     "calibration_condition",

@@ -104,7 +104,8 @@ def optimal_alpha_from_noisy_prior(noise: NoiseModel | ArrayLike, noisy_prior: A
         raise NotIdentifiableError(
             "`noise` and the noisy prior admit no α*: e_k − α·π̃_k must be the same for every class, and for "
             f"{model.n_classes} classes that holds only for balanced clean classes, equal e_k, or by luck "
-            f"(closest α {alpha:g}). Balance the clean classes and use α = 1, or choose by balanced accuracy."
+            f"(closest α {alpha:g}). Correct with T instead (backward or forward correction), or use "
+            "`balanced_decision` if balanced accuracy is the aim."
         )
     return alpha
 
@@ -154,8 +155,9 @@ def peer_threshold(alpha: Any, noisy_prior: ArrayLike) -> float:
     """Return the noisy posterior above which the α-peer classifier predicts 1 (plug-in form, K = 2).
 
     ``(1 + α·δ_p̃)/2``: the population minimiser of the α-peer 0-1 risk predicts 1 iff P(Ỹ = 1 | x) exceeds
-    it. At α = 1 it is the noisy prior, at α* it is (1 + e_neg − e_pos)/2, the Bayes threshold. It may leave
-    [0, 1], and then one class is always predicted.
+    it. At α = 1 it is the noisy prior, the threshold for balanced accuracy (Menon et al., 2015). At α* it is
+    (1 + e_neg − e_pos)/2, the Bayes threshold for accuracy (Natarajan et al., 2013). It may leave [0, 1], and
+    then one class is always predicted.
 
     Parameters
     ----------
@@ -178,6 +180,13 @@ def peer_threshold(alpha: Any, noisy_prior: ArrayLike) -> float:
     --------
     >>> peer_threshold(1.0, 0.25)
     0.25
+
+    References
+    ----------
+    Menon, van Rooyen, Ong, Williamson (2015), Learning from corrupted binary labels via class-probability
+    estimation, ICML.
+
+    Natarajan, Dhillon, Ravikumar, Tewari (2013), Learning with noisy labels, NeurIPS.
     """
     weight = check_finite(alpha, "alpha", advice=_ALPHA_ADVICE)
     negative, positive = as_prior(noisy_prior, "noisy_prior", n_classes=2)
@@ -187,7 +196,8 @@ def peer_threshold(alpha: Any, noisy_prior: ArrayLike) -> float:
 def peer_decision(noisy_posterior: ArrayLike, alpha: Any, noisy_prior: ArrayLike) -> IntArray:
     """Predict as the population minimiser of the α-peer 0-1 risk does (plug-in form, any K).
 
-    ``argmax_k (η̃_k(x) − α·π̃_k)``; ties go to the smaller label.
+    ``argmax_k (η̃_k(x) − α·π̃_k)``; ties go to the smaller label. At α = 1 and for two classes this is best
+    for balanced accuracy, for more it is not (:func:`balanced_decision`).
 
     Parameters
     ----------

@@ -67,9 +67,11 @@ def calibration_condition(
     alpha
         Weight of the peer term.
     symmetric_curvature
-        Whether the base loss is convex with ℓ''(t, y) = ℓ''(t, −y), as logistic is and hinge is not.
+        Whether the base loss is convex with ℓ''(t, y) = ℓ''(t, −y), as the logistic loss and the square loss
+        (1 − t)² are and hinge is not (``SYMMETRIC_CURVATURE_BASES``).
     worst_on_flipped
-        Whether E[ℓ(f*_ℓ(X), −Y)] ≥ E[ℓ(f(X), −Y)] for every f; ``None`` if unknown.
+        Whether E[ℓ(f*_ℓ(X), −Y)] ≥ E[ℓ(f(X), −Y)] for every f (``FLIP_SYMMETRIC_BASES``); ``None`` if
+        unknown.
 
     Returns
     -------
@@ -86,12 +88,13 @@ def calibration_condition(
     Notes
     -----
     Under condition 2 the expected peer loss is c₁·φ(β) + c₂·φ(−β) with c₁ − c₂ = 1 − Σe and c₁ + c₂ = 1 − α,
-    hence c₂ = (Σe − α)/2. The paper then cites Bartlett's theorem, which is for losses bounded below; for
-    a φ unbounded above (logistic, hinge) and c₂ < 0 the expected loss falls to −∞ wherever the clean
-    posterior exceeds c₁/(c₁ − c₂), no minimiser exists and calibration is empty. So condition 2 also needs
-    α* ≤ e_neg + e_pos: see ``bounded_below``. Where that holds, both weights are non-negative, and every
-    convex calibrated φ keeps its calibration: neither symmetric curvature nor max(e) < ½ is needed.
-    Condition 1 is never met by a φ unbounded above, since no f is worst on flipped labels then.
+    hence c₂ = (Σe − α)/2. The paper then cites Bartlett's theorem, which is for losses bounded below; for a φ
+    unbounded above (logistic, hinge) and c₂ < 0 the expected loss falls to −∞ wherever the clean posterior
+    exceeds c₁/(c₁ − c₂), no minimiser exists and calibration is empty. So condition 2 also needs α* ≤ e_neg +
+    e_pos: see ``bounded_below``. Where that holds, both weights are non-negative, and every convex calibrated
+    φ keeps its calibration: neither symmetric curvature nor max(e) < ½ is needed. The square loss (1 − t)²
+    does not need it: its expected peer loss is (1 − α)(1 + β²) − 2(c₁ − c₂)(2η − 1)β, which has a minimum for
+    every α < 1. Condition 1 is never met by a φ unbounded above, since no f is worst on flipped labels then.
 
     Examples
     --------

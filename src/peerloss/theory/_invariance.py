@@ -165,6 +165,7 @@ def zero_one_peer_risk(
     """Evaluate the noisy peer 0-1 risk from the two clean error rates of a classifier (Lemma 3).
 
     ``E[1_peer(f(X), Ỹ)] = 2(1 − Σe)·p(1 − p)·(R₋ + R₊ − 1)``, so minimising it minimises the balanced error.
+    This is a statement about two classes. With more, the peer 0-1 risk is not a function of balanced error.
 
     Parameters
     ----------

@@ -31,14 +31,19 @@ _BASES = (
     "ramp",
     "hinge",
     "squared",
+    "margin_square",
     "zero_one",
 )
 
-#: Bases with ℓ(f, −y) = C − ℓ(f, y): their minimiser is worst on flipped labels (Theorem 6, condition 1).
-FLIP_SYMMETRIC_BASES = ("zero_one", "sigmoid", "mae", "ramp", "unhinged")
+#: Bounded bases with ℓ(f, −y) = C − ℓ(f, y): their minimiser is worst on flipped labels (Theorem 6, condition
+#: 1). ``unhinged`` satisfies the identity too, but it is unbounded: it has no minimiser that could be worst.
+FLIP_SYMMETRIC_BASES = ("zero_one", "sigmoid", "mae", "ramp")
 
-#: Bases with ℓ''(t, y) = ℓ''(t, −y) that are convex in the margin (Theorem 6, condition 2, and Lemma 4).
-SYMMETRIC_CURVATURE_BASES = ("cross_entropy", "logistic", "unhinged")
+#: Bases with ℓ''(t, y) = ℓ''(t, −y) that are convex in the margin (Theorem 6, condition 2, and Lemma 4). The
+#: paper names the square and the logistic loss. Its square loss is (1 − t)² of the score, ``margin_square``
+#: here; the base loss ``squared`` is the Brier score of softmax probabilities, which is not convex in the
+#: margin.
+SYMMETRIC_CURVATURE_BASES = ("cross_entropy", "logistic", "margin_square", "unhinged")
 
 
 def calibration_transform(base: str, *, q: float = 0.7) -> Transform:
@@ -53,13 +58,15 @@ def calibration_transform(base: str, *, q: float = 0.7) -> Transform:
     sigmoid, ramp             θ/2
     logistic, cross_entropy   ((1+θ)/2)·log(1+θ) + ((1−θ)/2)·log(1−θ), at eps = 0
     squared                   θ²/2
+    margin_square             θ²
     gce                       [(η^(1/(1−q)) + (1−η)^(1/(1−q)))^(1−q) − 2^(−q)]/q, η = (1+θ)/2
     ========================  ==========================================================
 
     Parameters
     ----------
     base
-        Name of the base loss.
+        Name of the base loss, or ``"margin_square"``, the square loss (1 − t)² of a score t that the paper
+        names after Theorem 6. It exists in theory only: it is not a base loss of :class:`~peerloss.PeerLoss`.
     q
         Exponent of ``gce``, in (0, 1]; other bases ignore it.
 
@@ -99,6 +106,8 @@ def calibration_transform(base: str, *, q: float = 0.7) -> Transform:
             return _SLOPES[name] * t
         if name == "squared":
             return t**2 / 2.0
+        if name == "margin_square":
+            return t**2
         if name == "gce":
             return _gce_transform(t, exponent)
         return _logistic_transform(t)
@@ -142,7 +151,9 @@ def peer_transform(base_transform: Transform, noise: NoiseModel | ArrayLike, *, 
     -----
     For α ≤ Σe the second form holds for every base, for then η' is a probability. For Σe < α < 1 it holds for
     bases unbounded above and bounded below (logistic, hinge), whose expected peer loss is −∞ wherever η'
-    leaves [0, 1]. α = 1 needs condition 1 (p = ½, and a base of ``FLIP_SYMMETRIC_BASES``).
+    leaves [0, 1]. It does not hold there for ``margin_square``, whose expected peer loss stays bounded below:
+    its Ψ_peer is u²/(1 − α) also for u > 1 − α, not +∞. α = 1 needs condition 1 (p = ½, and a base of
+    ``FLIP_SYMMETRIC_BASES``).
 
     Examples
     --------

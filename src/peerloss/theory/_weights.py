@@ -1,4 +1,4 @@
-"""Weights of rows by their noisy label: downsampling, said in one number a class."""
+"""Weights of rows by their noisy label: downsampling as one number per class."""
 
 from __future__ import annotations
 
@@ -18,9 +18,18 @@ if TYPE_CHECKING:
 def balancing_label_weights(noise: NoiseModel | ArrayLike, noisy_prior: ArrayLike) -> FloatArray:
     """Find weights w of the *noisy* labels under which the *clean* classes are equally frequent.
 
-    ``w ∝ T⁻¹(1/p)``: then Σ_j w_j·P(Y = k, Ỹ = j) is the same for every k. With ``sample_weight=w[y_noisy]``
-    data meet the condition of Theorem 2 (p = ½), for which α = 1 is right. Equally frequent *noisy* labels
-    would not: they give p̃ = ½.
+    ``w ∝ T⁻¹(1/π)``: then Σ_j w_j·P(Y = k, Ỹ = j) is the same for every k. Given the class, a weight does not
+    depend on x, so the weighted rows are those of a world with the same P(x | y) and equally frequent
+    classes. Accuracy there is *balanced* accuracy of the data as they come. Equally frequent *noisy* labels
+    would not do this: they give π̃ = 1/K.
+
+    Two classes: with ``sample_weight=w[y_noisy]`` peer loss at α = 1 meets the condition of Theorem 2 (p = ½)
+    and its minimiser has the best balanced accuracy of the data as they come, as it has without weights. It
+    is not in general the best in accuracy; that needs α* (:func:`optimal_alpha`).
+
+    Three or more classes: the noise of the weighted rows is ``K·π_i·T[i, j]·w_j``. Even where T[i, j] = e_j,
+    it has no such rates in general unless the classes are equally frequent already, so Lemma 2 and Theorem 2
+    do not apply to the weighted rows. For balanced accuracy use :func:`balanced_decision`.
 
     Parameters
     ----------
@@ -59,8 +68,8 @@ def balancing_label_weights(noise: NoiseModel | ArrayLike, noisy_prior: ArrayLik
     if (weights <= 0).any():
         raise NotIdentifiableError(
             f"no positive weights balance the clean classes under {model!r}: label "
-            f"{int(weights.argmin())} is given mostly to rows of other classes. Use α* instead "
-            "(`optimal_alpha_from_noisy_prior`), or metric='balanced_accuracy', which needs no weights."
+            f"{int(weights.argmin())} is given mostly to rows of other classes. For accuracy use α* "
+            "(`optimal_alpha_from_noisy_prior`), for balanced accuracy `balanced_decision`."
         )
     balanced: FloatArray = weights / (noisy @ weights)
     return balanced

@@ -56,7 +56,7 @@ class DeepRecipe:
     """Stop after so many epochs without a better noisy validation score, counted from the sieve's beginning
     where there is one."""
     scoring_alpha: float = 1.0
-    """α of that score: 1 stands for balanced accuracy, α* for accuracy."""
+    """α of that score: α* orders by accuracy, 1 by balanced accuracy if there are two classes."""
     half_precision: bool = True
     """bfloat16 on a GPU; weights, sums and losses stay in float32."""
     compile: bool = False

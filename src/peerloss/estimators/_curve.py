@@ -1,0 +1,143 @@
+"""More than two classes: a clean posterior fitted through the estimated noise."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import softmax
+
+from peerloss.noise import NoiseModel
+from peerloss.theory import balanced_posterior
+
+if TYPE_CHECKING:
+    from peerloss._validation import FloatArray, IntArray
+
+#: The most that undoing the noise may multiply errors by.
+MAX_GAIN = 20.0
+#: By T, at least this share of the rows with a label must be of its class on balance.
+LEAST_SHARE = 0.1
+#: Probabilities are kept above this, over K, before logarithms are taken.
+SMOOTHING = 0.01
+#: How much of the estimated noise the curves assume, and how much a row counts as evidence for one of them:
+#: less than 1, because every curve is an approximation.
+SHARES, EVIDENCE = (0.0, 0.25, 0.5, 0.75, 1.0), 0.25
+#: Weight of the penalties ½·log(slope)² and ½·|bias|²: about one row, and a hundredth of one.
+SLOPE_PENALTY, BIAS_PENALTY = 1.0, 0.01
+
+
+@dataclass(frozen=True)
+class CleanCurve:
+    """Maps noisy to clean probabilities under one T, ``η = softmax(slope · score(η̃) + bias)``.
+
+    The score is log(η̃ T⁻¹) or log(η̃/t), with t the mean row of T; slope and biases make the noisy labels
+    likeliest under η T. The first score is exact for exact probabilities. The second is stable where an
+    estimated η̃ T⁻¹ leaves the simplex, as it often does for rare classes. The likelier one is taken.
+    """
+
+    noise: NoiseModel
+    inverted: bool
+    slope: float
+    bias: FloatArray
+
+    @classmethod
+    def fit(
+        cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
+    ) -> tuple[CleanCurve, float]:
+        """Fit to out-of-fold noisy probabilities and noisy labels; return also the penalised loss."""
+        fits = []
+        for inverted in (True, False):
+            parameters, loss = _minimise(_scores(proba, noise, inverted=inverted), codes, weight, noise)
+            fits.append((loss, cls(noise, inverted, float(np.exp(parameters[0])), parameters[1:])))
+        loss, curve = min(fits, key=lambda fit: fit[0])
+        return curve, loss
+
+    def transform(self, proba: FloatArray) -> FloatArray:
+        """Return clean probabilities, (n, K)."""
+        scores = _scores(proba, self.noise, inverted=self.inverted)
+        clean: FloatArray = softmax(self.slope * scores + self.bias, axis=1)
+        return clean
+
+
+@dataclass(frozen=True)
+class CleanCurves:
+    """Curves for noise between none and the estimated T, weighed by how well they explain the labels.
+
+    The last one, for T as estimated, decides. All of them say how good the decisions are: counts of confident
+    rows take the overlap of classes for noise, so the estimated T is often too noisy, and accuracy as
+    promised by it too high.
+    """
+
+    curves: list[CleanCurve]
+    weights: FloatArray
+    prior: FloatArray
+    """Mean clean probability, by the last curve, of the rows it was fitted to, (K,)."""
+
+    @classmethod
+    def fit(cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel) -> CleanCurves:
+        """Fit to out-of-fold noisy probabilities and noisy labels."""
+        noisy_prior = np.bincount(codes, weight, minlength=noise.n_classes) / weight.sum()
+        full = stable_noise(noise, noisy_prior).transition
+        identity = np.eye(noise.n_classes)
+        mixed = [NoiseModel((1.0 - share) * identity + share * full) for share in SHARES]
+        curves, losses = zip(*[CleanCurve.fit(proba, codes, weight, model) for model in mixed], strict=True)
+        weights = softmax(-EVIDENCE * np.array(losses))
+        return cls(list(curves), weights, weight @ curves[-1].transform(proba) / weight.sum())
+
+    def candidates(self, proba: FloatArray) -> FloatArray:
+        """Return clean probabilities by each curve, (G, n, K)."""
+        return np.array([curve.transform(proba) for curve in self.curves])
+
+    def balanced(self, proba: FloatArray) -> FloatArray:
+        """Return clean probabilities of equally frequent classes by the last curve, (n, K)."""
+        return balanced_posterior(self.curves[-1].transform(proba), self.prior)
+
+
+def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> NoiseModel:
+    """Draw T towards the identity as far as its inverse needs it.
+
+    An estimated T that is nearly singular would multiply the error of η̃ instead of undoing the noise. With
+    ``noisy_prior`` the clean prior π̃ T⁻¹ must also be at least a tenth of π̃ in every class: an estimate by
+    which a class hardly exists says more about the estimate than about the class.
+    """
+    identity = np.eye(noise.n_classes)
+    for share in np.linspace(0.0, 1.0, 21):
+        matrix = (1.0 - share) * noise.transition + share * identity
+        if np.linalg.cond(matrix) > MAX_GAIN:
+            continue
+        if noisy_prior is None or (noisy_prior @ np.linalg.inv(matrix) >= LEAST_SHARE * noisy_prior).all():
+            break
+    return NoiseModel(matrix)
+
+
+def _scores(proba: FloatArray, noise: NoiseModel, *, inverted: bool) -> FloatArray:
+    floor = SMOOTHING / noise.n_classes
+    if inverted:
+        scores: FloatArray = np.log(np.maximum(proba @ noise.inverse(), floor))
+        return scores
+    centred: FloatArray = np.log((proba + floor) / (noise.transition.mean(axis=0) + floor))
+    return centred
+
+
+def _minimise(
+    scores: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
+) -> tuple[FloatArray, float]:
+    """Minimise the negative log-likelihood of the noisy labels over log slope and biases."""
+    given = noise.transition[:, codes].T  # (n, K): P(label of the row | clean = k)
+
+    def loss(theta: FloatArray) -> tuple[float, FloatArray]:
+        slope, bias = np.exp(theta[0]), theta[1:]
+        clean = softmax(slope * scores + bias, axis=1)
+        likelihood = np.maximum((clean * given).sum(axis=1), 1e-300)
+        error = weight[:, None] * clean * (1.0 - given / likelihood[:, None])
+        gradient = np.r_[slope * (error * scores).sum(), error.sum(axis=0)]
+        gradient += np.r_[SLOPE_PENALTY * theta[0], BIAS_PENALTY * bias]
+        penalty = SLOPE_PENALTY * theta[0] ** 2 + BIAS_PENALTY * bias @ bias
+        return float(penalty / 2.0 - weight @ np.log(likelihood)), gradient
+
+    start = np.zeros(1 + scores.shape[1])
+    limits = [(-3.0, 3.0), *[(-20.0, 20.0)] * scores.shape[1]]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits)
+    return np.asarray(found.x, dtype=np.float64), float(found.fun)

@@ -1,0 +1,94 @@
+"""Balanced accuracy on clean labels, estimated from noisy labels and a noise model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from peerloss._validation import as_labels, check_same_length
+from peerloss.exceptions import NotIdentifiableError
+from peerloss.metrics._weights import as_shares
+from peerloss.noise import NoiseModel, as_noise_model
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+#: A clean prior within this of 0 is 0.
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True)
+class CleanEstimate:
+    """A score on clean labels, estimated from noisy ones."""
+
+    value: float
+    standard_error: float
+    """Sampling error over the rows, with the noise taken as known."""
+
+
+def clean_balanced_accuracy(
+    y_noisy: ArrayLike,
+    y_pred: ArrayLike,
+    noise: NoiseModel | ArrayLike,
+    *,
+    sample_weight: ArrayLike | None = None,
+) -> CleanEstimate:
+    """Estimate balanced accuracy on *clean* labels from noisy labels and the noise T, for K classes.
+
+    With J[k, j] = P(f = k, Ỹ = j) and class-conditional noise, J T⁻¹ is the joint of prediction and clean
+    label. Its diagonal over the clean prior π̃ T⁻¹ is the recall of each class. The mean over the classes that
+    occur (clean prior above 0) is returned. For
+    two classes :func:`peerloss.peer_score` at α = 1 orders classifiers in the same way without T. For three
+    or more it does not, and no score of noisy labels alone does
+    (:func:`peerloss.theory.balanced_decision`).
+
+    Parameters
+    ----------
+    y_noisy, y_pred
+        Noisy labels and predictions of held-out rows, codes 0..K-1, shape (n,).
+    noise
+        A NoiseModel or a transition matrix, invertible.
+    sample_weight
+        Non-negative weights of the rows.
+
+    Returns
+    -------
+    CleanEstimate
+        ``value``, clipped to [0, 1], and its ``standard_error`` (delta method).
+
+    Raises
+    ------
+    NotIdentifiableError
+        If T cannot be inverted, or the clean prior π̃ T⁻¹ of a class is negative.
+    InvalidInputError
+        If the arrays disagree in length or hold anything but codes of ``noise``.
+
+    Examples
+    --------
+    Of ten rows, nine of class 0; a constant prediction is worth one half:
+
+    >>> clean_balanced_accuracy([0] * 9 + [1], [0] * 10, NoiseModel.binary(0.0, 0.2)).value
+    0.5
+    """
+    model = as_noise_model(noise)
+    labels = as_labels(y_noisy, "y_noisy", n_classes=model.n_classes)
+    predicted = as_labels(y_pred, "y_pred", n_classes=model.n_classes)
+    check_same_length(y_noisy=labels, y_pred=predicted)
+    weight = as_shares(sample_weight, len(labels))
+    clean = model.inverse()[labels]  # (n, K): of each row, an unbiased estimate of 1[Y = k]
+    prior = weight @ clean
+    if (prior < -ROUNDING).any():
+        raise NotIdentifiableError(
+            f"`noise` cannot have led to the labels: the clean prior would be {prior.round(4).tolist()}. "
+            "Estimate the noise anew, or on the same rows."
+        )
+    classes = np.flatnonzero(prior > ROUNDING)
+    clean, prior = clean[:, classes], prior[classes]
+    hit = predicted[:, None] == classes
+    recall = weight @ (clean * hit) / prior
+    influence = (clean * (hit - recall) / prior).mean(axis=1)
+    error = np.sqrt(np.square(weight * influence).sum())
+    return CleanEstimate(float(np.clip(recall.mean(), 0.0, 1.0)), float(error))
