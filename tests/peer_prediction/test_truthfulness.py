@@ -212,3 +212,50 @@ def test_plain_agreement_is_not_truthful():
     plain, ca = plain_agreement(reports)["score"], correlated_agreement(reports)["score"]
     assert plain["lazy"] > plain.drop("lazy").max()
     assert ca["lazy"] < ca.drop("lazy").min()
+
+
+N_TASKS = 3
+#: Every way in which two others and then the worker itself may answer three tasks: (tables, workers, tasks).
+ANSWERS = np.array(list(itertools.product([0, 1], repeat=3 * N_TASKS))).reshape(-1, 3, N_TASKS)
+
+
+@pytest.fixture(scope="module")
+def every_score():
+    """Return the last worker's CA score for each table of ``ANSWERS``, Δ estimated."""
+    scores = []
+    for table in ANSWERS:
+        rows = [(task, who, int(table[who, task])) for who in range(3) for task in range(N_TASKS)]
+        same = table.min() == table.max()  # refused as a table; a constant report scores 0
+        scores.append(0.0 if same else correlated_agreement(rows)["score"].to_numpy()[2])
+    return np.array(scores)
+
+
+def expected_scores(every_score, prior, others, own):
+    """Return E[score], where ``own[z, l]`` is P(worker says l | clean = z), summed over all tables."""
+    clean = np.array(list(itertools.product([0, 1], repeat=N_TASKS)))
+    p_clean = np.prod(np.where(clean == 1, prior, 1 - prior), axis=1)
+    p_table = np.zeros(len(ANSWERS))
+    for z, p in zip(clean, p_clean, strict=True):
+        by_worker = [others.transition, others.transition, np.asarray(own)]
+        factors = [matrix[z, ANSWERS[:, w]] for w, matrix in enumerate(by_worker)]
+        p_table += p * np.prod(factors, axis=(0, 2))
+    assert p_table.sum() == pytest.approx(1.0)
+    return float(p_table @ every_score)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_with_delta_estimated_guessing_expects_exactly_zero(every_score, seed):
+    """By enumeration over all reports on three tasks: whoever does not look expects 0, honest work more.
+
+    Sgn(Δ) comes from the others' reports. Were the worker's own counted too, guessing would pay.
+    """
+    rng = np.random.default_rng(seed)
+    prior = rng.uniform(0.05, 0.95)
+    others = NoiseModel.binary(*rng.uniform(0, 0.4, size=2))
+    honest = expected_scores(every_score, prior, others, others.transition)
+    assert honest > 1e-6
+    for said in (0.0, 1.0, 0.5, rng.random(), others.noisy_prior([1 - prior, prior])[1]):
+        guess = expected_scores(every_score, prior, others, [[1 - said, said]] * 2)
+        assert guess == pytest.approx(0.0, abs=1e-14)
+    swapped = expected_scores(every_score, prior, others, others.transition[:, ::-1])
+    assert swapped == pytest.approx(-honest, abs=1e-14)

@@ -11,15 +11,13 @@ from peerloss._random import RandomState, as_generator
 from peerloss._validation import FloatArray, IntArray, check_choice, check_count, check_in_range
 from peerloss.audit._aggregate import majority_agreement
 from peerloss.audit._dawid_skene import DawidSkene, dawid_skene
-from peerloss.audit._influence import ca_influence
 from peerloss.audit._intervals import bootstrap_intervals
 from peerloss.audit._payments import check_budget, split_budget
 from peerloss.audit._uninformative import consensus, uninformative_workers
-from peerloss.peer_prediction import Reports, correlated_agreement, logarithmic_score, quadratic_score
+from peerloss.peer_prediction import Reports, logarithmic_score, quadratic_score
+from peerloss.peer_prediction._influence import ca_influence, signs_from_others
 from peerloss.peer_prediction._kernel import SharedReports, pair_counts
 from peerloss.peer_prediction._matrices import logarithmic_matrix, quadratic_matrix
-from peerloss.peer_prediction._mechanisms import _delta_of_counts
-from peerloss.theory import sign_matrix
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -122,8 +120,8 @@ def score_annotators(
     model = reports if isinstance(reports, DawidSkene) else dawid_skene(coded)
     shared = SharedReports(coded)
     if mechanism == "ca":
-        signs = np.asarray(sign_matrix(_delta_of_counts(pairs)), dtype=np.float64)
-        score, values = correlated_agreement(coded)["score"].to_numpy(), ca_influence(shared, signs)
+        values = ca_influence(shared, signs_from_others(pairs))
+        score = shared.mean_by_worker(values)
     else:
         score, values = _other_score(mechanism, coded), shared.agreement(_matrix(mechanism, pairs))
     low, high = bootstrap_intervals(
