@@ -27,7 +27,9 @@ def test_influence_equals_its_definition(monkeypatch, chunk, seed):
         mine = who == worker
         n = mine.sum()
         expected[mine] = n / (n - 1) * ((u[mine] - u[mine].mean(0)) * (v[mine] - v[mine].mean(0))).sum(axis=1)
-    np.testing.assert_allclose(_influence.ca_influence(shared, _influence.common_signs(score)), expected, atol=1e-12)
+    np.testing.assert_allclose(
+        _influence.ca_influence(shared, _influence.common_signs(score)), expected, atol=1e-12
+    )
 
 
 def test_mean_influence_is_the_score():

@@ -46,7 +46,9 @@ class WorkerBlock:
     def labels_of_others(self, weight: NDArray[Any]) -> NDArray[Any]:
         """Sum ``weight`` × (label counts of the other workers on the task) over each cell, (cells, K)."""
         shape = len(self.cell_size), self.counts.shape[0]
-        table: NDArray[Any] = (sparse.csr_array((weight, (self.cell, self.task)), shape=shape) @ self.counts).toarray()
+        table: NDArray[Any] = (
+            sparse.csr_array((weight, (self.cell, self.task)), shape=shape) @ self.counts
+        ).toarray()
         np.subtract.at(table, (self.cell, self.own), weight)
         return table
 
