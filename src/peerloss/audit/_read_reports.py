@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 #: Names that the column of tasks may have.
 TASK_NAMES = ("task", "item")
 
+#: Whole numbers that are written in one way only, but for zeros after the point.
+WHOLE_NUMBER = r"(?:0|-?[1-9][0-9]*)(?:\.0+)?"
+
 
 def read_reports(path: str | Path, *, wide: bool = False, duplicates: str = "error") -> pd.DataFrame:
     """Read a table of reports; tasks, workers and labels stay text as written, so that 007 is not 7.
@@ -71,6 +74,34 @@ def read_reports(path: str | Path, *, wide: bool = False, duplicates: str = "err
     chunks = iter_table(path, chunk_rows=200_000, kinds=kinds)  # type: ignore[arg-type]
     table = _collect(chunk[wanted].set_axis(["task", "worker", "label"], axis=1) for chunk in chunks)
     return _keep_one(table, duplicates, (task, "worker"), path)
+
+
+def read_names(path: str | Path, column: str) -> pd.Series:
+    """Read the column of a table that names its rows, as text that :func:`task_names` can match."""
+    chunks = iter_table(path, kinds={column: "text"})
+    return task_names(pd.concat([chunk[column] for chunk in chunks]))
+
+
+def task_names(column: pd.Series) -> pd.Series:
+    """Write whole numbers alike, so that 1 and 1.0 of two files match; other text, such as 01, stays."""
+    text = column.astype(object)
+    whole = text.str.fullmatch(WHOLE_NUMBER, na=False)
+    return text.mask(whole.astype(bool), text.str.split(".", n=1).str[0])
+
+
+def row_numbers(tasks: pd.Series, n_rows: int, path: str | Path) -> pd.Series:
+    """Read tasks as numbers of rows, counted from 0."""
+    names = task_names(tasks)
+    whole = names.str.fullmatch("0|[1-9][0-9]*", na=False).astype(bool)
+    numbers = pd.to_numeric(names.where(whole), errors="coerce")
+    wrong = ~(numbers < n_rows).to_numpy()
+    if wrong.any():
+        raise InvalidInputError(
+            f"{path}: without --id, tasks must be numbers of rows, counted from 0: 0 to {n_rows - 1}; found "
+            f"{str(tasks[wrong].iloc[0])!r}. If tasks are counted from 1, subtract 1; if they are names, "
+            "tell which column of the data holds them with --id."
+        )
+    return numbers.astype(np.int64)
 
 
 def _keep_one(table: pd.DataFrame, duplicates: str, columns: Sequence[str], path: str | Path) -> pd.DataFrame:
