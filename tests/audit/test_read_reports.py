@@ -80,3 +80,12 @@ def test_one_label_of_each_worker_and_task_is_kept(tmp_path, wide):
             ("2", "ann", "y"),
             ("2", "bob", "y"),
         }
+
+
+def test_abstentions_are_missing_labels(tmp_path):
+    """A label that means none is missing, and does not count as one of two labels of a worker."""
+    path = tmp_path / "c.csv"
+    path.write_text("task,worker,label\n1,ann,-1\n1,ann,y\n1,bob,x\n")
+    table = read_reports(path, abstain="-1")
+    assert table["label"].isna().tolist() == [True, False, False]
+    assert table["label"].dropna().tolist() == ["y", "x"]

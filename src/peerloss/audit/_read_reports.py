@@ -25,7 +25,9 @@ TASK_NAMES = ("task", "item")
 WHOLE_NUMBER = r"(?:0|-?[1-9][0-9]*)(?:\.0+)?"
 
 
-def read_reports(path: str | Path, *, wide: bool = False, duplicates: str = "error") -> pd.DataFrame:
+def read_reports(
+    path: str | Path, *, wide: bool = False, duplicates: str = "error", abstain: str | None = None
+) -> pd.DataFrame:
     """Read a table of reports; tasks, workers and labels stay text as written, so that 007 is not 7.
 
     Parameters
@@ -38,6 +40,8 @@ def read_reports(path: str | Path, *, wide: bool = False, duplicates: str = "err
     duplicates
         What to do where a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
         ``"last"`` of its labels in the order of the file.
+    abstain
+        A label that means that the worker gave none, such as ``"-1"``.
 
     Returns
     -------
@@ -60,7 +64,7 @@ def read_reports(path: str | Path, *, wide: bool = False, duplicates: str = "err
                 "For a table with the columns task, worker and label leave out --wide."
             )
         table = _collect(_melted(path, task, workers, repeats=duplicates != "error"))
-        return _keep_one(table, duplicates, (task or "row", "worker"), path)
+        return _keep_one(_without(table, abstain), duplicates, (task or "row", "worker"), path)
     missing = [name for name in ("worker", "label") if name not in names]
     if task is None or missing:
         lacking = ", ".join((["task (or item)"] if task is None else []) + missing)
@@ -73,7 +77,14 @@ def read_reports(path: str | Path, *, wide: bool = False, duplicates: str = "err
     kinds = dict.fromkeys(wanted, "text")
     chunks = iter_table(path, chunk_rows=200_000, kinds=kinds)  # type: ignore[arg-type]
     table = _collect(chunk[wanted].set_axis(["task", "worker", "label"], axis=1) for chunk in chunks)
-    return _keep_one(table, duplicates, (task, "worker"), path)
+    return _keep_one(_without(table, abstain), duplicates, (task, "worker"), path)
+
+
+def _without(table: pd.DataFrame, label: str | None) -> pd.DataFrame:
+    """Make a label missing."""
+    if label not in table["label"].cat.categories:
+        return table
+    return table.assign(label=table["label"].cat.remove_categories([label]))
 
 
 def read_names(path: str | Path, column: str) -> pd.Series:

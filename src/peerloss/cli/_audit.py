@@ -209,10 +209,7 @@ def _reports(
     from peerloss.peer_prediction._reports import DUPLICATES
 
     check_choice(duplicates, "--duplicates", DUPLICATES)
-    said = read_reports(path, duplicates=duplicates)
-    if abstain is not None:
-        said = said.assign(label=said["label"].mask(said["label"].astype(str) == abstain))
-    said = said[said["label"].notna()]
+    said = read_reports(path, duplicates=duplicates, abstain=abstain).dropna(subset="label")
     tasks = row_numbers(said["task"], len(rows), path) if id_column is None else task_names(said["task"])
     place = rows.get_indexer(tasks)
     if (place < 0).any():
