@@ -179,7 +179,13 @@ def untruthful_split(weights: ArrayLike, budget: float | str | Decimal) -> Float
 
 
 def split_budget(weights: ArrayLike, budget: float | str | Decimal) -> FloatArray:
-    """Do the same as :func:`untruthful_split`; deprecated, because the name hides that it is not truthful."""
+    """Do the same as :func:`untruthful_split`; deprecated, because the name hides that it is not truthful.
+
+    Parameters
+    ----------
+    weights, budget
+        As for :func:`untruthful_split`.
+    """
     warnings.warn(
         "`split_budget` is now called `untruthful_split`, because clipping and normalising destroy the "
         "incentive. Use `affine_payments` to pay workers.",

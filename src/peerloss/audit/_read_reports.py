@@ -120,8 +120,8 @@ def _keep_one(table: pd.DataFrame, duplicates: str, columns: Sequence[str], path
     whole = table.notna().all(axis=1).to_numpy()
     task, worker = table["task"].cat, table["worker"].cat
     pairs = ReportPairs(
-        task.codes.to_numpy(np.int64)[whole],
-        worker.codes.to_numpy(np.int64)[whole],
+        np.asarray(task.codes, dtype=np.int64)[whole],
+        np.asarray(worker.codes, dtype=np.int64)[whole],
         task.categories.to_numpy(),
         worker.categories.to_numpy(),
         columns,

@@ -202,6 +202,7 @@ def _reports(
 ) -> pd.DataFrame:
     """Read the reports on the rows of the data, in the order of these rows."""
     import numpy as np
+    import pandas as pd
 
     from peerloss._validation import check_choice
     from peerloss.audit import read_reports
@@ -211,7 +212,7 @@ def _reports(
     check_choice(duplicates, "--duplicates", DUPLICATES)
     said = read_reports(path, duplicates=duplicates, abstain=abstain).dropna(subset="label")
     tasks = row_numbers(said["task"], len(rows), path) if id_column is None else task_names(said["task"])
-    place = rows.get_indexer(tasks)
+    place = rows.get_indexer(pd.Index(tasks))
     if (place < 0).any():
         raise InvalidInputError(
             f"{path}: every task must be an entry of --id {id_column!r}, such as {str(rows[0])!r}; "

@@ -84,7 +84,8 @@ def signs_from_others(pairs: IntArray) -> Callable[[WorkerBlock], FloatArray]:
         positive = total[worker][:, None] * left > margin[worker, label][:, None] * margin[worker]
         alone = total[worker] == 0
         positive[alone] = label[alone][:, None] == np.arange(len(table))
-        return positive.astype(np.float64)
+        signs: FloatArray = positive.astype(np.float64)
+        return signs
 
     return rows
 
