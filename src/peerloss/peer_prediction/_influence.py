@@ -49,7 +49,8 @@ class WorkerBlock:
         table: NDArray[Any] = (
             sparse.csr_array((weight, (self.cell, self.task)), shape=shape) @ self.counts
         ).toarray()
-        np.subtract.at(table, (self.cell, self.own), weight)
+        own = np.bincount(self.cell, weights=weight, minlength=shape[0])
+        table[np.arange(shape[0]), self.cell_label] -= own.astype(table.dtype)
         return table
 
 
