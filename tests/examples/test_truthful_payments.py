@@ -27,8 +27,8 @@ def test_it_runs_and_names_the_copier(names, capsys):
     assert "Pairs who seem to copy: honest 0 and copier" in printed
 
 
-def test_honest_work_pays_best_only_by_ca_with_an_affine_payment(names):
-    """By agreement a constant earns most; on few tasks the split of a budget pays a coin most."""
+def test_honest_work_pays_best_by_ca_with_an_affine_payment(names):
+    """Long or short, honest work earns most and a constant the base; by agreement a constant earns most."""
     paid = {}
     for name, seeds in (("long", 4), ("short", 60)):
         job = names["JOBS"][name]
@@ -43,7 +43,6 @@ def test_honest_work_pays_best_only_by_ca_with_an_affine_payment(names):
         base = names["BUDGET"] / job.n_workers / 2
         assert paid[name].loc["always say negative", "CA, affine"] == pytest.approx(base)
     assert paid["long"]["agreement, affine"].idxmax() == "always say negative"
-    assert paid["short"]["CA, split"].idxmax() == "toss a coin"
     assert paid["long"]["CA, split"].idxmax() == "look and tell"
 
 
