@@ -1,11 +1,13 @@
-"""What would you earn? A budget of 100 among annotators, shared by truthful scores or by plain agreement.
+"""What would you earn? Annotators are paid by three rules, and one of them chooses how to work.
 
-Nineteen people look at the tasks and say what they see; one in ten tasks is positive. The twentieth may look
-too, or save the effort and say something else. Each row is what that one worker is paid for such a strategy.
+All others look at the tasks and say what they see. The last worker may look too, or save the effort and say
+something else. Each row shows what that one worker is paid for a strategy.
 
-* By **plain agreement** saying "negative" always pays more than honest work.
-* By **correlated agreement** (CA), the score behind `score_annotators(..., budget=...)`, who does not look is
-  paid next to nothing, and honest work pays best.
+* Paid by **plain agreement**, saying "negative" always pays more than honest work.
+* Paid by **correlated agreement** (CA) with `affine_payments`, whoever does not look expects the base, and
+  honest work pays best, with many tasks and with few. This is `score_annotators(..., budget=...)`.
+* **Splitting a budget** by positive CA scores (`untruthful_split`) is not truthful: with few tasks and a rare
+  class, tossing a coin pays more than honest work.
 
 The last lines show two limits: when *everybody* swaps the labels, CA pays them as it pays truth, never more;
 and a worker who copies is paid, but `find_copiers` names the pair.
@@ -15,9 +17,12 @@ Run with ``python examples/truthful_payments.py``; nothing is needed but the pac
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+import numpy as np
 import pandas as pd
 
-from peerloss.audit import find_copiers, score_annotators, split_budget
+from peerloss.audit import affine_payments, find_copiers, payment_terms, untruthful_split
 from peerloss.noise import NoiseModel
 from peerloss.peer_prediction import (
     Strategy,
@@ -31,60 +36,86 @@ from peerloss.peer_prediction import (
 )
 
 BUDGET = 100
-CLEAN_PRIOR = 0.1
-NOISE = NoiseModel.binary(e_neg=0.1, e_pos=0.3)
-N_TASKS, N_WORKERS = 500, 20
-SEEDS = range(200, 208)
 
-CHOICES: dict[str, Strategy] = {
-    "look and tell": truthful(NOISE),
-    "always say negative": constant(0),
-    "always say positive": constant(1),
-    "guess, as often as others": random_guess(NOISE.noisy_prior(CLEAN_PRIOR)),
-    "toss a coin": random_guess(),
-    "look and tell the opposite": permuted(NOISE, [1, 0]),
+
+@dataclass(frozen=True)
+class Job:
+    """Tasks, of which a share of ``clean_prior`` is positive, for workers who err as ``noise`` says."""
+
+    n_tasks: int
+    n_workers: int
+    clean_prior: float
+    noise: NoiseModel
+    seeds: range
+
+    def choices(self) -> dict[str, Strategy]:
+        """List what the last worker may do."""
+        return {
+            "look and tell": truthful(self.noise),
+            "always say negative": constant(0),
+            "always say positive": constant(1),
+            "guess, as often as others": random_guess(self.noise.noisy_prior(self.clean_prior)),
+            "toss a coin": random_guess(),
+            "look and tell the opposite": permuted(self.noise, [1, 0]),
+        }
+
+
+JOBS = {
+    "long": Job(500, 20, 0.1, NoiseModel.binary(e_neg=0.1, e_pos=0.3), range(200, 208)),
+    "short": Job(10, 10, 0.05, NoiseModel.binary(e_neg=0.05, e_pos=0.05), range(300)),
 }
 
 
-def payments(choice: Strategy, seed: int) -> dict[str, float]:
-    """Pay everybody by both rules; return what the one worker gets who chose."""
-    honest = {f"honest {i}": truthful(NOISE) for i in range(N_WORKERS - 1)}
-    table = simulate_reports(N_TASKS, {"you": choice} | honest, clean_prior=CLEAN_PRIOR, random_state=seed)
-    agreement = plain_agreement(table)["score"]
-    by_agreement = pd.Series(split_budget(agreement, BUDGET), index=agreement.index)
-    by_truth = score_annotators(table, budget=BUDGET, random_state=seed)["payment"]
-    return {"plain agreement": float(by_agreement["you"]), "correlated agreement": float(by_truth["you"])}
+def payments(job: Job, choice: Strategy, seed: int) -> dict[str, float]:
+    """Pay everybody by the three rules; return what the one worker gets who chose."""
+    honest = {f"honest {i}": truthful(job.noise) for i in range(job.n_workers - 1)}
+    table = simulate_reports(
+        job.n_tasks, {"you": choice} | honest, clean_prior=job.clean_prior, random_state=seed
+    )
+    base, rate = payment_terms(BUDGET, len(table))  # fixed before anybody is scored
+    tasks = np.full(job.n_workers, job.n_tasks)
+    agreement, score = np.ones(job.n_workers), np.zeros(job.n_workers)
+    if table["label"].min() < table["label"].max():  # otherwise everybody said the same
+        agreement = plain_agreement(table)["score"].to_numpy()
+        score = correlated_agreement(table)["score"].to_numpy()
+    return {
+        "agreement, affine": affine_payments(agreement, tasks, base=base, rate=rate)[0],
+        "CA, affine": affine_payments(score, tasks, base=base, rate=rate)[0],
+        "CA, split": untruthful_split(score, BUDGET)[0] if (score > 0).any() else 0.0,
+    }
 
 
-def everybody(strategy: Strategy, seed: int) -> float:
+def everybody(job: Job, strategy: Strategy) -> float:
     """Return the mean CA score when all workers follow the same strategy."""
-    workers = {f"worker {i}": strategy for i in range(N_WORKERS)}
-    table = simulate_reports(N_TASKS, workers, clean_prior=CLEAN_PRIOR, random_state=seed)
+    workers = {f"worker {i}": strategy for i in range(job.n_workers)}
+    table = simulate_reports(job.n_tasks, workers, clean_prior=job.clean_prior, random_state=job.seeds[0])
     return float(correlated_agreement(table)["score"].mean())
 
 
-def with_a_copier(seed: int) -> pd.DataFrame:
+def with_a_copier(job: Job) -> pd.DataFrame:
     """Let one worker hand in another's labels."""
-    honest = {f"honest {i}": truthful(NOISE) for i in range(N_WORKERS - 1)}
-    table = simulate_reports(N_TASKS, honest, clean_prior=CLEAN_PRIOR, random_state=seed)
+    honest = {f"honest {i}": truthful(job.noise) for i in range(job.n_workers - 1)}
+    table = simulate_reports(job.n_tasks, honest, clean_prior=job.clean_prior, random_state=job.seeds[0])
     copied = table[table["worker"] == "honest 0"].assign(worker="copier")
     return pd.concat([table, copied], ignore_index=True)
 
 
 def main() -> None:
     """Print payments (mean ± standard error over the seeds) and the two limits."""
-    rows = {
-        name: pd.DataFrame([payments(choice, seed) for seed in SEEDS]).agg(show)
-        for name, choice in CHOICES.items()
-    }
-    print(f"Of a budget of {BUDGET}, a worker among {N_WORKERS} earns (equal parts would be 5.00)")
-    print(pd.DataFrame(rows).T.to_string())
-    honest, swapped = (everybody(permuted(NOISE, order), SEEDS[0]) for order in ([0, 1], [1, 0]))
-    print(f"\nMean CA score when everybody is honest: {honest:.4f}; when everybody swaps: {swapped:.4f}.")
-    pairs = find_copiers(with_a_copier(SEEDS[0]))
-    print(
-        "Pairs who seem to copy:", ", ".join(f"{a} and {b}" for a, b in pairs[["worker", "other"]].to_numpy())
-    )
+    for job in JOBS.values():
+        rows = {
+            name: pd.DataFrame([payments(job, choice, seed) for seed in job.seeds]).agg(show)
+            for name, choice in job.choices().items()
+        }
+        base = BUDGET / job.n_workers / 2
+        print(f"{job.n_tasks} tasks, {job.n_workers} workers, {job.clean_prior:.0%} positive.", end=" ")
+        print(f"Of a budget of {BUDGET}, one worker earns (base {base:.2f})")
+        print(pd.DataFrame(rows).T.to_string(), end="\n\n")
+    job = JOBS["long"]
+    honest, swapped = (everybody(job, permuted(job.noise, order)) for order in ([0, 1], [1, 0]))
+    print(f"Mean CA score when everybody is honest: {honest:.4f}; when everybody swaps: {swapped:.4f}.")
+    pairs = find_copiers(with_a_copier(job))[["worker", "other"]].to_numpy()
+    print("Pairs who seem to copy:", ", ".join(f"{a} and {b}" for a, b in pairs))
 
 
 def show(column: pd.Series) -> str:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import spearmanr
 
 import peerloss
-from peerloss.audit import dawid_skene, score_annotators
+from peerloss.audit import aggregate_labels, dawid_skene, find_copiers, score_annotators
 from peerloss.datasets import load_real_noise
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction import correlated_agreement, logarithmic_score, plain_agreement, quadratic_score
@@ -88,11 +88,27 @@ def test_same_seed_same_table():
     assert (table["low"] != score_annotators(frame, random_state=4)["low"]).any()
 
 
+def test_affine_payments_are_fixed_before_the_scores():
+    """n·base + n_shared·rate·score to the cent below, base and rate from the number of reports alone."""
+    alone = pd.DataFrame({"task": [50, 51, 52], "worker": 99, "label": [0, 1, 2]})
+    frame = pd.concat([random_crowd(4, n_tasks=30), alone])
+    table = score_annotators(frame, budget=1000, floor=0.5, random_state=0)
+    most = 1000 / len(frame)
+    base, rate = (most + 0.5) / 2, (most - 0.5) / 2
+    shared = SharedReports(coded(frame)).n_tasks
+    exact = base * table["n_tasks"] + rate * shared * table["score"].fillna(0)
+    gap = exact - table["payment"]
+    assert ((gap > -1e-9) & (gap < 0.01)).all()
+    assert table["payment"][99] == pytest.approx(3 * base, abs=0.01)
+    assert (table["payment"] >= 0.5 * table["n_tasks"]).all()
+    assert table["payment"].sum() < 1000
+
+
 @pytest.mark.parametrize("mechanism", ["ca", "quadratic", "log"])
-def test_payments_follow_the_stated_rule(mechanism):
+def test_the_untruthful_split_follows_the_stated_rule(mechanism):
     """Tasks × what the score exceeds that of the same labels on unrelated tasks, by brute force."""
     frame = random_crowd(4, n_tasks=30)
-    table = score_annotators(frame, mechanism=mechanism, budget="1000.00", random_state=0)
+    table = score_annotators(frame, mechanism=mechanism, budget="1000.00", payment="untruthful_split")
     assert np.rint(table["payment"] * 100).sum() == 100_000
     shared = SharedReports(coded(frame))
     if mechanism == "ca":
@@ -121,21 +137,22 @@ def test_payments_follow_the_stated_rule(mechanism):
 
 
 def test_a_worker_with_one_report_is_kept_without_a_score():
-    """One answer says nothing: no score, no interval, no flag, no pay."""
+    """One answer says nothing: no score, no interval, no flag; it is paid as a score of 0 is."""
     frame = pd.concat([random_crowd(0), pd.DataFrame({"task": [0], "worker": [99], "label": [1]})])
     row = score_annotators(frame, budget=5, random_state=0).loc[99]
     assert np.isnan(row["score"])
     assert np.isnan(row["low"])
     assert row["n_tasks"] == 1
     assert not row["uninformative"]
-    assert row["payment"] == 0
+    assert row["payment"] == pytest.approx(5 / len(frame) / 2, abs=0.01)
 
 
 def test_a_worker_alone_on_its_tasks_is_kept_without_a_score():
     """Nobody to compare with: no score, no agreement; a worker without any label has no accuracy either."""
     alone = pd.DataFrame({"task": [50, 51, 52], "worker": 99, "label": [0, 1, 2]})
     silent = pd.DataFrame({"task": [0], "worker": 98, "label": [np.nan]})
-    table = score_annotators(pd.concat([random_crowd(0), alone, silent]), budget=5, random_state=0)
+    frame = pd.concat([random_crowd(0), alone, silent])
+    table = score_annotators(frame, budget=5, payment="untruthful_split", random_state=0)
     assert table.loc[[98, 99], ["score", "low", "high", "agreement"]].isna().all(axis=None)
     assert table.loc[[98, 99], "n_tasks"].tolist() == [0, 3]
     assert table["accuracy"].isna().tolist() == [False] * 6 + [False, True]
@@ -150,12 +167,38 @@ def test_a_worker_alone_on_its_tasks_is_kept_without_a_score():
         ({"false_positive_rate": -0.1}, "`false_positive_rate` must lie in"),
         ({"n_bootstrap": 3}, "`n_bootstrap` must be an integer of at least 20"),
         ({"budget": -4}, "`budget` must be a positive sum"),
+        ({"budget": 4, "payment": "fair"}, "`payment` must be one of 'affine', 'untruthful_split'"),
+        ({"budget": 4, "mechanism": "log"}, "`payment` 'affine' needs `mechanism` 'ca'; got 'log'"),
+        ({"budget": 4, "floor": 1}, "`budget` must exceed .* reports times the `floor` of 1; got 4"),
+        ({"duplicates": "drop"}, "`duplicates` must be one of 'first', 'last', 'error'; got 'drop'"),
     ],
 )
 def test_refuses_arguments_out_of_range(change, message):
     """Each message names the argument."""
     with pytest.raises(InvalidInputError, match=message):
         score_annotators(random_crowd(0), **change)
+
+
+@pytest.mark.parametrize("function", [score_annotators, aggregate_labels, dawid_skene, find_copiers])
+def test_duplicates_are_refused_or_one_is_kept(function):
+    """A worker who labelled a task twice: an error by default, else the first or the last label counts."""
+    frame = random_crowd(3, n_tasks=30)
+    again = frame.iloc[:5].assign(label=(frame["label"].iloc[:5] + 1) % 3)
+    both = pd.concat([frame, again], ignore_index=True)
+    with pytest.raises(InvalidInputError, match=r"columns 'task' and 'worker'.*duplicates='first'"):
+        function(both)
+    options = {"random_state": 0} if function is score_annotators else {}
+    later = frame.assign(label=np.where(frame.index < 5, (frame["label"] + 1) % 3, frame["label"]))
+    for duplicates, kept in (("first", frame), ("last", later)):
+        found, expected = function(both, duplicates=duplicates, **options), function(kept, **options)
+        if function is dawid_skene:
+            found, expected = (
+                pd.Series(model.probabilities.max(axis=1), model.reports.tasks) for model in (found, expected)
+            )
+        if function is score_annotators:  # the seed of an interval depends on the order of the rows
+            found, expected = found.drop(columns=["low", "high"]), expected.drop(columns=["low", "high"])
+        found, expected = (pd.DataFrame(table).sort_index() for table in (found, expected))
+        pd.testing.assert_frame_equal(found, expected, rtol=0, atol=1e-9)
 
 
 def test_refuses_a_single_worker():

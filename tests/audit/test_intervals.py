@@ -1,51 +1,18 @@
-"""Influences and bootstrap intervals of scores."""
+"""Bootstrap intervals of scores."""
 
 import numpy as np
 import pandas as pd
 import pytest
 from scipy import stats
 
-from peerloss.audit import _influence, _intervals, score_annotators
-from peerloss.peer_prediction import correlated_agreement
+from peerloss.audit import _intervals, score_annotators
 from peerloss.peer_prediction._kernel import SharedReports
-from tests.audit.crowds import coded, others_of, random_crowd
+from tests.audit.crowds import coded, random_crowd
 
 
 def intervals(shared, values, **options):
     options = {"confidence": 0.95, "n_bootstrap": 200, "generator": np.random.default_rng(0)} | options
     return _intervals.bootstrap_intervals(shared, values, **options)
-
-
-@pytest.mark.parametrize("chunk", [4, 1 << 20])
-@pytest.mark.parametrize("seed", range(3))
-def test_influence_equals_its_definition(monkeypatch, chunk, seed):
-    """n/(n − 1)·(u − ū)·(v − v̄), in loops over the reports, for a matrix without symmetry."""
-    monkeypatch.setattr(_influence, "CHUNK", chunk)
-    frame = random_crowd(seed)
-    score = np.random.default_rng(seed).normal(size=(3, 3))
-    shared = SharedReports(coded(frame))
-    kept = [row for row in frame.index if others_of(frame, row)]
-    u = np.array([score[frame.loc[row, "label"]] for row in kept])
-    v = np.array(
-        [np.bincount(others_of(frame, row), minlength=3) / len(others_of(frame, row)) for row in kept]
-    )
-    who = frame.loc[kept, "worker"].to_numpy()
-    expected = np.empty(len(kept))
-    for worker in set(who):
-        mine = who == worker
-        n = mine.sum()
-        expected[mine] = n / (n - 1) * ((u[mine] - u[mine].mean(0)) * (v[mine] - v[mine].mean(0))).sum(axis=1)
-    np.testing.assert_allclose(_influence.ca_influence(shared, score), expected, atol=1e-12)
-
-
-def test_mean_influence_is_the_score():
-    """Averaged over a worker's tasks the influences give correlated agreement."""
-    frame = random_crowd(5, n_tasks=40)
-    delta = np.eye(3) - 0.4
-    shared = SharedReports(coded(frame))
-    values = _influence.ca_influence(shared, np.eye(3))
-    expected = correlated_agreement(frame, delta=delta)["score"]
-    np.testing.assert_allclose(shared.mean_by_worker(values), expected, atol=1e-12)
 
 
 def test_intervals_have_the_width_of_student_t():

@@ -125,6 +125,93 @@ def test_a_long_table_of_reports():
     assert audit.table["given"].tolist() == ["a", "a", "b", "b"] * 10
 
 
+def crowd(n_classes, seed, n=400):
+    """Return clean labels, a long table of reports, and a generator."""
+    rng = np.random.default_rng(seed)
+    clean = rng.integers(n_classes, size=n)
+    rates = {"ann": 0.1, "bob": 0.25, "cy": 0.3, "dee": 0.4}
+    said = [
+        pd.DataFrame(
+            {
+                "task": np.arange(n),
+                "worker": name,
+                "label": NoiseModel.uniform(n_classes, rate).apply(clean, random_state=rng),
+            }
+        )
+        for name, rate in rates.items()
+    ]
+    reports = pd.concat(said, ignore_index=True)
+    return clean, reports[(reports["worker"] == "dee") | (rng.random(len(reports)) < 0.7)], rng
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+@pytest.mark.parametrize("strength", [0.0, 0.15])
+def test_a_model_that_knows_nothing_leaves_the_reports(n_classes, strength):
+    """Random or nearly random probabilities suggest the labels, and flag the rows, that reports alone do."""
+    for seed in range(3):
+        clean, reports, rng = crowd(n_classes, seed)
+        alone = find_label_issues(None, reports)
+        rows = alone.table.index.to_numpy()
+        logits = rng.normal(size=(len(clean), n_classes))
+        logits[np.arange(len(clean)), clean] += strength
+        proba = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+        with pytest.warns(IdentifiabilityWarning, match="judged by the annotators' reports alone"):
+            audit = find_label_issues(None, reports, pred_proba=proba)
+        pd.testing.assert_frame_equal(
+            audit.table.loc[rows].drop(columns="rank"), alone.table.drop(columns="rank")
+        )
+        assert (audit.table["suggested"] == clean).mean() > 0.75
+
+
+@pytest.mark.parametrize("n_classes", [2, 4])
+def test_a_good_model_helps_the_reports(n_classes):
+    """Informative probabilities and reports together suggest better labels than reports alone."""
+    clean, reports, rng = crowd(n_classes, 0)
+    alone = find_label_issues(None, reports).table["suggested"].sort_index()
+    logits = rng.normal(size=(len(clean), n_classes))
+    logits[np.arange(len(clean)), clean] += 3.0
+    proba = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        audit = find_label_issues(None, reports, pred_proba=proba)
+    assert (audit.table["suggested"] == clean).mean() > (alone == clean).mean() + 0.05
+
+
+@pytest.mark.parametrize("form", ["pred_proba", "array X", "named pred_proba", "named X"])
+def test_the_order_of_reports_does_not_matter(form):
+    """Tasks are matched to rows by position or by name, never by order of appearance."""
+    clean, reports, rng = crowd(3, 1)
+    logits = rng.normal(size=(len(clean), 3))
+    logits[np.arange(len(clean)), clean] += 2.0
+    proba = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    if form.startswith("named"):
+        names = np.array([f"t{i}" for i in rng.permutation(len(clean))])
+        reports = reports.assign(task=names[reports["task"]])
+        logits, proba = pd.DataFrame(logits, index=names), pd.DataFrame(proba, index=names)
+        logits.columns = ["a", "b", "c"]
+    given = {"estimator": LogisticRegression()} if "X" in form else {"pred_proba": proba}
+    X = logits if "X" in form else None
+    one, two = (
+        find_label_issues(X, table, **given).table
+        for table in (reports, reports.sample(frac=1, random_state=0))
+    )
+    pd.testing.assert_frame_equal(one, two, rtol=0, atol=1e-6)
+    assert (two["suggested"] == clean).mean() > 0.85
+
+
+@pytest.mark.parametrize("duplicates", ["first", "last"])
+def test_one_of_several_labels_of_an_annotator_counts(duplicates):
+    """`duplicates` keeps the first or the last label of an annotator for a row."""
+    _, reports, _ = crowd(2, 2)
+    wrong = reports.assign(label=1 - reports["label"])
+    both = pd.concat([reports, wrong] if duplicates == "first" else [wrong, reports])
+    with pytest.raises(InvalidInputError, match=r"has more.*duplicates='first'"):
+        find_label_issues(None, both)
+    found = find_label_issues(None, both, duplicates=duplicates).table.sort_index()
+    expected = find_label_issues(None, reports).table.sort_index()
+    pd.testing.assert_frame_equal(found.drop(columns="rank"), expected.drop(columns="rank"))
+
+
 def test_unidentifiable_noise_is_said(noisy_table):
     """Labels without any relation to the features: a warning, a reason, no noise, and still a ranking."""
     X, _, _ = noisy_table
@@ -185,13 +272,37 @@ GOOD = np.array([[0.9, 0.1], [0.2, 0.8]])
             pd.DataFrame({"x": [1, 2]}, index=["p", "q"]),
             pd.DataFrame({"task": ["p", "r"], "worker": ["w", "w"], "label": [1, 0]}),
             None,
-            "task 'r', which is no row of `X`",
+            "task 'r', which is not a row of `X`",
         ),
         (
             pd.DataFrame({"x": [1, 2, 3]}, index=["p", "q", "s"]),
             pd.DataFrame({"task": ["p", "q"], "worker": ["w", "w"], "label": [1, 0]}),
             None,
             "the first is row 's'",
+        ),
+        (
+            None,
+            pd.DataFrame({"task": ["p", "q"], "worker": ["w", "w"], "label": [1, 0]}),
+            GOOD,
+            "names its tasks, such as 'p', but the rows of the array `pred_proba` have no names",
+        ),
+        (
+            np.zeros((2, 1)),
+            pd.DataFrame({"item": ["p", "q"], "worker": ["w", "w"], "label": [1, 0]}),
+            None,
+            "Pass `X` as a DataFrame whose index holds the tasks",
+        ),
+        (
+            None,
+            pd.DataFrame({"task": [1, 2], "worker": ["w", "w"], "label": [1, 0]}),
+            GOOD,
+            "task 2, which is not a row of `pred_proba`. Tasks must be positions of rows, 0 to 1",
+        ),
+        (
+            None,
+            pd.DataFrame({"item": [0, 0, 1], "worker": ["w", "w", "w"], "label": [1, 1, 0]}),
+            GOOD,
+            "item 0, worker w has more",
         ),
     ],
 )

@@ -60,3 +60,32 @@ def test_missing_columns_are_listed(tmp_path):
         InvalidInputError, match=r"worker, label missing, its columns are \['task', 'annotator'"
     ):
         read_reports(path)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_one_label_of_each_worker_and_task_is_kept(tmp_path, wide):
+    """First or last in the order of the file, also where a wide table has two rows of one task."""
+    path = tmp_path / "c.csv"
+    if wide:
+        path.write_text("item,ann,bob\n1,x,\n1,y,x\n2,y,y\n")
+    else:
+        path.write_text("item,worker,label\n1,ann,x\n1,ann,y\n1,bob,x\n2,ann,y\n2,bob,y\n")
+    with pytest.raises(InvalidInputError, match="--duplicates first"):
+        read_reports(path, wide=wide)
+    for duplicates, label in (("first", "x"), ("last", "y")):
+        table = read_reports(path, wide=wide, duplicates=duplicates).dropna()
+        assert set(table.itertuples(index=False, name=None)) == {
+            ("1", "ann", label),
+            ("1", "bob", "x"),
+            ("2", "ann", "y"),
+            ("2", "bob", "y"),
+        }
+
+
+def test_abstentions_are_missing_labels(tmp_path):
+    """A label that means none is missing, and does not count as one of two labels of a worker."""
+    path = tmp_path / "c.csv"
+    path.write_text("task,worker,label\n1,ann,-1\n1,ann,y\n1,bob,x\n")
+    table = read_reports(path, abstain="-1")
+    assert table["label"].isna().tolist() == [True, False, False]
+    assert table["label"].dropna().tolist() == ["y", "x"]

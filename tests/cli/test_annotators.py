@@ -38,13 +38,48 @@ def test_files_hold_what_the_functions_return(crowd, tmp_path):
     expected = score_annotators(table, budget="99.99", random_state=5)
     written = pd.read_csv(out, dtype={"worker": str}).set_index("worker")
     pd.testing.assert_frame_equal(written, expected, check_index_type=False)
-    assert sum(round(float(p) * 100) for p in written["payment"]) == 9999
+    assert sum(round(float(p) * 100) for p in written["payment"]) < 9999
+    assert f"{written['payment'].sum():.2f} of at most 99.99" in done.stdout
     aggregated = pd.read_csv(labels, dtype={"task": str}).set_index("task")
     pd.testing.assert_frame_equal(aggregated, aggregate_labels(table), check_index_type=False)
     assert copies.read_text().startswith("worker,other,")
     assert "not an accuracy" in done.stdout
     assert done.stdout.splitlines()[-1].endswith(f"written to {out}.")
     assert {path.name for path in tmp_path.iterdir()} == {"crowd.csv", "labels.csv", "copies.csv", "out"}
+
+
+def test_the_untruthful_split_says_what_it_is(crowd, tmp_path):
+    """The whole budget is paid, and the last lines warn."""
+    done = run(crowd, "-o", tmp_path / "s.csv", "--budget", "99.99", "--payment", "untruthful_split")
+    assert done.exit_code == 0, done.output
+    written = pd.read_csv(tmp_path / "s.csv")
+    assert sum(round(float(p) * 100) for p in written["payment"]) == 9999
+    assert "This split is not truthful" in done.stdout
+
+
+def test_the_floor_is_paid_for_every_task(crowd, tmp_path):
+    """`--floor` is the least pay per task."""
+    done = run(crowd, "-o", tmp_path / "s.csv", "--budget", "500", "--floor", "0.25")
+    assert done.exit_code == 0, done.output
+    written = pd.read_csv(tmp_path / "s.csv")
+    assert (written["payment"] >= 0.25 * written["n_tasks"]).all()
+
+
+def test_one_of_several_labels_is_kept(tmp_path):
+    """`--duplicates` keeps the first or the last; the error names the columns of the file."""
+    path = tmp_path / "c.csv"
+    rows = [f"{t},{w},{'xy'[t % 2]}\n" for t in range(6) for w in "abc"]
+    path.write_text("item,worker,label\n" + "".join(rows) + "0,a,y\n")
+    done = run(path, "-o", tmp_path / "s.csv")
+    assert done.exit_code == 2
+    assert "columns 'item' and 'worker'); item 0, worker a has more" in done.stderr
+    assert "--duplicates first" in done.stderr
+    agreement = {}
+    for kept in ("first", "last"):
+        done = run(path, "-o", tmp_path / "s.csv", "--duplicates", kept)
+        assert done.exit_code == 0, done.output
+        agreement[kept] = pd.read_csv(tmp_path / "s.csv").set_index("worker").loc["a", "agreement"]
+    assert agreement == {"first": 1.0, "last": pytest.approx(5 / 6)}
 
 
 @pytest.mark.parametrize("mechanism", ["quadratic", "log"])
@@ -91,7 +126,7 @@ def test_rows_without_a_label_are_counted(tmp_path):
     [
         ("job,annotator,label\n1,a,x\n", [], "task (or item), worker missing, its columns are ['job',"),
         ("task,ann\n1,x\n", ["--wide"], "a column for each of two workers or more"),
-        ("task,ann,bob\n1,x,y\n1,y,y\n", ["--wide"], "one row a task; '1' has more"),
+        ("task,ann,bob\n1,x,y\n1,y,y\n", ["--wide"], "one row per task; '1' has more"),
         ("task,worker,label\n1,a,x\n2,a,y\n", [], "a task with labels of two workers"),
         ("task,worker,label\n1,a,x\n1,a,y\n1,b,y\n", [], "task 1, worker a has more"),
         ("task,worker,label\n1,a,\n1,b,\n", [], "at least one report with a label"),
@@ -99,8 +134,14 @@ def test_rows_without_a_label_are_counted(tmp_path):
         ("task,worker,label\n1,,x\n1,b,y\n", [], "must name the worker of every report"),
         ("task,worker,label\n1,a\n", [], "line 2: expected 3 fields"),
         ("task,worker,label\n1,a,x\n1,b,y\n", ["--mechanism", "vote"], "`--mechanism` must be one of"),
+        ("task,worker,label\n1,a,x\n1,b,y\n", ["--duplicates", "all"], "`--duplicates` must be one of"),
+        ("task,worker,label\n1,a,x\n1,b,y\n", ["--payment", "all"], "`--payment` must be one of"),
         ("task,worker,label\n1,a,x\n1,b,y\n", ["--budget", "1.234"], "positive sum in whole cents"),
-        ("task,worker,label\n1,a,x\n1,b,y\n", ["--budget", "1"], "nobody's truthful score is above zero"),
+        (
+            "task,worker,label\n1,a,x\n1,b,y\n",
+            ["--budget", "1", "--payment", "untruthful_split"],
+            "no weight is above zero",
+        ),
     ],
 )
 def test_bad_input_is_one_clear_line(tmp_path, text, options, message):

@@ -1,6 +1,7 @@
 """The example of truthful payments."""
 
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import pandas as pd
@@ -9,21 +10,46 @@ import pytest
 SCRIPT = Path(__file__).parents[2] / "examples" / "truthful_payments.py"
 
 
-def test_honest_work_pays_best_only_by_truthful_scores(capsys):
-    """By CA the honest earn most and who never varies exactly nothing; by agreement a constant earns most."""
-    names = runpy.run_path(str(SCRIPT), run_name="__main__")
+@pytest.fixture(scope="module")
+def names():
+    return runpy.run_path(str(SCRIPT))
+
+
+def test_it_runs_and_names_the_copier(names, capsys):
+    """The script prints both jobs and the two limits; fewer seeds than it uses will do here."""
+    jobs = names["main"].__globals__["JOBS"]
+    before = dict(jobs)
+    jobs.update({name: replace(job, seeds=job.seeds[:3]) for name, job in before.items()})
+    names["main"]()
+    jobs.update(before)
     printed = capsys.readouterr().out
+    assert printed.count("toss a coin") == 2
     assert "Pairs who seem to copy: honest 0 and copier" in printed
-    paid = pd.DataFrame({name: names["payments"](choice, 200) for name, choice in names["CHOICES"].items()}).T
-    assert paid["correlated agreement"].idxmax() == "look and tell"
-    assert paid["plain agreement"].idxmax() == "always say negative"
-    assert (paid.loc[["always say negative", "always say positive"], "correlated agreement"] == 0).all()
 
 
-def test_swapping_by_everybody_pays_as_truth_does():
+def test_honest_work_pays_best_by_ca_with_an_affine_payment(names):
+    """Long or short, honest work earns most and a constant the base; by agreement a constant earns most."""
+    paid = {}
+    for name, seeds in (("long", 4), ("short", 60)):
+        job = names["JOBS"][name]
+        paid[name] = pd.DataFrame(
+            {
+                choice: pd.DataFrame([names["payments"](job, how, seed) for seed in job.seeds[:seeds]]).mean()
+                for choice, how in job.choices().items()
+                if name == "long" or choice in {"look and tell", "toss a coin", "always say negative"}
+            }
+        ).T
+        assert paid[name]["CA, affine"].idxmax() == "look and tell"
+        base = names["BUDGET"] / job.n_workers / 2
+        assert paid[name].loc["always say negative", "CA, affine"] == pytest.approx(base)
+    assert paid["long"]["agreement, affine"].idxmax() == "always say negative"
+    assert paid["long"]["CA, split"].idxmax() == "look and tell"
+
+
+def test_swapping_by_everybody_pays_as_truth_does(names):
     """The known limit: what all do alike cannot be told from truth."""
-    names = runpy.run_path(str(SCRIPT))
+    job = names["JOBS"]["long"]
     honest, swapped = (
-        names["everybody"](names["permuted"](names["NOISE"], order), 200) for order in ([0, 1], [1, 0])
+        names["everybody"](job, names["permuted"](job.noise, order)) for order in ([0, 1], [1, 0])
     )
     assert honest == pytest.approx(swapped, abs=1e-12)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction import (
     Reports,
+    _influence,
     _kernel,
     correlated_agreement,
     estimate_joint,
@@ -37,10 +38,11 @@ def tables(draw):
     return rows
 
 
-def joint_by_loops(rows):
-    """Pool ordered pairs of different workers on one task, in fractions."""
+def joint_by_loops(rows, *, without=None):
+    """Pool ordered pairs of different workers on one task, in fractions; ``None`` if there are none."""
     answers = [row for row in rows if row[2] is not None]
     labels = sorted({label for *_, label in answers})
+    answers = [row for row in answers if row[1] != without]
     pairs = Counter(
         (labels.index(own), labels.index(theirs))
         for task, worker, own in answers
@@ -48,6 +50,8 @@ def joint_by_loops(rows):
         if task == other_task and worker != other
     )
     total = sum(pairs.values())
+    if not total:
+        return None
     return [[Fraction(pairs[k, m], total) for m in range(len(labels))] for k in range(len(labels))]
 
 
@@ -103,8 +107,16 @@ def test_joint_is_that_of_all_pairs(rows):
 @FEW
 @given(tables())
 def test_ca_is_the_mean_over_distinct_tasks(rows):
-    """CA is the mean of bonus minus penalty over peers and all n₁ ≠ n₂, with the estimated Sgn(Δ)."""
-    reference = scores_by_loops(rows, sign_by_loops(joint_by_loops(rows)), ca=True)
+    """CA is the mean of bonus minus penalty over peers and all n₁ ≠ n₂, with Sgn(Δ) of the others' reports.
+
+    Sgn(Δ) is the identity for a worker without whom no two workers share a task.
+    """
+    k = len(joint_by_loops(rows))
+    reference = {}
+    for worker in dict.fromkeys(row[1] for row in rows):
+        joint = joint_by_loops(rows, without=worker)
+        signs = np.eye(k) if joint is None else sign_by_loops(joint)
+        reference[worker] = scores_by_loops(rows, signs, ca=True)[worker]
     assert_same(correlated_agreement(rows), reference)
 
 
@@ -158,6 +170,7 @@ def test_chunks_do_not_change_scores(rows, chunk):
     whole = correlated_agreement(rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(_kernel, "CHUNK", chunk)
+        patch.setattr(_influence, "CHUNK", chunk)
         pd.testing.assert_frame_equal(correlated_agreement(rows), whole, rtol=0, atol=1e-12)
 
 
@@ -255,7 +268,7 @@ def test_large_counts_fall_back_to_floats(monkeypatch):
     """Where integers would overflow, Δ is computed in floats with the same scores."""
     rows = [(t, w, (t * t + w * t) % 3) for t in range(30) for w in range(4)]
     exact = correlated_agreement(rows)
-    monkeypatch.setattr("peerloss.peer_prediction._mechanisms.MAX_EXACT_TOTAL", 0)
+    monkeypatch.setattr(_influence, "MAX_EXACT_TOTAL", 0)
     pd.testing.assert_frame_equal(correlated_agreement(rows), exact)
 
 

@@ -67,6 +67,25 @@ def test_listed_labels_fix_the_order_and_number():
     np.testing.assert_array_equal(reports.counts.toarray(), [[1, 0, 1], [2, 0, 0]])
 
 
+@pytest.mark.parametrize(("duplicates", "label"), [("first", "yes"), ("last", "no")])
+def test_one_of_several_labels_is_kept(duplicates, label):
+    """Of two labels of one worker for one task the first or the last counts; a missing one is not a label."""
+    table = [("b", "zoe", None), *TRIPLES, ("c", "ann", "yes"), ("b", "zoe", "no"), ("b", "zoe", None)]
+    reports = Reports.from_table(table, duplicates=duplicates)
+    assert len(reports) == 5
+    kept = (reports.tasks[reports.task_codes] == "b") & (reports.workers[reports.worker_codes] == "zoe")
+    assert reports.labels[reports.label_codes[kept]].tolist() == [label]
+
+
+@pytest.mark.parametrize("first", ["task", "item"])
+def test_the_error_about_duplicates_names_the_columns(first):
+    """The columns are those of the table, and the remedy is an argument."""
+    frame = pd.DataFrame([*TRIPLES, TRIPLES[0]], columns=[first, "worker", "label"])
+    message = f"columns '{first}' and 'worker'.*{first} b, worker zoe has more.*duplicates='first'"
+    with pytest.raises(InvalidInputError, match=message):
+        Reports.from_table(frame)
+
+
 def test_caller_table_is_unchanged():
     """Coding leaves the caller's frame as it was."""
     frame = pd.DataFrame(TRIPLES, columns=["task", "worker", "label"])

@@ -212,3 +212,61 @@ def test_plain_agreement_is_not_truthful():
     plain, ca = plain_agreement(reports)["score"], correlated_agreement(reports)["score"]
     assert plain["lazy"] > plain.drop("lazy").max()
     assert ca["lazy"] < ca.drop("lazy").min()
+
+
+#: Labels and tasks of small worlds of three workers whose every table can be listed.
+WORLDS = [(2, 3), (3, 2)]
+
+
+@pytest.fixture(scope="module", params=WORLDS, ids=["two labels", "three labels"])
+def every_table(request):
+    """Return all tables of two others and a worker, (tables, workers, tasks), and this worker's CA score."""
+    k, n_tasks = request.param
+    answers = np.array(list(itertools.product(range(k), repeat=3 * n_tasks))).reshape(-1, 3, n_tasks)
+    known = {}
+    for table in answers.tolist():
+        tasks = as_multiset(table)
+        if tasks not in known:
+            rows = [(task, who, label) for task, said in enumerate(tasks) for who, label in enumerate(said)]
+            same = len({label for *_, label in rows}) == 1  # refused as a table; a constant report scores 0
+            known[tasks] = 0.0 if same else correlated_agreement(rows)["score"].to_numpy()[2]
+    return answers, np.array([known[as_multiset(table)] for table in answers.tolist()])
+
+
+def as_multiset(table):
+    """Forget the order of the tasks, and which of the two others said what on a task."""
+    return tuple(sorted((min(a, b), max(a, b), own) for a, b, own in zip(*table, strict=True)))
+
+
+def expected_scores(every_table, prior, others, own):
+    """Return E[score], where ``own[z, l]`` is P(worker says l | clean = z), summed over all tables."""
+    answers, scores = every_table
+    p_table = np.zeros(len(answers))
+    for z in map(np.array, itertools.product(range(len(prior)), repeat=answers.shape[2])):
+        by_worker = [others.transition, others.transition, np.asarray(own)]
+        factors = [matrix[z, answers[:, w]] for w, matrix in enumerate(by_worker)]
+        p_table += np.prod(prior[z]) * np.prod(factors, axis=(0, 2))
+    assert p_table.sum() == pytest.approx(1.0)
+    return float(p_table @ scores)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_with_delta_estimated_guessing_expects_exactly_zero(every_table, seed):
+    """By enumeration over all reports: whoever does not look expects 0, and honest work more.
+
+    Sgn(Δ) comes from the others' reports. Were the worker's own counted too, guessing would pay.
+    """
+    rng = np.random.default_rng(seed)
+    k = int(every_table[0].max()) + 1
+    prior = rng.dirichlet(np.full(k, 2.0))
+    noise = rng.dirichlet(np.ones(k), size=k)
+    others = NoiseModel(0.6 * np.eye(k) + 0.4 * noise)
+    honest = expected_scores(every_table, prior, others, others.transition)
+    assert honest > 1e-6
+    for said in (*np.eye(k), np.full(k, 1 / k), rng.dirichlet(np.ones(k)), others.noisy_prior(prior)):
+        assert expected_scores(every_table, prior, others, [said] * k) == pytest.approx(0.0, abs=1e-14)
+    if (
+        k == 2
+    ):  # the expectation is linear in P(say 1 | see 1) − P(say 1 | see 0), so truth is the best report
+        swapped = expected_scores(every_table, prior, others, others.transition[:, ::-1])
+        assert swapped == pytest.approx(-honest, abs=1e-14)

@@ -1,4 +1,4 @@
-"""One label a task from the labels of several workers."""
+"""One label per task from the labels of several workers."""
 
 from __future__ import annotations
 
@@ -16,18 +16,23 @@ if TYPE_CHECKING:
     from peerloss.peer_prediction._reports import ReportsLike
 
 
-def aggregate_labels(reports: Reports | ReportsLike | DawidSkene) -> pd.DataFrame:
-    """Give every task a label: Dawid and Skene's, and the majority's beside it.
+def aggregate_labels(
+    reports: Reports | ReportsLike | DawidSkene, *, duplicates: str = "error"
+) -> pd.DataFrame:
+    """Give every task a label: that of Dawid and Skene's model and that of the majority.
 
     Parameters
     ----------
     reports
         :class:`~peerloss.peer_prediction.Reports`, what ``Reports.from_table`` takes, or the result of
         :func:`dawid_skene` if it is there already (its ``probabilities`` have every label's).
+    duplicates
+        What to do where a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
+        ``"last"`` of its labels in the order of the table.
 
     Returns
     -------
-    A frame with one row a task in order of first appearance: ``label`` and its ``probability`` by
+    A frame with one row per task in order of first appearance: ``label`` and its ``probability`` by
     Dawid–Skene, ``majority`` and its ``share`` of the votes (the first label in sorted order where votes
     are tied), ``n_workers``. Tasks that nobody answered are left out.
 
@@ -39,7 +44,7 @@ def aggregate_labels(reports: Reports | ReportsLike | DawidSkene) -> pd.DataFram
     >>> labels["label"].tolist(), labels["share"].round(2).tolist()
     (['a', 'a', 'b', 'b', 'a', 'b'], [0.67, 1.0, 1.0, 0.67, 1.0, 1.0])
     """
-    model = reports if isinstance(reports, DawidSkene) else dawid_skene(reports)
+    model = reports if isinstance(reports, DawidSkene) else dawid_skene(reports, duplicates=duplicates)
     coded = model.reports
     votes = coded.counts
     n_workers: IntArray = np.asarray(votes.sum(axis=1))

@@ -11,19 +11,22 @@ from scipy import stats
 
 from peerloss._validation import FloatArray, IntArray, check_in_range
 from peerloss.audit._aggregate import rival_votes
-from peerloss.peer_prediction import Reports
 from peerloss.peer_prediction._kernel import CHUNK, SharedReports
+from peerloss.peer_prediction._reports import as_reports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from peerloss.peer_prediction import Reports
     from peerloss.peer_prediction._reports import ReportsLike
 
 #: How many expected agreements a worker begins with at the rate of everybody else.
 PRIOR_EVENTS = 1.0
 
 
-def find_copiers(reports: Reports | ReportsLike, *, false_positive_rate: float = 0.05) -> pd.DataFrame:
+def find_copiers(
+    reports: Reports | ReportsLike, *, false_positive_rate: float = 0.05, duplicates: str = "error"
+) -> pd.DataFrame:
     """Find pairs of workers of whom one seems to copy the other, or both a third.
 
     Good workers agree because they are right, so only answers that are outvoted count: a's label on a task
@@ -40,6 +43,9 @@ def find_copiers(reports: Reports | ReportsLike, *, false_positive_rate: float =
         :class:`~peerloss.peer_prediction.Reports`, or what ``Reports.from_table`` takes.
     false_positive_rate
         Chance that any pair of independent workers is listed (Holm's correction over all pairs).
+    duplicates
+        What to do where a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
+        ``"last"`` of its labels in the order of the table.
 
     Returns
     -------
@@ -58,7 +64,7 @@ def find_copiers(reports: Reports | ReportsLike, *, false_positive_rate: float =
     {'worker': ['w3'], 'other': ['copier']}
     """
     rate = check_in_range(false_positive_rate, "false_positive_rate", 0.0, 1.0)
-    coded = reports if isinstance(reports, Reports) else Reports.from_table(reports)
+    coded = as_reports(reports, duplicates=duplicates)
     n = len(coded.workers)
     test = _test(_meetings(coded), n, len(coded.labels))
     pair = np.minimum(test.first, test.second) * n + np.maximum(test.first, test.second)

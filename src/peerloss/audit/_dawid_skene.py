@@ -10,11 +10,12 @@ from scipy import sparse
 
 from peerloss._validation import FloatArray, IntArray, check_count
 from peerloss.exceptions import InvalidInputError
-from peerloss.peer_prediction import Reports
+from peerloss.peer_prediction._reports import as_reports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from peerloss.peer_prediction import Reports
     from peerloss.peer_prediction._reports import ReportsLike
 
 #: How many reports of the crowd's average worker each worker begins with, for each true label.
@@ -79,7 +80,9 @@ class DawidSkene:
         return f"DawidSkene({self.reports}, {state} after {self.n_iterations} rounds)"
 
 
-def dawid_skene(reports: Reports | ReportsLike, *, max_iter: int = 100) -> DawidSkene:
+def dawid_skene(
+    reports: Reports | ReportsLike, *, max_iter: int = 100, duplicates: str = "error"
+) -> DawidSkene:
     """Estimate true labels and each worker's confusion matrix from the reports alone.
 
     Workers err independently given the true label z. EM begins with the shares of the votes and alternates
@@ -95,6 +98,9 @@ def dawid_skene(reports: Reports | ReportsLike, *, max_iter: int = 100) -> Dawid
         :class:`~peerloss.peer_prediction.Reports`, or what ``Reports.from_table`` takes.
     max_iter
         Most rounds of EM.
+    duplicates
+        What to do where a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
+        ``"last"`` of its labels in the order of the table.
 
     Returns
     -------
@@ -118,7 +124,7 @@ def dawid_skene(reports: Reports | ReportsLike, *, max_iter: int = 100) -> Dawid
     >>> found.probabilities.argmax(axis=1).tolist(), found.accuracy.round(2).tolist()
     ([0, 0, 1, 1, 0, 1], [1.0, 1.0, 0.67])
     """
-    coded = reports if isinstance(reports, Reports) else Reports.from_table(reports)
+    coded = as_reports(reports, duplicates=duplicates)
     rounds = check_count(max_iter, "max_iter")
     model = _Model(coded)
     probabilities = model.votes()

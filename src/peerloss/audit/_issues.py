@@ -11,10 +11,16 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv, cross_val_predict
 
-from peerloss.audit._annotations import Annotations, is_several, read_annotations, unlabelled
+from peerloss.audit._annotations import is_several, read_annotations, unlabelled
 from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._outlook import look_ahead
-from peerloss.audit._posterior import LabelPosterior, flag_suspects, label_posterior, suspicious_first
+from peerloss.audit._posterior import (
+    LabelPosterior,
+    flag_suspects,
+    label_posterior,
+    posterior_of_reports,
+    suspicious_first,
+)
 from peerloss.audit._probabilities import check_probabilities, encode
 from peerloss.audit._refit import ask_again, check_refit
 from peerloss.estimators import PeerClassifier, TableEncoder
@@ -35,6 +41,7 @@ def find_label_issues(
     cv: Any = 5,
     groups: ArrayLike | None = None,
     refit: bool = False,
+    duplicates: str = "error",
     n_jobs: int | None = None,
     random_state: int | None = 0,
 ) -> LabelAudit:
@@ -49,9 +56,10 @@ def find_label_issues(
         Features: a DataFrame (numbers and text, gaps allowed) or an array. ``None`` with ``pred_proba``, or
         where several annotators labelled each row and nothing else is known.
     y
-        Labels of any type, one a row. Or those of several annotators: a column each (missing where one said
-        nothing), or a long table with columns task (or item), worker and label, whose tasks are the index
-        of ``X``; the given label is then the majority's.
+        Labels of any type, one per row. Or those of several annotators: one column each (missing where one
+        gave none), or a long table with columns task (or item), worker and label, in any order. Its tasks are
+        entries of the index of ``X``, or of ``pred_proba``; if both are arrays, positions of their rows, from
+        0. The given label is then the majority's.
     estimator
         A classifier with ``predict_proba`` to be cross-fitted; ``None`` takes the portfolio of
         :class:`PeerClassifier`.
@@ -65,7 +73,10 @@ def find_label_issues(
     refit
         Fit ``estimator``, which must take sample weights, once more to what its first round believes of the
         clean labels, and rank by that: about twice the time (more with many classes), fewer errors missed.
-        Where the noise cannot be told, or sits near the boundary, the first round stands.
+        Where the noise rates cannot be estimated, or labels flip near the boundary, the first round stands.
+    duplicates
+        What to do where an annotator labelled a row of a long table more than once: ``"error"``, or keep the
+        ``"first"`` or the ``"last"`` of its labels in the order of the table.
     n_jobs
         Processes; ``None`` is one.
     random_state
@@ -84,7 +95,8 @@ def find_label_issues(
     Warns
     -----
     IdentifiabilityWarning
-        Where the data cannot tell the noise: rows are then ranked by the model's confidence in their label.
+        If the noise rates cannot be estimated: rows are then ranked by the model's confidence in their label.
+        If the model adds nothing to the labels of several annotators: their reports alone are used.
 
     Examples
     --------
@@ -102,7 +114,7 @@ def find_label_issues(
     index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
     if X is not None and index is None and np.ndim(X) != 2:
         raise InvalidInputError(f"`X` must have one row an example, 2 dimensions; got shape {np.shape(X)}.")
-    several = read_annotations(y, index) if is_several(y) else None
+    several = read_annotations(y, X, pred_proba, duplicates=duplicates) if is_several(y) else None
     labels = _one_label(y, index) if several is None else several.given
     if refit:
         check_refit(X, estimator)  # what is missing should be said before an hour of fits
@@ -121,13 +133,13 @@ def find_label_issues(
         proba = _out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         proba = _all_columns(proba, codes, len(classes))
     elif several is not None:
-        return _audit(labels, classes, codes, _from_reports(several, codes), None)
+        return _audit(labels, classes, codes, posterior_of_reports(several.posterior, codes), None)
     else:
         raise InvalidInputError(
             "give `X`, or `pred_proba`, or labels of several annotators; got one label a row only."
         )
-    likelihood = None if several is None else several.likelihood
-    found = label_posterior(proba, codes, likelihood=likelihood)
+    likelihood, reported = (None, None) if several is None else (several.likelihood, several.posterior)
+    found = label_posterior(proba, codes, likelihood=likelihood, reported=reported)
     if refit:
         splits = cv.split(X, codes, groups)
         found = ask_again(
@@ -139,6 +151,13 @@ def find_label_issues(
 def _audit(
     labels: pd.Series, classes: NDArray[Any], codes: IntArray, found: LabelPosterior, X: Any
 ) -> LabelAudit:
+    if found.model_ignored:
+        warnings.warn(
+            f"the features are not used: {found.model_ignored}. Labels are judged by the annotators' reports "
+            "alone. Use a better model, more rows or better features.",
+            IdentifiabilityWarning,
+            stacklevel=3,
+        )
     if found.reason:
         warnings.warn(
             f"the noise cannot be told from these data: {found.reason}. Rows are ranked by the model's "
@@ -227,9 +246,3 @@ def _all_columns(proba: FloatArray, codes: IntArray, n_classes: int) -> FloatArr
     full = np.zeros((len(proba), n_classes))
     full[:, np.unique(codes)] = proba
     return full
-
-
-def _from_reports(several: Annotations, codes: IntArray) -> LabelPosterior:
-    """Use what the annotators said and nothing else."""
-    posterior = several.posterior
-    return label_posterior(posterior, codes, likelihood=np.ones_like(posterior))

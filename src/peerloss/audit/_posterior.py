@@ -1,8 +1,8 @@
-"""Of each label, how probable it is that it is wrong: P(clean ≠ given | x, given label).
+"""How probable it is that each label is wrong: P(clean ≠ given | x, given label).
 
 With p the clean posterior at x and T the noise, P(clean = k | x, ỹ) = p_k·T[k, ỹ] / Σ_j p_j·T[j, ỹ].
-Ranking by it compares rows of different labels rightly, which neither self-confidence (right for
-symmetric noise) nor thresholds a class (right for one kind of asymmetric noise) do everywhere.
+Ranking by it compares rows of different labels correctly, which neither self-confidence (right for
+symmetric noise) nor one threshold per class (right for one kind of asymmetric noise) do everywhere.
 
 p and T come from :mod:`peerloss.audit._two_classes`, and with more classes from
 :mod:`peerloss.audit._confident`, in memory that does not grow with the number of rows.
@@ -10,13 +10,13 @@ p and T come from :mod:`peerloss.audit._two_classes`, and with more classes from
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from peerloss.audit._confident import count_noise, fit_curve, sample_rows
-from peerloss.audit._probabilities import blocks, normalise_rows, take
+from peerloss.audit._probabilities import blocks, normalise_rows, row_sums, take
 from peerloss.audit._two_classes import fit_candidates
 from peerloss.noise import NoiseModel
 
@@ -34,8 +34,6 @@ class LabelPosterior:
     """(n,) P(clean ≠ given)."""
     likeliest: IntArray
     """(n,) the likeliest clean class given features and label."""
-    p_likeliest: FloatArray
-    """(n,) its probability."""
     clean_prior: FloatArray
     """(K,)"""
     noise: NoiseModel | None
@@ -51,12 +49,25 @@ class LabelPosterior:
     """Why the noise cannot be told; empty where it can."""
     near_boundary: float = 0.0
     """How probably labels flip near the boundary between two classes, and not by class."""
+    model_ignored: str = ""
+    """Why the model's probabilities were not used, and annotators' reports alone were; empty if they were."""
+    log_evidence: float = 0.0
+    """Mean of log Σ_k P(clean = k | x)·likelihood_k, if a likelihood was given."""
 
 
 def label_posterior(
-    proba: NDArray[Any], codes: IntArray, *, likelihood: FloatArray | None = None
+    proba: NDArray[Any],
+    codes: IntArray,
+    *,
+    likelihood: FloatArray | None = None,
+    reported: FloatArray | None = None,
 ) -> LabelPosterior:
     """Return the posterior of every row's label.
+
+    A model that predicts the given labels no better than chance says nothing about them. Then ``reported``
+    takes its place; without that, the model's confidence in each label is all there is. ``reported`` also
+    takes the place of a model which explains the reports of several annotators worse than the shares of the
+    classes alone do.
 
     Parameters
     ----------
@@ -67,12 +78,30 @@ def label_posterior(
     likelihood
         P(what was said of the row | clean = k), (n, K), where more is known than one label: it takes the
         place of T[k, ỹ]. T is then that of the given labels.
+    reported
+        P(clean = k | what was said of the row), (n, K), from the annotators' reports alone.
     """
     reason = _no_better_than_chance(proba, codes)
+    if reason and reported is not None:
+        return replace(posterior_of_reports(reported, codes), model_ignored=reason)
     if reason:
         return _by_self_confidence(proba, codes, reason)
-    estimate = _by_candidates if proba.shape[1] == 2 else _by_confident_joint
-    return estimate(proba, codes, likelihood)
+    found = (_by_candidates if proba.shape[1] == 2 else _by_confident_joint)(proba, codes, likelihood)
+    if likelihood is None or reported is None:
+        return found
+    without = float(np.log(np.maximum(likelihood @ reported.mean(axis=0), 1e-300)).mean())
+    if found.log_evidence > without:
+        return found
+    reason = (
+        "the model explains the annotators' reports worse than the shares of the classes do (mean "
+        f"log-likelihood {found.log_evidence:.3f} and {without:.3f})"
+    )
+    return replace(posterior_of_reports(reported, codes), model_ignored=reason)
+
+
+def posterior_of_reports(reported: FloatArray, codes: IntArray) -> LabelPosterior:
+    """Return the posterior of every row's label from the annotators' reports and nothing else."""
+    return label_posterior(reported, codes, likelihood=np.ones_like(reported))
 
 
 def _no_better_than_chance(proba: NDArray[Any], codes: IntArray) -> str:
@@ -94,12 +123,10 @@ def _no_better_than_chance(proba: NDArray[Any], codes: IntArray) -> str:
 def _by_self_confidence(proba: NDArray[Any], codes: IntArray, reason: str) -> LabelPosterior:
     n, k = proba.shape
     best = np.concatenate([proba[rows].argmax(axis=1) for rows in blocks(n, k)]).astype(np.int64)
-    top = take(proba, best)
-    accuracy = float(top.mean())
+    accuracy = float(take(proba, best).mean())
     return LabelPosterior(
         p_error=np.clip(1.0 - take(proba, codes), 0.0, 1.0),
         likeliest=best,
-        p_likeliest=top,
         clean_prior=np.asarray(proba.mean(axis=0), dtype=np.float64),
         noise=None,
         noise_low=None,
@@ -121,10 +148,10 @@ def _by_candidates(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray 
             clean, codes[rows], None if likelihood is None else likelihood[rows]
         )
     low, high = candidates.interval()
+    evidence = np.ones(n) if likelihood is None else likelihood[:, 0] * (1.0 - one) + likelihood[:, 1] * one
     return LabelPosterior(
         p_error=np.clip(np.where(codes == 1, 1.0 - one_given_label, one_given_label), 0.0, 1.0),
         likeliest=(one_given_label > 0.5).astype(np.int64),
-        p_likeliest=np.maximum(one_given_label, 1.0 - one_given_label),
         clean_prior=np.array([1.0 - one.mean(), one.mean()]),
         noise=candidates.noise,
         noise_low=low,
@@ -133,6 +160,7 @@ def _by_candidates(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray 
         accuracy_corrected=float(np.maximum(one, 1.0 - one).mean()),
         reason="",
         near_boundary=candidates.near_boundary,
+        log_evidence=float(np.log(np.maximum(evidence, 1e-300)).mean()),
     )
 
 
@@ -145,22 +173,21 @@ def _by_confident_joint(
     some = sample_rows(n, k)
     curve = fit_curve(proba[some], codes[some], counted.transition)
     sampled = curve.apply(proba[some])
-    p_given, p_best = np.empty(n), np.empty(n)
+    p_given = np.empty(n)
     likeliest = np.empty(n, dtype=np.int64)
-    prior = np.zeros(k)
+    prior, evidence = np.zeros(k), 0.0
     for rows in blocks(n, k):
         clean = curve.apply(proba[rows])
         clean *= says[codes[rows]] if likelihood is None else likelihood[rows]
+        evidence += float(np.log(np.maximum(row_sums(clean), 1e-300)).sum())
         normalise_rows(clean)
         p_given[rows] = take(clean, codes[rows])
         likeliest[rows] = clean.argmax(axis=1)
-        p_best[rows] = take(clean, likeliest[rows])
         prior += np.ones(len(clean)) @ clean
     low, high = counted.interval()
     return LabelPosterior(
         p_error=np.clip(1.0 - p_given, 0.0, 1.0),
         likeliest=likeliest,
-        p_likeliest=p_best,
         clean_prior=prior / prior.sum(),
         noise=NoiseModel(counted.transition),
         noise_low=low,
@@ -168,6 +195,7 @@ def _by_confident_joint(
         accuracy_as_labelled=float(take(sampled, proba[some].argmax(axis=1)).mean()),
         accuracy_corrected=float(sampled.max(axis=1).mean()),
         reason="",
+        log_evidence=evidence / n,
     )
 
 

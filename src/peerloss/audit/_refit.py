@@ -69,19 +69,20 @@ def ask_again(
     likelihood: FloatArray | None = None,
     n_jobs: int | None = None,
 ) -> LabelPosterior:
-    """Return the posterior of the second round, or the first one where noise is unknown or not of classes."""
-    if found.noise is None or found.near_boundary > 0.5:
+    """Return the posterior of the second round, or the first one where noise is unknown or not of classes.
+
+    The first one also stands if the model's probabilities were not used.
+    """
+    if found.noise is None or found.near_boundary > 0.5 or found.model_ignored:
         return found
     transition = found.noise.transition
     said = transition.T[codes] if likelihood is None else likelihood
     believed = _first_posterior(found.p_error, proba, codes, transition, said)
     posterior = normalise_rows(_fit_to(believed, X, estimator, folds, n_jobs) * said)
-    best = posterior.argmax(axis=1)
     return replace(
         found,
         p_error=np.clip(1.0 - take(posterior, codes), 0.0, 1.0),
-        likeliest=best,
-        p_likeliest=take(posterior, best),
+        likeliest=posterior.argmax(axis=1),
         clean_prior=posterior.mean(axis=0),
     )
 

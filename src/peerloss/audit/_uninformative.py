@@ -15,7 +15,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy import sparse, stats
 
-from peerloss.audit._influence import worker_blocks
+from peerloss.peer_prediction._influence import worker_blocks
 from peerloss.peer_prediction._kernel import CHUNK
 
 if TYPE_CHECKING:

@@ -22,18 +22,35 @@ if TYPE_CHECKING:
 SHOWN = 20
 
 NOT_AN_ACCURACY = (
-    "The score is a payment that makes honest work pay best, not an accuracy: to compare how often workers "
-    "are right, look at accuracy (Dawid–Skene) and agreement."
+    "The score is a basis for payment, not an accuracy: to compare how often workers are right, look at "
+    "accuracy (Dawid–Skene) and agreement."
 )
+
+PAYMENT_NOTES = {
+    "affine": "Payments come to {paid} of at most {budget}. Each is base + rate × score per task; base "
+    "and rate depend on the budget, the floor and the number of reports only, so honest work pays best.",
+    "untruthful_split": "{budget} is split in proportion to tasks times positive scores. This split is not "
+    "truthful: guessing can pay more than honest work.",
+}
 
 
 def annotators(
     data: Annotated[
         Path, typer.Argument(help="CSV, Parquet or ARFF with columns task (or item), worker, label.")
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write, one row a worker.")],
+    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write, one row per worker.")],
     mechanism: Annotated[str, typer.Option(help="Truthful score: ca, quadratic or log.")] = "ca",
-    budget: Annotated[str | None, typer.Option(help="Sum to split by truthful score, e.g. 99.50.")] = None,
+    budget: Annotated[
+        str | None, typer.Option(help="Pay workers: the most that all payments may cost, e.g. 99.50.")
+    ] = None,
+    payment: Annotated[
+        str,
+        typer.Option(
+            help="affine: honest work pays best. untruthful_split: pay out the whole budget, by positive "
+            "scores; guessing can then pay more than honest work."
+        ),
+    ] = "affine",
+    floor: Annotated[float, typer.Option(help="Least pay per task of an affine payment.")] = 0.0,
     aggregate: Annotated[
         Path | None, typer.Option(help="CSV file to write with a label for each task.")
     ] = None,
@@ -41,6 +58,10 @@ def annotators(
         Path | None, typer.Option(help="CSV file to write with pairs of workers who seem to copy.")
     ] = None,
     wide: Annotated[bool, typer.Option("--wide", help="The table has a column for each worker.")] = False,
+    duplicates: Annotated[
+        str,
+        typer.Option(help="Where a worker labelled a task more than once: keep first or last, or error."),
+    ] = "error",
     false_positive_rate: Annotated[
         float, typer.Option(help="Share of false alarms among workers flagged as uninformative.")
     ] = 0.05,
@@ -57,14 +78,17 @@ def annotators(
 
         from peerloss._validation import check_choice
         from peerloss.audit import aggregate_labels, dawid_skene, find_copiers, read_reports, score_annotators
-        from peerloss.audit._annotators import MECHANISMS
+        from peerloss.audit._annotators import MECHANISMS, PAYMENTS
         from peerloss.peer_prediction import Reports
+        from peerloss.peer_prediction._reports import DUPLICATES
 
         check_choice(mechanism, "--mechanism", MECHANISMS)
+        check_choice(payment, "--payment", PAYMENTS)
+        check_choice(duplicates, "--duplicates", DUPLICATES)
         paths = {"--output": output, "--aggregate": aggregate, "--copies": copies}
         _check_paths({name: path for name, path in paths.items() if path is not None}, data)
         with Console(stderr=True).status("reading") as status:
-            table = read_reports(data, wide=wide)
+            table = read_reports(data, wide=wide, duplicates=duplicates)
             missing = 0 if wide else int(table["label"].isna().sum())
             reports = Reports.from_table(table)
             del table
@@ -74,6 +98,8 @@ def annotators(
                 model,
                 mechanism=mechanism,
                 budget=budget,
+                payment=payment,
+                floor=floor,
                 false_positive_rate=false_positive_rate,
                 n_jobs=jobs,
                 random_state=seed,
@@ -99,6 +125,8 @@ def annotators(
         "without_score": int(scores["score"].isna().sum()),
         "dawid_skene_settled": model.converged,
         "budget": budget,
+        "payment": None if budget is None else payment,
+        "paid": None if budget is None else f"{scores['payment'].sum():.2f}",
         "copies": None if pairs is None else pairs[["worker", "other"]].astype(str).to_numpy().tolist(),
         "note": NOT_AN_ACCURACY,
     }
@@ -170,10 +198,7 @@ def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
             f"{summary['without_score']}."
         )
     if summary["budget"] is not None:
-        lines.append(
-            f"{summary['budget']} is split to the cent in proportion to tasks times the score beyond what "
-            "the same labels would earn on unrelated tasks, where that is above zero."
-        )
+        lines.append(PAYMENT_NOTES[summary["payment"]].format(**summary))
     if summary["rows_without_label"]:
         lines.append(f"Rows without a label, left out: {summary['rows_without_label']:,}.")
     if not summary["dawid_skene_settled"]:

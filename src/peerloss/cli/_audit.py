@@ -53,8 +53,19 @@ def audit(
         ),
     ] = None,
     id_column: Annotated[
-        str | None, typer.Option("--id", help="Column that names the rows, and the tasks of --reports.")
+        str | None,
+        typer.Option(
+            "--id",
+            help="Column that names the rows, and the tasks of --reports. Without it, tasks are row numbers "
+            "counted from 0.",
+        ),
     ] = None,
+    duplicates: Annotated[
+        str,
+        typer.Option(
+            help="Where an annotator labelled a task of --reports more than once: keep first, last, or error."
+        ),
+    ] = "error",
     abstain: Annotated[str | None, typer.Option(help="Value that means 'no label', such as -1.")] = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column not to learn from; may be repeated.")] = None,
     probabilities: Annotated[
@@ -84,6 +95,7 @@ def audit(
             target=target or [],
             reports=reports,
             id_column=id_column,
+            duplicates=duplicates,
             abstain=abstain,
             drop=drop or [],
         )
@@ -116,11 +128,13 @@ def _as_task(
     target: list[str],
     reports: Path | None,
     id_column: str | None,
+    duplicates: str,
     abstain: str | None,
     drop: list[str],
 ) -> Labelled:
     import numpy as np
 
+    from peerloss.audit._read_reports import read_names
     from peerloss.datasets import require_columns
 
     if bool(target) == (reports is not None):
@@ -129,10 +143,11 @@ def _as_task(
         )
     require_columns(table.columns, [*target, *drop, *([id_column] if id_column else [])], where=where)
     if id_column is not None:
-        table = table.set_index(_names(table[id_column], where))
+        names = table[id_column] if reports is None else read_names(where, id_column)
+        table = table.set_index(_names(names, where))
     X = table.drop(columns=[*target, *drop, *([id_column] if id_column else [])])
     if reports is not None:
-        said = _reports(reports, abstain, named=id_column is not None)
+        said = _reports(reports, table.index, abstain, duplicates, id_column)
         silent = ~np.asarray(table.index.isin(said["task"]))
         columns: list[str] = []
         y: pd.Series | pd.DataFrame = said
@@ -182,19 +197,28 @@ def _classes(column: pd.Series, where: str) -> pd.Series:
     return column.astype("Int64").astype(object)
 
 
-def _reports(path: Path, abstain: str | None, *, named: bool) -> pd.DataFrame:
-    from peerloss.audit import read_reports
+def _reports(
+    path: Path, rows: pd.Index, abstain: str | None, duplicates: str, id_column: str | None
+) -> pd.DataFrame:
+    """Read the reports on the rows of the data, in the order of these rows."""
+    import numpy as np
+    import pandas as pd
 
-    said = read_reports(path)
-    said = said.rename(columns={"item": "task"}) if "task" not in said else said
-    if abstain is not None:
-        said = said.assign(label=said["label"].mask(said["label"].astype(str) == abstain))
-    said = said[said["label"].notna()]
-    if not named and said["task"].dtype.kind not in "iu":
+    from peerloss._validation import check_choice
+    from peerloss.audit import read_reports
+    from peerloss.audit._read_reports import row_numbers, task_names
+    from peerloss.peer_prediction._reports import DUPLICATES
+
+    check_choice(duplicates, "--duplicates", DUPLICATES)
+    said = read_reports(path, duplicates=duplicates, abstain=abstain).dropna(subset="label")
+    tasks = row_numbers(said["task"], len(rows), path) if id_column is None else task_names(said["task"])
+    place = rows.get_indexer(pd.Index(tasks))
+    if (place < 0).any():
         raise InvalidInputError(
-            f"{path}: tasks must be numbers of rows, from 0; or tell which column has their names with --id."
+            f"{path}: every task must be an entry of --id {id_column!r}, such as {str(rows[0])!r}; "
+            f"{str(tasks[place < 0].iloc[0])!r} is not. Check which column names the tasks."
         )
-    return said
+    return said.assign(task=tasks).iloc[np.argsort(place, kind="stable")]
 
 
 def _probabilities(path: Path, task: Labelled) -> pd.DataFrame:
@@ -219,18 +243,33 @@ def _find(task: Labelled, proba: pd.DataFrame | None, *, seed: int, jobs: int) -
         if task.X.shape[1] == 0:
             return find_label_issues(None, y)
         return find_label_issues(task.X, y, n_jobs=jobs, random_state=seed)
-    if isinstance(y, pd.Series):
-        names = sorted(map(str, y.unique()))
-        missing = [name for name in names if name not in proba]
-        if missing:
-            raise InvalidInputError(
-                f"--probabilities must have a column for each label; {missing[0]!r} is missing among "
-                f"{[str(name) for name in proba][:10]}."
-            )
+    names = _label_names(y)
+    missing = [name for name in names if name not in proba]
+    if missing:
+        raise InvalidInputError(
+            f"--probabilities must have a column for each label; {missing[0]!r} is missing among "
+            f"{[str(name) for name in proba][:10]}."
+        )
+    if not isinstance(y, pd.Series):
+        proba = proba[names]  # the order of the classes of several annotators
+    else:
         columns = [name for name in proba if name in names]
         y = pd.Series(pd.Categorical(y.astype(str), categories=columns), index=y.index, name=y.name)
         proba = proba[columns]
     return find_label_issues(task.X, y, pred_proba=proba.to_numpy())
+
+
+def _label_names(y: pd.Series | pd.DataFrame) -> list[str]:
+    """List the labels of one or of several annotators, sorted."""
+    import pandas as pd
+
+    if isinstance(y, pd.DataFrame):
+        y = y["label"] if {"worker", "label"} <= set(y.columns) else pd.Series(y.to_numpy().ravel())
+    labels = y.dropna().unique()
+    try:
+        return [str(label) for label in sorted(labels)]
+    except TypeError:  # several types: the audit refuses them where they must be sorted
+        return sorted(map(str, labels))
 
 
 def _print(found: LabelAudit, summary: dict[str, Any]) -> None:

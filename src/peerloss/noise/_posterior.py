@@ -55,13 +55,6 @@ class CleanPosterior:
         e_neg, e_pos = self.weights @ self.rates
         return NoiseModel.binary(float(e_neg), float(e_pos))
 
-    @property
-    def rate_errors(self) -> FloatArray:
-        """Posterior standard deviations of (e_neg, e_pos)."""
-        variance = self.weights @ self.rates**2 - (self.weights @ self.rates) ** 2
-        errors: FloatArray = np.sqrt(np.maximum(variance, 0.0))
-        return errors
-
     def candidates(self, score: FloatArray) -> FloatArray:
         """Return P(clean = 1 | score) under each candidate, shape (G, n)."""
         z = (score - self.centre) / self.scale

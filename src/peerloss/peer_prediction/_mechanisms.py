@@ -9,16 +9,14 @@ import pandas as pd
 
 from peerloss._validation import FloatArray, IntArray, as_float_array, as_joint
 from peerloss.exceptions import InvalidInputError
+from peerloss.peer_prediction._influence import ca_influence, common_signs, signs_from_others
 from peerloss.peer_prediction._kernel import SharedReports, pair_counts
 from peerloss.peer_prediction._matrices import logarithmic_matrix, quadratic_matrix
 from peerloss.peer_prediction._reports import Reports, ReportsLike, as_reports
-from peerloss.theory import delta_matrix, sign_matrix
+from peerloss.theory import sign_matrix
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
-
-#: N² fits in 64 bits for pair counts that sum to less than this N.
-MAX_EXACT_TOTAL = 3_000_000_000
 
 
 def estimate_joint(reports: Reports | ReportsLike) -> FloatArray:
@@ -58,23 +56,35 @@ def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | N
     n₁ ≠ n₂ instead of one draw. With J_w the joint table of own and peers' labels, o_w and ref_w its
     marginals, that average is ``n/(n − 1) · Σ_kl M[k, l] (J_w[k, l] − o_w[k] ref_w[l])``.
 
-    Constant reports score exactly 0, reports unrelated to the task 0 in expectation. Among honest workers
-    no report beats truth, and a permuted one is strictly worse where labels are categorical (Sgn(Δ) = I). A
-    permutation common to *all* workers never beats truth but can equal it: always with Δ estimated, since
-    Sgn(Δ) is permuted too, and with ``delta`` given wherever the permutation leaves Sgn(Δ) as it is. CA is a
-    payment, not an estimate of accuracy, and a copier of another worker is informed in its eyes.
+    Without ``delta``, each worker's Sgn(Δ) is estimated from the reports of the *other* workers. A worker's
+    own reports must not choose the matrix that scores them: pooled over all workers, Sgn(Δ) pays for chance
+    agreement, and in a small crowd a coin-tosser scores nearly as much as an honest worker.
+
+    What holds, for any number of tasks: constant reports score exactly 0. Reports made without looking at
+    the tasks score 0 in expectation, whatever the others do. Among honest workers:
+
+    * ``delta`` given and true: no report has a larger expectation than truth, and a permuted one is strictly
+      worse where labels are categorical (Sgn(Δ) = I).
+    * ``delta`` estimated: the same as soon as Sgn(Δ) is estimated correctly, hence for many tasks. With two
+      labels, truth is the best report as long as its own expectation is positive.
+
+    A permutation common to *all* workers never beats truth but can equal it: always with Δ estimated, since
+    Sgn(Δ) is permuted too, and with ``delta`` given wherever the permutation leaves Sgn(Δ) as it is. The
+    score lies in [−1, 1]. It is a payment, not an estimate of accuracy. A worker who copies another is
+    informed, and is paid as such.
 
     Parameters
     ----------
     reports
         :class:`Reports`, or what :meth:`Reports.from_table` takes.
     delta
-        Δ[k, l] = P(k, l) − P(k) P(l), K×K in the order of ``Reports.labels``; by default from
-        :func:`estimate_joint`.
+        Δ[k, l] = P(k, l) − P(k) P(l), K×K in the order of ``Reports.labels``, known beforehand. By default
+        it is estimated, for each worker from all pairs of *other* workers on one task (the identity takes
+        the place of Sgn(Δ) if there are none).
 
     Returns
     -------
-    A frame with one row a worker in order of first appearance: ``score`` (nan with fewer than two shared
+    A frame with one row per worker in order of first appearance: ``score`` (nan with fewer than two shared
     tasks) and ``n_tasks``, the tasks shared with at least one other worker.
 
     Raises
@@ -97,17 +107,12 @@ def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | N
     coded = as_reports(reports)
     pairs = pair_counts(coded)
     if delta is None:
-        given = _delta_of_counts(pairs)
+        rows = signs_from_others(pairs)
     else:
         given = _check_shape(as_float_array(delta, "delta", ndim=2), "delta", coded)
-    score = np.asarray(sign_matrix(given), dtype=np.float64)
+        rows = common_signs(np.asarray(sign_matrix(given), dtype=np.float64))
     shared = SharedReports(coded)
-    n = shared.n_tasks
-    factor = np.divide(n, n - 1.0, out=np.full(len(n), np.nan), where=n > 1)
-    result = factor * (shared.mean_by_worker(shared.agreement(score)) - shared.penalty(score))
-    # For a constant report J_w[k, ·] is ref_w: the difference is zero, and rounding shall not say otherwise.
-    result[(n > 1) & shared.is_constant()] = 0.0
-    return _frame(coded, result, n)
+    return _frame(coded, shared.mean_by_worker(ca_influence(shared, rows)), shared.n_tasks)
 
 
 def quadratic_score(reports: Reports | ReportsLike, *, joint: ArrayLike | None = None) -> pd.DataFrame:
@@ -235,17 +240,6 @@ def _frame(reports: Reports, score: FloatArray, n_tasks: IntArray) -> pd.DataFra
 def _normalise(pairs: IntArray) -> FloatArray:
     joint: FloatArray = pairs / pairs.sum()
     return joint
-
-
-def _delta_of_counts(pairs: IntArray) -> FloatArray:
-    """Return Δ of pair counts up to a positive factor, in integers while they last.
-
-    Sgn(Δ) turns on whether an entry is zero, which rounding would decide differently after a relabelling.
-    """
-    total = int(pairs.sum())
-    if total >= MAX_EXACT_TOTAL:
-        return np.asarray(delta_matrix(_normalise(pairs)), dtype=np.float64)
-    return (total * pairs - np.outer(pairs.sum(axis=1), pairs.sum(axis=0))).astype(np.float64)
 
 
 def _check_joint(joint: ArrayLike | None, pairs: IntArray, reports: Reports) -> FloatArray:

@@ -10,14 +10,18 @@ import numpy as np
 import pandas as pd
 from scipy import sparse
 
+from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from peerloss._validation import IntArray
+    from peerloss._validation import BoolArray, IntArray
 
 COLUMNS = ("task", "worker", "label")
+
+#: What to do where a worker labelled a task more than once.
+DUPLICATES = ("first", "last", "error")
 
 ReportsLike = pd.DataFrame | Iterable[Sequence[Any]]
 
@@ -35,7 +39,7 @@ class Reports:
     labels
         The K labels, sorted: row and column order of every K×K matrix a mechanism takes.
     task_codes, worker_codes, label_codes
-        Positions in the three above, one entry a report.
+        Positions in the three above, one entry per report.
     counts
         How many workers gave each label to each task, CSR, shape (tasks, K).
     """
@@ -49,7 +53,9 @@ class Reports:
     counts: sparse.csr_array[Any, tuple[int, int]]
 
     @classmethod
-    def from_table(cls, table: ReportsLike, *, labels: Sequence[Any] | None = None) -> Self:
+    def from_table(
+        cls, table: ReportsLike, *, labels: Sequence[Any] | None = None, duplicates: str = "error"
+    ) -> Self:
         """Code a long table of reports.
 
         Parameters
@@ -60,6 +66,9 @@ class Reports:
             kept.
         labels
             All labels a worker could have given; by default those that occur.
+        duplicates
+            What to do where a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or
+            the ``"last"`` of its labels in the order of the table.
 
         Returns
         -------
@@ -69,7 +78,7 @@ class Reports:
         ------
         InvalidInputError
             For missing columns, no answer at all, one and the same label throughout, an unnamed task or
-            worker, or two answers of one worker to one task.
+            worker, or, with ``duplicates="error"``, two labels of one worker for one task.
 
         Examples
         --------
@@ -79,19 +88,20 @@ class Reports:
         >>> reports.counts.toarray().tolist()
         [[1, 1], [1, 0]]
         """
-        task_column, worker_column, label_column = _columns(table)
+        names, (task_column, worker_column, label_column) = _columns(table)
         worker_codes, workers = _code(worker_column, "worker")
         task_codes, tasks = _code(task_column, "task")
-        answered = ~pd.isna(label_column)
-        if not answered.any():
+        used = ~pd.isna(label_column)
+        if not used.any():
             raise InvalidInputError("`table` must hold at least one report with a label; got none.")
-        label_codes, names = _code_labels(label_column[answered], labels)
-        task_codes, worker_codes = task_codes[answered], worker_codes[answered]
-        _refuse_duplicates(tasks, workers, task_codes, worker_codes)
+        pairs = ReportPairs(task_codes[used], worker_codes[used], tasks, workers, names)
+        used[used] = pairs.keep_one(duplicates, where="`table`")
+        label_codes, known = _code_labels(label_column[used], labels)
+        task_codes, worker_codes = task_codes[used], worker_codes[used]
         ones = np.ones(len(label_codes), dtype=np.int64)
-        counts = sparse.csr_array((ones, (task_codes, label_codes)), shape=(len(tasks), len(names)))
+        counts = sparse.csr_array((ones, (task_codes, label_codes)), shape=(len(tasks), len(known)))
         counts.sum_duplicates()
-        return cls(tasks, workers, names, task_codes, worker_codes, label_codes, counts)
+        return cls(tasks, workers, known, task_codes, worker_codes, label_codes, counts)
 
     def __len__(self) -> int:
         return len(self.label_codes)
@@ -101,15 +111,45 @@ class Reports:
         return f"Reports({len(self)} reports, {sizes})"
 
 
-def as_reports(reports: Reports | ReportsLike) -> Reports:
+def as_reports(reports: Reports | ReportsLike, *, duplicates: str = "error") -> Reports:
     """Return coded reports for what a caller passed: :class:`Reports`, a frame or triples."""
-    return reports if isinstance(reports, Reports) else Reports.from_table(reports)
+    check_choice(duplicates, "duplicates", DUPLICATES)
+    return reports if isinstance(reports, Reports) else Reports.from_table(reports, duplicates=duplicates)
 
 
-def _columns(table: ReportsLike) -> list[NDArray[Any]]:
+@dataclass(frozen=True)
+class ReportPairs:
+    """The task and the worker of each report, and the names of their two columns."""
+
+    task_codes: IntArray
+    worker_codes: IntArray
+    tasks: NDArray[Any]
+    workers: NDArray[Any]
+    columns: Sequence[str]
+
+    def keep_one(self, duplicates: str, *, where: str) -> BoolArray:
+        """Mark one report for each task and worker; refuse further ones with ``duplicates="error"``."""
+        check_choice(duplicates, "duplicates", DUPLICATES)
+        pair = pd.Series(self.task_codes.astype(np.int64) * len(self.workers) + self.worker_codes)
+        extra = pair.duplicated(keep="last" if duplicates == "last" else "first").to_numpy()
+        if duplicates == "error" and extra.any():
+            row = int(np.argmax(extra))
+            task, worker = self.columns[:2]
+            first = (
+                f"{task} {self.tasks[self.task_codes[row]]}, {worker} {self.workers[self.worker_codes[row]]}"
+            )
+            raise InvalidInputError(
+                f"{where} must hold one label for each task and worker (columns {task!r} and {worker!r}); "
+                f"{first} has more, and {int(extra.sum())} rows are too many in all. Keep one label of each "
+                "with duplicates='first' or duplicates='last' (on the command line --duplicates first)."
+            )
+        return ~extra
+
+
+def _columns(table: ReportsLike) -> tuple[tuple[str, str, str], list[NDArray[Any]]]:
     frame = table if isinstance(table, pd.DataFrame) else _frame_of_triples(table)
     first = "item" if "task" not in frame.columns and "item" in frame.columns else "task"
-    wanted = (first, *COLUMNS[1:])
+    wanted = (first, "worker", "label")
     missing = [name for name in wanted if name not in frame.columns]
     if missing:
         raise InvalidInputError(
@@ -119,7 +159,7 @@ def _columns(table: ReportsLike) -> list[NDArray[Any]]:
         )
     if frame.empty:
         raise InvalidInputError("`table` must hold at least one report; it is empty.")
-    return [np.asarray(frame[name]) for name in wanted]
+    return wanted, [np.asarray(frame[name]) for name in wanted]
 
 
 def _frame_of_triples(triples: Iterable[Sequence[Any]]) -> pd.DataFrame:
@@ -170,16 +210,3 @@ def _code_labels(values: NDArray[Any], labels: Sequence[Any] | None) -> tuple[In
             f"`labels` must list each label that occurs once; {odd}: got {list(labels)!r}."
         )
     return np.asarray(place, dtype=np.int64)[codes], names
-
-
-def _refuse_duplicates(
-    tasks: NDArray[Any], workers: NDArray[Any], task_codes: IntArray, worker_codes: IntArray
-) -> None:
-    twice = pd.Series(task_codes * len(workers) + worker_codes).duplicated().to_numpy()
-    if twice.any():
-        row = int(np.argmax(twice))
-        pair = f"task {tasks[task_codes[row]]}, worker {workers[worker_codes[row]]}"
-        raise InvalidInputError(
-            f"`table` must hold one label for each task and worker; {pair} has more. "
-            "Keep one with `table.drop_duplicates(['task', 'worker'])`."
-        )
