@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from joblib import delayed
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
@@ -19,7 +18,7 @@ from peerloss._validation import BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators._calibration import Calibrator, log_scores
 from peerloss.estimators._clean import CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
-from peerloss.estimators._folds import held_out_folds
+from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
 from peerloss.estimators._networks import fit_networks
 from peerloss.estimators._portfolio import portfolio
 from peerloss.estimators._progress import in_parallel
@@ -83,7 +82,8 @@ class PeerClassifier(NoisyLabelClassifier):
     alpha
         ``"auto"``, or the α of the decision ``argmax_k (η̃_k − α·π̃_k)``.
     cv
-        Number of folds, or a splitter.
+        Number of folds, a splitter, or an iterable of index pairs, as in scikit-learn. Up to 2,000 rows a
+        number of folds is drawn twice.
     n_jobs
         Processes for the portfolio; ``None`` is one.
     device
@@ -147,7 +147,8 @@ class PeerClassifier(NoisyLabelClassifier):
         sample_weight
             Weights of the rows.
         groups
-            Rows of one group are never split between training and held-out parts.
+            Group of each row, passed to ``cv``. With a number of folds, rows of one group are never split
+            between training and held-out parts.
         gold
             Clean labels where known, missing (NaN or None) elsewhere; or a boolean mask of rows whose ``y``
             is known to be right. Gold rows train with their gold label. With two classes they also sharpen
@@ -158,9 +159,9 @@ class PeerClassifier(NoisyLabelClassifier):
             data = self._check_fit(X, y, sample_weight)
             data, pairs, verified = _with_gold(data, gold)
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            folds = self._folds(data, groups, seed)
             self.scaler_ = StandardScaler().fit(data.X, sample_weight=data.weight)
             scaled = data._replace(X=self.scaler_.transform(data.X))
-            folds = self._folds(scaled, groups, seed)
             self._fit_portfolio(scaled, folds, seed)
             prior = np.bincount(data.codes, data.weight, minlength=len(data.classes))
             self.noisy_prior_ = prior / prior.sum()
@@ -197,22 +198,15 @@ class PeerClassifier(NoisyLabelClassifier):
         check_choice(self.device, "device", ("auto", "cpu", "cuda"))
         return check_alpha_or_auto(self.alpha)
 
-    def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> list[tuple[IntArray, IntArray]]:
-        if groups is not None:
-            groups = np.asarray(groups)
-            if groups.shape != data.codes.shape:
-                raise InvalidInputError(
-                    f"`groups` must hold one group for each of {len(data.codes)} rows; got {groups.shape}."
-                )
-            n_folds = self.cv if isinstance(self.cv, int) else 5
-            splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed % 2**31)
-            return held_out_folds(list(splitter.split(data.X, data.codes, groups)), data, seed=seed)
-        repeats = 2 if len(data.codes) <= FEW_ROWS and isinstance(self.cv, int) else 1
+    def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> Folds:
+        repeats = 2 if groups is None and len(data.codes) <= FEW_ROWS and is_fold_count(self.cv) else 1
         return [
-            fold for i in range(repeats) for fold in held_out_folds(self.cv, data, seed=(seed + i) % 2**31)
+            fold
+            for i in range(repeats)
+            for fold in held_out_folds(self.cv, data, seed=(seed + i) % 2**31, groups=groups)
         ]
 
-    def _fit_portfolio(self, data: FitInput, folds: list[tuple[IntArray, IntArray]], seed: int) -> None:
+    def _fit_portfolio(self, data: FitInput, folds: Folds, seed: int) -> None:
         candidates = portfolio(len(data.codes), data.X.shape[1], seed=seed)
         # Fold by fold, so that quick and slow candidates alternate and the time left can be foretold.
         tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
@@ -294,7 +288,7 @@ def _fit_weighted(model: Any, X: FloatArray, codes: IntArray, weight: FloatArray
         model.fit(X, codes, sample_weight=weight)
 
 
-def _join(folds: list[tuple[IntArray, IntArray]], parts: list[FloatArray], data: FitInput) -> FloatArray:
+def _join(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatArray:
     """Average the held-out probabilities of each row over repeated folds."""
     total = np.zeros((len(data.codes), len(data.classes)))
     times = np.zeros(len(data.codes))

@@ -46,8 +46,8 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         α* of the noise rates estimated from the out-of-fold probabilities; or any number, see
         :func:`peerloss.theory.optimal_alpha`.
     cv
-        Number of stratified folds (shuffled with a fixed seed), a splitter, or an iterable of index pairs,
-        such as grouped folds made beforehand. With fewer rows of a class than folds, fewer folds are made.
+        Number of stratified folds (shuffled with a fixed seed), a splitter, or an iterable of index pairs.
+        With fewer rows of a class than folds, fewer folds are made.
 
     Attributes
     ----------
@@ -88,7 +88,14 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         self.alpha = alpha
         self.cv = cv
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Fit to features and noisy labels.
 
         Parameters
@@ -99,6 +106,8 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             Noisy labels of any dtype, shape (n,).
         sample_weight
             Non-negative weights of the rows, passed on to the estimator.
+        groups
+            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
         """
         with all_or_nothing(self):
             alpha = check_alpha_or_auto(self.alpha)
@@ -108,7 +117,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             (X,) = indexable(X)
             self._check_estimator(weighted=sample_weight is not None)
             self.classes_ = data.classes
-            folds = held_out_folds(self.cv, data, seed=0)
+            folds = held_out_folds(self.cv, data, seed=0, groups=groups, X=X)
             self.noisy_prior_ = np.bincount(data.codes, data.weight) / data.weight.sum()
             weighted = sample_weight is not None
             scores = np.zeros((len(data.codes), len(data.classes)))
