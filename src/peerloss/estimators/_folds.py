@@ -44,10 +44,10 @@ def held_out_folds(
 ) -> Folds:
     """Return pairs of training and held-out rows; rows without weight never train.
 
-    ``cv`` is what scikit-learn accepts: a number of folds, a splitter, or an iterable of index pairs. A number
-    makes that many shuffled folds with the classes in proportion: of the rows that have weight (fewer folds
-    if a class has fewer rows), or of whole groups. A splitter or an iterable is used as it is, and must hold
-    each row out once.
+    ``cv`` is what scikit-learn accepts: a number of folds, a splitter, or an iterable of index pairs. A
+    number makes that many shuffled folds with the classes in proportion: of the rows that have weight (fewer
+    folds if a class has fewer rows), or of whole groups. A splitter or an iterable is used as it is, and must
+    hold each row out once.
 
     Parameters
     ----------
