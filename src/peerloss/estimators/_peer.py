@@ -19,11 +19,13 @@ from peerloss.estimators._calibration import Calibrator, log_scores
 from peerloss.estimators._clean import CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
 from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
+from peerloss.estimators._mlp_checks import choose_device
 from peerloss.estimators._networks import fit_networks
-from peerloss.estimators._portfolio import portfolio
+from peerloss.estimators._portfolio import HIDDEN, portfolio
 from peerloss.estimators._progress import in_parallel
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
+from peerloss.training._device import usable_device
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -87,7 +89,8 @@ class PeerClassifier(NoisyLabelClassifier):
     n_jobs
         Processes for the portfolio; ``None`` is one.
     device
-        Where networks train: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        Where the networks train: ``"cpu"``, ``"cuda"``, or ``"auto"``: the GPU if there is one and the table
+        is wide (512 features), else the CPU, which is faster for networks this small.
     random_state
         Seed of folds and models.
 
@@ -195,7 +198,8 @@ class PeerClassifier(NoisyLabelClassifier):
 
     def _check_parameters(self) -> float | None:
         check_choice(self.metric, "metric", METRICS)
-        check_choice(self.device, "device", ("auto", "cpu", "cuda"))
+        if self.device != "auto":
+            usable_device(self.device)  # before the training, which takes seconds or minutes
         return check_alpha_or_auto(self.alpha)
 
     def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> Folds:
@@ -212,7 +216,8 @@ class PeerClassifier(NoisyLabelClassifier):
         tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
         fitted = in_parallel(tasks, self.n_jobs, further=1)
         by_name = {name: fitted[i :: len(candidates)] for i, name in enumerate(candidates)}
-        by_name |= fit_networks(data, folds, seed=seed, device=self._device())
+        device = choose_device(self.device, (data.X.shape[1], *HIDDEN))
+        by_name |= fit_networks(data, folds, seed=seed, device=device)
         self._diverged = tuple(name for name, parts in by_name.items() if not parts)
         members, held_out = [], []
         for name, parts in by_name.items():
@@ -233,9 +238,6 @@ class PeerClassifier(NoisyLabelClassifier):
             index=pd.Index([member.name for member in members], name="candidate"),
         )
         self._held_out = held_out
-
-    def _device(self) -> str:
-        return "cuda" if self.device == "cuda" else "cpu"  # networks this small are faster on a CPU
 
     def _report(self, data: FitInput, seed: int) -> PeerReport:
         """Score every candidate under one α and estimate the clean accuracy of the average."""
