@@ -146,3 +146,14 @@ def test_wrong_paths(model, tmp_path):
         done = run(*arguments)
         assert (done.exit_code, message in done.stderr) == (2, True), done.output
     assert not (tmp_path / "p.csv").exists()
+
+
+def test_the_seed_is_deprecated(model, tmp_path):
+    """``--seed`` never did anything: it is still accepted, and the command says that it has no effect."""
+    make_table().to_csv(tmp_path / "new.csv", index=False)
+    plain, seeded = tmp_path / "plain.csv", tmp_path / "seeded.csv"
+    assert "--seed" not in run(model, tmp_path / "new.csv", "-o", plain).stderr
+    done = run(model, tmp_path / "new.csv", "-o", seeded, "--seed", 3)
+    assert done.exit_code == 0
+    assert "--seed is deprecated and has no effect" in done.stderr
+    assert seeded.read_bytes() == plain.read_bytes()

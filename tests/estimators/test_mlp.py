@@ -125,7 +125,7 @@ def test_alpha_is_searched_on_noisy_labels():
 def test_candidates_are_compared_under_one_scorer_alpha():
     """The search takes the best peer score at the scorer's α; ties go to the nearest α, NaNs to nobody."""
     y = np.array([0, 0, 0, 1] * 5)
-    folds = assign_folds(y, 2, 0)
+    folds = [(np.arange(10, 20), np.arange(10)), (np.arange(10), np.arange(10, 20))]
     nobody = np.full((20, 2), np.nan)
     found = search_alpha(
         np.stack([np.eye(2)[0 * y], np.eye(2)[y], np.eye(2)[y], nobody]),
@@ -340,6 +340,8 @@ def test_misuse_has_clear_errors():
         ("max_steps", 1.5, "`max_steps`"),
         ("n_members", 0, "`n_members`"),
         ("cv", 1, "`cv`"),
+        ("cv", "five", "`cv` must be a number of folds"),
+        ("cv", 2.5, "`cv` must be a number of folds"),
         ("learning_rate", -1.0, "`learning_rate`"),
         ("weight_decay", np.inf, "`weight_decay`"),
         ("eps", 2.0, "`eps`"),

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
+import torch
 from sklearn.base import clone
 from sklearn.datasets import make_blobs
 from sklearn.linear_model import LogisticRegression
@@ -12,8 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from peerloss import NoiseModel, flip_labels
-from peerloss.estimators import PeerClassifier, _networks, _peer, _portfolio
+from peerloss import NoiseModel, RobustMLPClassifier, flip_labels
+from peerloss.estimators import PeerClassifier, _mlp, _networks, _peer, _portfolio
 from peerloss.exceptions import InvalidInputError
 
 
@@ -197,7 +198,7 @@ def test_it_works_in_pipelines_searches_and_clones(small_portfolio):  # noqa: AR
         ({"alpha": np.nan}, "`alpha` must be a finite number"),
         ({"alpha": [0.1, np.nan]}, "`alpha` must be a finite number"),
         ({"cv": 1}, "`cv` must be an integer of at least 2"),
-        ({"device": "tpu"}, "`device` must be one of"),
+        ({"device": "tpu"}, "`device` must be cpu, or cuda where torch finds a GPU; 'tpu' cannot be used"),
     ],
 )
 def test_bad_parameters_are_named(options, message):
@@ -222,6 +223,44 @@ def test_bad_arguments_of_fit_are_named(arguments, message):
     X, _, noisy = task(60)
     with pytest.raises(InvalidInputError, match=message):
         PeerClassifier().fit(X, noisy, **arguments)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, so device='cuda' is right")
+@pytest.mark.parametrize("model", [PeerClassifier(device="cuda"), RobustMLPClassifier(device="cuda")])
+def test_a_device_that_is_not_there_is_refused_before_training(model, monkeypatch):
+    """Without CUDA, ``device="cuda"`` fails at once: nothing is trained before the error."""
+    trained = []
+    monkeypatch.setattr(_peer, "_fit_fold", lambda *_: trained.append("candidate"))
+    monkeypatch.setattr(_mlp, "train_nets", lambda *_, **__: trained.append("network"))
+    X, _, noisy = task(60)
+    with pytest.raises(InvalidInputError, match="`device` must be cpu, or cuda where torch finds a GPU"):
+        model.fit(X, noisy)
+    assert not trained
+
+
+@pytest.mark.parametrize(
+    ("device", "n_features", "gpu", "expected"),
+    [
+        ("auto", 511, True, "cpu"),
+        ("auto", 512, True, "cuda"),
+        ("auto", 512, False, "cpu"),
+        ("cpu", 512, True, "cpu"),
+    ],
+)
+def test_the_networks_train_on_the_chosen_device(monkeypatch, device, n_features, gpu, expected):
+    """``"auto"`` takes the GPU for wide tables, where there is one; the networks are told."""
+    seen = []
+
+    def spy(data, folds, *, seed, device):  # noqa: ARG001 (the signature of fit_networks)
+        seen.append(device)
+        return {}
+
+    monkeypatch.setattr(_peer, "fit_networks", spy)
+    monkeypatch.setattr(_peer, "portfolio", lambda *_, **__: {"only": LogisticRegression()})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    X = np.random.default_rng(0).normal(size=(40, n_features))
+    PeerClassifier(device=device, cv=2, random_state=0).fit(X, X[:, 0] > 0)
+    assert seen == [expected]
 
 
 def test_only_noisy_training_labels_are_looked_at(monkeypatch):

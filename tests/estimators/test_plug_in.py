@@ -308,7 +308,7 @@ def test_a_rare_class_lowers_the_number_of_folds_and_says_so():
         ({"cv": 1}, "`cv` must be an integer of at least 2"),
         ({"cv": "five"}, "`cv` must be a number of folds"),
         ({"cv": ShuffleSplit(3, random_state=0)}, "each row out exactly once"),
-        ({"cv": GroupKFold(2)}, "needs groups"),
+        ({"cv": GroupKFold(2)}, "splitter needs groups, pass them"),
         ({"estimator": LogisticRegression}, "classifier object"),
         ({"estimator": LinearRegression()}, "`predict_proba` or `decision_function`"),
         (

@@ -11,6 +11,7 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv, cross_val_predict
 
+from peerloss._validation import check_count
 from peerloss.audit._annotations import is_several, read_annotations, unlabelled
 from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._outlook import look_ahead
@@ -236,7 +237,7 @@ def _splitter(cv: Any, groups: Any, seed: int | None) -> Any:
     if not isinstance(cv, Integral):
         return cv
     kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-    return kind(int(cv), shuffle=True, random_state=seed)
+    return kind(check_count(cv, "cv", minimum=2), shuffle=True, random_state=seed)
 
 
 def _all_columns(proba: FloatArray, codes: IntArray, n_classes: int) -> FloatArray:

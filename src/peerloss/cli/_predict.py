@@ -32,7 +32,9 @@ def predict(
         list[str] | None,
         typer.Option("--id", help="Column to repeat beside the predictions; may be repeated."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Predictions are not random; taken as elsewhere.")] = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Deprecated, without effect: predictions are not random.")
+    ] = None,
     jobs: Annotated[int, typer.Option(help="Threads; -1 takes every core.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
@@ -43,7 +45,8 @@ def predict(
 
     Example: peerloss predict model/ new.csv -o predictions.csv --id customer
     """
-    del seed
+    if seed is not None:
+        typer.echo("Warning: --seed is deprecated and has no effect; predictions are not random.", err=True)
     with user_errors():
         from peerloss.estimators import load_model
 

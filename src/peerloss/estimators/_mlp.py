@@ -13,11 +13,11 @@ from peerloss._random import RandomState, as_generator
 from peerloss.estimators._mlp_checks import check_parameters, choose_device
 from peerloss.estimators._mlp_search import (
     ALPHA_GRID,
-    assign_folds,
     hold_out,
     out_of_fold_probabilities,
     rule_for_alpha,
     search_alpha,
+    search_folds,
 )
 from peerloss.exceptions import DivergenceError, DivergenceWarning
 from peerloss.functional.base import DEFAULT_EPS
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from peerloss._validation import FloatArray, IntArray
+    from peerloss.estimators._folds import Folds
 
 #: Points of the learning curves.
 N_RECORDS = 20
@@ -77,7 +78,8 @@ class RobustMLPClassifier(NoisyLabelClassifier):
     warm_start_fraction
         Share of the steps done with cross entropy before ``"dmi"`` begins.
     cv
-        Folds of ``alpha="auto"`` and ``noise="estimate"``.
+        Folds of ``alpha="auto"`` and ``noise="estimate"``: a number of stratified folds, a splitter, or an
+        iterable of index pairs.
     device
         ``"cpu"``, ``"cuda"``, or ``"auto"``: the GPU where there is one and a layer is wide (512).
     random_state
@@ -126,7 +128,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         validation_fraction: float = 0.15,
         scoring_alpha: float | str = "auto",
         warm_start_fraction: float = 0.5,
-        cv: int = 5,
+        cv: Any = 5,
         device: str = "auto",
         random_state: RandomState = None,
     ) -> None:
@@ -150,13 +152,30 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         self.device = device
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
-        """Train on features (n, d) and noisy labels (n,); weights multiply rows and the counted prior."""
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Train on features (n, d) and noisy labels (n,).
+
+        Parameters
+        ----------
+        X, y
+            Features and noisy labels of any dtype.
+        sample_weight
+            Non-negative weights of the rows, which multiply the losses and the counted prior.
+        groups
+            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
+        """
         with all_or_nothing(self):
             given = self._check_fit(X, y, sample_weight)
             hidden = check_parameters(self, len(given.classes))
             self.classes_ = given.classes
-            self._fit(given, hidden)
+            self._fit(given, hidden, groups)
         return self
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
@@ -168,19 +187,21 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         ]
         return np.concatenate(parts)
 
-    def _fit(self, given: FitInput, hidden: tuple[int, ...]) -> None:
+    def _fit(self, given: FitInput, hidden: tuple[int, ...], groups: ArrayLike | None) -> None:
         rng = as_generator(self.random_state)
         features, codes, weight = given.X, given.codes, given.weight
         if not weight.all():  # rows of weight zero are no rows
             counted = weight > 0
             features, codes, weight = features[counted], codes[counted], weight[counted]
         self.mean_, self.scale_ = _mean_and_scale(features, weight)
+        seed = int(rng.integers(2**62))
         task = _Task(
             X=self._standardise(features),
             codes=codes,
             weight=None if np.ptp(weight) == 0 else weight,
             n_classes=len(given.classes),
-            seed=int(rng.integers(2**62)),
+            seed=seed,
+            folds=search_folds(self.cv, given, groups, seed) if self._needs_folds else [],
             train=self._trainer(hidden, len(given.classes)),
         )
         self.report_: dict[str, Any] = {"loss": self.loss, "members": self.n_members, "diverged": []}
@@ -221,21 +242,19 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             return None
         if not (isinstance(self.noise, str) and self.noise == "estimate"):
             return as_noise_model(self.noise)  # type: ignore[arg-type]  # checked with the parameters
-        folds = assign_folds(task.codes, self.cv, task.seed)
         plain = {**self._settings(), "loss": "peer", "base": "cross_entropy", "alpha": 0.0}
         nets = [
-            task.net(**plain, rows=np.flatnonzero(folds != f), seed=(task.seed, 1, f)) for f in range(self.cv)
+            task.net(**plain, rows=train, seed=(task.seed, 1, f)) for f, (train, _) in enumerate(task.folds)
         ]
         trained = task.train(task.X, nets)
-        return estimate_noise(task.codes, out_of_fold_probabilities(trained, task.X, folds)[0])
+        return estimate_noise(task.codes, out_of_fold_probabilities(trained, task.X, task.folds)[0])
 
     def _alpha(self, task: _Task) -> float:
         if self.loss != "peer":
             return float("nan")
         if not isinstance(self.alpha, str):
             return float(self.alpha)
-        folds = assign_folds(task.codes, self.cv, task.seed)
-        plain = self._out_of_fold(task, folds, (0.0,))
+        plain = self._out_of_fold(task, (0.0,))
         scoring_alpha = 1.0 if self.scoring_alpha == "auto" else float(self.scoring_alpha)
         if self.scoring_alpha == "auto":
             rule = rule_for_alpha(plain[0], task.codes, task.weight)
@@ -243,24 +262,30 @@ class RobustMLPClassifier(NoisyLabelClassifier):
                 scoring_alpha = rule.alpha
                 if np.ptp(rule.label_weights):  # balanced labels, which no α could tell apart: weigh them
                     task.weigh_labels(rule.label_weights)
-                    plain = self._out_of_fold(task, folds, (0.0,))
-        others = self._out_of_fold(task, folds, ALPHA_GRID[1:])
+                    plain = self._out_of_fold(task, (0.0,))
+        others = self._out_of_fold(task, ALPHA_GRID[1:])
         found = search_alpha(
-            np.concatenate([plain, others]), scoring_alpha, y=task.codes, weight=task.weight, folds=folds
+            np.concatenate([plain, others]), scoring_alpha, y=task.codes, weight=task.weight, folds=task.folds
         )
         self.report_["scoring_alpha"] = scoring_alpha
         self.report_["alpha_scores"] = dict(zip(ALPHA_GRID, found.scores, strict=True))
         return found.alpha
 
-    def _out_of_fold(self, task: _Task, folds: IntArray, alphas: Sequence[float]) -> FloatArray:
+    @property
+    def _needs_folds(self) -> bool:
+        searches_alpha = self.loss == "peer" and isinstance(self.alpha, str)
+        corrected = self.loss in ("surrogate", "backward", "forward")
+        return searches_alpha or (corrected and isinstance(self.noise, str))
+
+    def _out_of_fold(self, task: _Task, alphas: Sequence[float]) -> FloatArray:
         """Return out-of-fold probabilities (candidates, n, K) for some α."""
         settings = self._loss_of_net(1.0)
         parts = [
-            task.net(**settings, rows=np.flatnonzero(folds != f), seed=(task.seed, 2, f))
-            for f in range(self.cv)
+            task.net(**settings, rows=train, seed=(task.seed, 2, f))
+            for f, (train, _) in enumerate(task.folds)
         ]
         trained = task.train(task.X, [replace(part, alpha=a) for a in alphas for part in parts])
-        return out_of_fold_probabilities(trained, task.X, folds)
+        return out_of_fold_probabilities(trained, task.X, task.folds)
 
     def _settings(self) -> dict[str, Any]:
         return {
@@ -341,6 +366,8 @@ class _Task:
     weight: FloatArray | None
     n_classes: int
     seed: int
+    folds: Folds
+    """Folds of the searches; empty where nothing is searched."""
     train: Callable[..., TrainedNets]
 
     def net(self, *, rows: IntArray | None = None, **settings: Any) -> Net:

@@ -9,6 +9,7 @@ import torch
 
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.estimators._clean import check_alpha_or_auto
+from peerloss.estimators._folds import check_cv_kind
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.peer import PEERS
 from peerloss.noise import as_noise_model
@@ -35,7 +36,7 @@ def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[int, .
     check_alpha_or_auto(model.scoring_alpha, "scoring_alpha")
     for name in ("batch_size", "max_steps", "n_members"):
         check_count(getattr(model, name), name)
-    check_count(model.cv, "cv", minimum=2)
+    check_cv_kind(model.cv)
     check_in_range(model.learning_rate, "learning_rate", 0.0, float("inf"), low_open=True)
     check_in_range(model.weight_decay, "weight_decay", 0.0, float("inf"))
     check_in_range(model.eps, "eps", 0.0, 1.0)
@@ -45,10 +46,10 @@ def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[int, .
     return _check_hidden(model.hidden_layer_sizes)
 
 
-def choose_device(device: str | torch.device, hidden: tuple[int, ...]) -> str:
-    """Return the torch device to train on."""
+def choose_device(device: str | torch.device, widths: tuple[int, ...]) -> str:
+    """Return the torch device to train on; ``"auto"`` takes a GPU if there is one and a layer is wide."""
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() and max(hidden, default=0) >= GPU_WIDTH else "cpu"
+        return "cuda" if torch.cuda.is_available() and max(widths, default=0) >= GPU_WIDTH else "cpu"
     return str(usable_device(device))
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from peerloss.estimators._clean import AutomaticAlpha, automatic_alpha
+from peerloss.estimators._folds import DEFAULT_FOLDS, held_out_folds, is_fold_count
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.metrics import peer_score
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from numpy.typing import ArrayLike
+
+    from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray, IntArray
+    from peerloss.estimators._folds import Folds
     from peerloss.training import TrainedNets
 
 #: The authors' grid without 4 and with 0, which comes first: the rates are read off plain training.
@@ -34,7 +39,7 @@ def search_alpha(
     *,
     y: IntArray,
     weight: FloatArray | None,
-    folds: IntArray,
+    folds: Folds,
     grid: Sequence[float] = ALPHA_GRID,
 ) -> AlphaSearch:
     """Choose α on held-out noisy labels, all candidates compared under one scorer α.
@@ -46,8 +51,10 @@ def search_alpha(
     scoring_alpha
         α of the peer score: α* for accuracy, 1 for balanced accuracy of two classes. Never the candidate's
         own.
-    y, weight, folds
-        Noisy labels, weights (or ``None``) and fold numbers, (n,).
+    y, weight
+        Noisy labels and weights (or ``None``), (n,).
+    folds
+        The folds of which each candidate's probabilities are the held-out parts.
     grid
         The α of the candidates. Of equal scores the one nearest to the scorer's wins.
     """
@@ -71,17 +78,33 @@ def rule_for_alpha(plain: FloatArray, y: IntArray, weight: FloatArray | None) ->
 
 
 def _mean_score(
-    proba: FloatArray, y: IntArray, weight: FloatArray | None, folds: IntArray, alpha: float
+    proba: FloatArray, y: IntArray, weight: FloatArray | None, folds: Folds, alpha: float
 ) -> float:
     if np.isnan(proba).any():
         return -np.inf
     predicted = proba.argmax(axis=1)
-    parts = [folds == f for f in np.unique(folds)]
+    parts = [test for _, test in folds]
     scores = [
         peer_score(y[i], predicted[i], alpha=alpha, sample_weight=None if weight is None else weight[i])
         for i in parts
     ]
-    return float(np.average(scores, weights=[part.sum() for part in parts]))
+    return float(np.average(scores, weights=[len(part) for part in parts]))
+
+
+def search_folds(cv: Any, given: FitInput, groups: ArrayLike | None, seed: int) -> Folds:
+    """Return the folds of ``cv`` in terms of the rows that have weight, which alone are trained on.
+
+    A number of folds without groups allows classes that are rarer than the folds, unlike
+    :func:`held_out_folds`: the networks know the number of classes and train without one.
+    """
+    counted = given.weight > 0
+    if is_fold_count(cv) and groups is None:
+        n_folds = DEFAULT_FOLDS if cv is None else int(cv)
+        numbers = assign_folds(given.codes[counted], n_folds, seed)
+        return [(np.flatnonzero(numbers != f), np.flatnonzero(numbers == f)) for f in range(n_folds)]
+    place = np.cumsum(counted) - 1
+    folds = held_out_folds(cv, given, seed=seed, groups=groups)
+    return [(place[train], place[test[counted[test]]]) for train, test in folds]
 
 
 def assign_folds(codes: IntArray, n_folds: int, seed: int) -> IntArray:
@@ -115,16 +138,16 @@ def hold_out(codes: IntArray, fraction: float, seed: int) -> tuple[IntArray, Int
     return np.flatnonzero(~picked), np.flatnonzero(picked)
 
 
-def out_of_fold_probabilities(trained: TrainedNets, X: FloatArray, folds: IntArray) -> FloatArray:
+def out_of_fold_probabilities(trained: TrainedNets, X: FloatArray, folds: Folds) -> FloatArray:
     """Return probabilities of each row by the net that has not seen its fold, (settings, n, K).
 
-    Nets come setting by setting, one a fold. NaN fills the table of a setting with a net that diverged.
+    Nets come setting by setting, one per fold. NaN fills the table of a setting with a net that diverged.
     """
-    n_folds = int(folds.max()) + 1
+    n_folds = len(folds)
     tables = np.full((len(trained) // n_folds, len(X), trained.n_classes), np.nan)
     for i, table in enumerate(tables):
         nets = range(i * n_folds, (i + 1) * n_folds)
         if not trained.diverged[list(nets)].any():
-            for f, net in enumerate(nets):
-                table[folds == f] = trained.mean_probabilities(X[folds == f], nets=[net])
+            for (_, test), net in zip(folds, nets, strict=True):
+                table[test] = trained.mean_probabilities(X[test], nets=[net])
     return tables

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 from joblib import delayed
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedGroupKFold
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
@@ -19,12 +18,14 @@ from peerloss._validation import BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators._calibration import Calibrator, log_scores
 from peerloss.estimators._clean import METRICS, CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
-from peerloss.estimators._folds import held_out_folds
+from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
+from peerloss.estimators._mlp_checks import choose_device
 from peerloss.estimators._networks import fit_networks
-from peerloss.estimators._portfolio import portfolio
+from peerloss.estimators._portfolio import HIDDEN, portfolio
 from peerloss.estimators._progress import in_parallel
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
+from peerloss.training._device import usable_device
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -86,11 +87,13 @@ class PeerClassifier(NoisyLabelClassifier):
         ``"auto"``, the rule for ``metric`` described above, or the α of the decision
         ``argmax_k (η̃_k − α·π̃_k)``.
     cv
-        Number of folds, or a splitter.
+        Number of folds, a splitter, or an iterable of index pairs, as in scikit-learn. Up to 2,000 rows a
+        number of folds is drawn twice.
     n_jobs
         Processes for the portfolio; ``None`` is one.
     device
-        Where networks train: ``"auto"``, ``"cpu"`` or ``"cuda"``.
+        Where the networks train: ``"cpu"``, ``"cuda"``, or ``"auto"``: the GPU if there is one and the table
+        is wide (512 features), else the CPU, which is faster for networks this small.
     random_state
         Seed of folds and models.
 
@@ -151,7 +154,8 @@ class PeerClassifier(NoisyLabelClassifier):
         sample_weight
             Weights of the rows.
         groups
-            Rows of one group are never split between training and held-out parts.
+            Group of each row, passed to ``cv``. With a number of folds, rows of one group are never split
+            between training and held-out parts.
         gold
             Clean labels where known, missing (NaN or None) elsewhere; or a boolean mask of rows whose ``y``
             is known to be right. Gold rows train with their gold label. With two classes they also sharpen
@@ -162,9 +166,9 @@ class PeerClassifier(NoisyLabelClassifier):
             data = self._check_fit(X, y, sample_weight)
             data, pairs, verified = _with_gold(data, gold)
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            folds = self._folds(data, groups, seed)
             self.scaler_ = StandardScaler().fit(data.X, sample_weight=data.weight)
             scaled = data._replace(X=self.scaler_.transform(data.X))
-            folds = self._folds(scaled, groups, seed)
             self._fit_portfolio(scaled, folds, seed)
             prior = np.bincount(data.codes, data.weight, minlength=len(data.classes))
             self.noisy_prior_ = prior / prior.sum()
@@ -198,31 +202,26 @@ class PeerClassifier(NoisyLabelClassifier):
 
     def _check_parameters(self) -> float | None:
         check_choice(self.metric, "metric", METRICS)
-        check_choice(self.device, "device", ("auto", "cpu", "cuda"))
+        if self.device != "auto":
+            usable_device(self.device)  # before the training, which takes seconds or minutes
         return check_alpha_or_auto(self.alpha)
 
-    def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> list[tuple[IntArray, IntArray]]:
-        if groups is not None:
-            groups = np.asarray(groups)
-            if groups.shape != data.codes.shape:
-                raise InvalidInputError(
-                    f"`groups` must hold one group for each of {len(data.codes)} rows; got {groups.shape}."
-                )
-            n_folds = self.cv if isinstance(self.cv, int) else 5
-            splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed % 2**31)
-            return held_out_folds(list(splitter.split(data.X, data.codes, groups)), data, seed=seed)
-        repeats = 2 if len(data.codes) <= FEW_ROWS and isinstance(self.cv, int) else 1
+    def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> Folds:
+        repeats = 2 if groups is None and len(data.codes) <= FEW_ROWS and is_fold_count(self.cv) else 1
         return [
-            fold for i in range(repeats) for fold in held_out_folds(self.cv, data, seed=(seed + i) % 2**31)
+            fold
+            for i in range(repeats)
+            for fold in held_out_folds(self.cv, data, seed=(seed + i) % 2**31, groups=groups)
         ]
 
-    def _fit_portfolio(self, data: FitInput, folds: list[tuple[IntArray, IntArray]], seed: int) -> None:
+    def _fit_portfolio(self, data: FitInput, folds: Folds, seed: int) -> None:
         candidates = portfolio(len(data.codes), data.X.shape[1], seed=seed)
         # Fold by fold, so that quick and slow candidates alternate and the time left can be foretold.
         tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
         fitted = in_parallel(tasks, self.n_jobs, further=1)
         by_name = {name: fitted[i :: len(candidates)] for i, name in enumerate(candidates)}
-        by_name |= fit_networks(data, folds, seed=seed, device=self._device())
+        device = choose_device(self.device, (data.X.shape[1], *HIDDEN))
+        by_name |= fit_networks(data, folds, seed=seed, device=device)
         self._diverged = tuple(name for name, parts in by_name.items() if not parts)
         members, held_out = [], []
         for name, parts in by_name.items():
@@ -243,9 +242,6 @@ class PeerClassifier(NoisyLabelClassifier):
             index=pd.Index([member.name for member in members], name="candidate"),
         )
         self._held_out = held_out
-
-    def _device(self) -> str:
-        return "cuda" if self.device == "cuda" else "cpu"  # networks this small are faster on a CPU
 
     def _report(self, data: FitInput, seed: int) -> PeerReport:
         """Score every candidate under one α and estimate the clean accuracy of the average."""
@@ -298,7 +294,7 @@ def _fit_weighted(model: Any, X: FloatArray, codes: IntArray, weight: FloatArray
         model.fit(X, codes, sample_weight=weight)
 
 
-def _join(folds: list[tuple[IntArray, IntArray]], parts: list[FloatArray], data: FitInput) -> FloatArray:
+def _join(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatArray:
     """Average the held-out probabilities of each row over repeated folds."""
     total = np.zeros((len(data.codes), len(data.classes)))
     times = np.zeros(len(data.codes))

@@ -107,7 +107,14 @@ class MarginPerceptron(NoisyLabelClassifier):
         self.scoring_alpha = scoring_alpha
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Fit to features (n, d) and noisy labels (n,).
 
         Parameters
@@ -116,6 +123,8 @@ class MarginPerceptron(NoisyLabelClassifier):
             Features, best standardised, and noisy labels of any dtype.
         sample_weight
             Non-negative weights of the rows, which multiply their updates.
+        groups
+            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
         """
         with all_or_nothing(self):
             data = self._check_fit(X, y, sample_weight)
@@ -123,7 +132,7 @@ class MarginPerceptron(NoisyLabelClassifier):
             grid = self._check_grid()
             seed = int(as_generator(self.random_state).integers(2**31 - 1))
             scores = np.zeros((len(grid), len(data.codes), len(data.classes)))
-            for train, test in held_out_folds(self.cv, data, seed=seed):
+            for train, test in held_out_folds(self.cv, data, seed=seed, groups=groups):
                 for i, margin in enumerate(grid):
                     coef, intercept = self._run(data, train, margin, seed)
                     scores[i, test] = _score_columns(data.X[test], coef, intercept)

@@ -54,8 +54,8 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         argmax(η/π), clean posterior over clean prior, with the noise estimated from the out-of-fold
         probabilities (:func:`peerloss.theory.balanced_decision` says why it is needed).
     cv
-        Number of stratified folds (shuffled with a fixed seed), a splitter, or an iterable of index pairs,
-        such as grouped folds made beforehand. With fewer rows of a class than folds, fewer folds are made.
+        Number of stratified folds (shuffled with a fixed seed), a splitter, or an iterable of index pairs.
+        With fewer rows of a class than folds, fewer folds are made.
 
     Attributes
     ----------
@@ -109,7 +109,14 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         self.metric = metric
         self.cv = cv
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Fit to features and noisy labels.
 
         Parameters
@@ -120,6 +127,8 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             Noisy labels of any dtype, shape (n,).
         sample_weight
             Non-negative weights of the rows, passed on to the estimator.
+        groups
+            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
         """
         with all_or_nothing(self):
             alpha = self._check_alpha()
@@ -129,7 +138,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             (X,) = indexable(X)
             self._check_estimator(weighted=sample_weight is not None)
             self.classes_ = data.classes
-            folds = held_out_folds(self.cv, data, seed=0)
+            folds = held_out_folds(self.cv, data, seed=0, groups=groups, X=X)
             self.noisy_prior_ = np.bincount(data.codes, data.weight) / data.weight.sum()
             weighted = sample_weight is not None
             scores = np.zeros((len(data.codes), len(data.classes)))

@@ -101,7 +101,14 @@ class CostSensitiveSVC(NoisyLabelClassifier):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
         """Fit to features (n, d) and noisy labels (n,) of two classes.
 
         Parameters
@@ -110,6 +117,8 @@ class CostSensitiveSVC(NoisyLabelClassifier):
             Features, best standardised, and noisy labels of any dtype.
         sample_weight
             Non-negative weights of the rows.
+        groups
+            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
         """
         with all_or_nothing(self):
             data = self._check_fit(X, y, sample_weight)
@@ -121,7 +130,7 @@ class CostSensitiveSVC(NoisyLabelClassifier):
                 )
             alpha = check_finite(self.scoring_alpha, "scoring_alpha")
             grid = self._check_grid()
-            decisions = self._held_out_decisions(data, grid)
+            decisions = self._held_out_decisions(data, grid, groups)
             self.scores_ = np.array(
                 [peer_score(data.codes, d > 0, alpha=alpha, sample_weight=data.weight) for d in decisions]
             )
@@ -165,10 +174,10 @@ class CostSensitiveSVC(NoisyLabelClassifier):
             raise InvalidInputError(f"`class_weight_grid` must hold positive weights; got {grid.min():g}.")
         return grid
 
-    def _held_out_decisions(self, data: FitInput, grid: FloatArray) -> FloatArray:
+    def _held_out_decisions(self, data: FitInput, grid: FloatArray, groups: ArrayLike | None) -> FloatArray:
         seed = int(as_generator(self.random_state).integers(2**31 - 1))
         decisions = np.zeros((len(grid), len(data.codes)))
-        for train, test in held_out_folds(self.cv, data, seed=seed):
+        for train, test in held_out_folds(self.cv, data, seed=seed, groups=groups):
             for i, class_weight in enumerate(grid):
                 machine = self._fit_machine(data, train, class_weight)
                 decisions[i, test] = machine.decision_function(data.X[test])
