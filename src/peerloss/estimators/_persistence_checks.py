@@ -18,6 +18,7 @@ from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
 from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 from sklearn.svm._base import BaseLibSVM
 from sklearn.tree import BaseDecisionTree
@@ -55,6 +56,12 @@ def _check_attributes(estimator: BaseEstimator) -> None:
 
 def _check_jobs(n_jobs: Any) -> None:
     require(n_jobs is None or (_is_integer(n_jobs) and abs(n_jobs) <= MAX_JOBS), f"n_jobs={n_jobs!r}")
+
+
+def _check_steps(pipeline: Any) -> None:
+    steps = pipeline.steps
+    pairs = isinstance(steps, list) and all(isinstance(step, tuple | list) and len(step) == 2 for step in steps)
+    require(pairs and len(steps) > 0, "a pipeline without steps")
 
 
 def _check_tree(estimator: Any) -> None:
@@ -248,6 +255,7 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
     GradientBoostingClassifier: _check_boosting,
     HistGradientBoostingClassifier: _check_histogram_boosting,
     OneHotEncoder: _check_one_hot,
+    Pipeline: _check_steps,
     Plan: lambda plan: _check_jobs(plan.n_jobs),
     np.random.Generator: _check_generator,
     np.random.RandomState: _check_generator,

@@ -240,9 +240,9 @@ class Reader:
         """Return the object that ``root`` stands for."""
         try:
             return self._decode(root)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
-            if isinstance(error, ModelFolderError):
-                raise
+        except ModelFolderError:
+            raise
+        except Exception as error:  # constructors of hostile values raise what they like
             raise ModelFolderError(f"its state is damaged: {error!r}.") from error
 
     def _decode(self, value: Any) -> Any:
