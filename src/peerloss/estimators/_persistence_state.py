@@ -90,6 +90,9 @@ _NAMES = {cls: name for name, cls in OWN_TYPES.items()}
 #: Names of the files that boosters go to, in the libraries' own formats.
 BOOSTER_FILES = {"lightgbm": "booster-{}.txt", "xgboost": "booster-{}.json"}
 
+#: Bytes of an array of text, in which every element is as wide as the declared width.
+MAX_TEXT_BYTES = 2**30
+
 
 @dataclass
 class State:
@@ -255,7 +258,11 @@ class Reader:
         return self._decoders[value["$"]](value)
 
     def _values(self, value: Any) -> Any:
-        array = np.empty(len(value["items"]), dtype=_dtype(value["dtype"], "OU"))
+        dtype = _dtype(value["dtype"], "OU")
+        size = len(value["items"]) * dtype.itemsize
+        if size > MAX_TEXT_BYTES:
+            raise ModelFolderError(f"its state is damaged: a text array that would need {size} bytes.")
+        array = np.empty(len(value["items"]), dtype=dtype)
         array[:] = self._decode(value["items"])
         return array.reshape(value["shape"])
 
