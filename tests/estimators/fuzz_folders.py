@@ -64,7 +64,9 @@ TEXT = np.array([f"{'good' if code else 'bad'} word{i % 7} and more" for i, code
 TABLE = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(
     kind=np.where(X[:, 3] > 0, "up", "down"), size=np.round(X[:, 4])
 )
-CATEGORIES = TABLE.assign(kind=pd.Categorical(TABLE["kind"]), size=pd.Categorical(TABLE["size"]))
+#: So many rows that LightGBM splits by category.
+CATEGORIES = pd.concat([TABLE] * 15, ignore_index=True).assign(kind=pd.Categorical(np.arange(900) % 9))
+PARITY = (np.tile(CODES, 15) + np.arange(900) % 9) % 2
 SECONDS, BYTES = 60, 6 * 2**30
 EXTREMES = (-1, 0, 1, 2, -2, 7, 255, 256, 10**6, 2**31 - 1, 2**31, -(2**31), 2**63 - 1, 2**63, -(2**63), 10**30)
 ODD = (None, True, False, "", "x", "precomputed", 0.5, -0.5, 1e300, [], {}, [1, 2, 3], "[0]", "-1", "1" * 30)
@@ -130,7 +132,7 @@ KINDS = {
     "c-svm": lambda: (CostSensitiveSVC(cv=2, class_weight_grid=(1.0,)).fit(X, CODES), X),
     "perceptron": lambda: (MarginPerceptron(margin_grid=[1.0]).fit(X, THREE), X),
     "lightgbm": lambda: (
-        PeerBoostingClassifier(n_estimators=4, min_child_samples=2).fit(CATEGORIES, CODES),
+        PeerBoostingClassifier(n_estimators=4, min_child_samples=2).fit(CATEGORIES, PARITY),
         CATEGORIES,
     ),
     "lightgbm, three classes": lambda: (
@@ -138,7 +140,7 @@ KINDS = {
         X,
     ),
     "xgboost": lambda: (
-        PeerBoostingClassifier(backend="xgboost", n_estimators=4, min_child_samples=2).fit(CATEGORIES, CODES),
+        PeerBoostingClassifier(backend="xgboost", n_estimators=4, min_child_samples=2).fit(CATEGORIES, PARITY),
         CATEGORIES,
     ),
     "xgboost, three classes": lambda: (

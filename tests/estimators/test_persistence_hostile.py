@@ -429,14 +429,3 @@ def test_a_crafted_part_imports_nothing(saved, tmp_path, loader):
     with pytest.raises(ModelFolderError, match=r"not trusted: .*this\.anything"):
         load_model(folder)
     assert "this" not in sys.modules
-
-
-@pytest.mark.parametrize("backend", ["lightgbm", "xgboost"])
-def test_a_broken_booster_is_an_error_of_ours(backend, tmp_path):
-    """Not a crash, and not an error that only the library's authors understand."""
-    model = PeerBoostingClassifier(backend=backend, n_estimators=2).fit(X, CODES)
-    folder = save_model(model, tmp_path / "model")
-    (booster,) = folder.glob("booster-*")
-    rewrite(folder, booster.name, b"{}")
-    with pytest.raises(ModelFolderError, match=f"cannot be read by {backend}"):
-        load_model(folder)

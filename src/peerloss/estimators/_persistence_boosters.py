@@ -18,6 +18,7 @@ from peerloss.exceptions import ModelFolderError
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
+_SCIENTIFIC = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
 #: Bits that the categories of all nodes of a booster may take together.
 _MAX_CATEGORY_BITS = 2**31
 _LIGHTGBM_COUNTS = ("num_class", "num_tree_per_iteration", "label_index", "max_feature_idx")
@@ -38,7 +39,7 @@ _OBJECTIVES = {"reg:squarederror": "reg_loss_param", "multi:softmax": "softmax_m
 def load_booster(library: str, content: bytes) -> Any:
     """Return the booster of a file that LightGBM or XGBoost wrote."""
     if library not in {"lightgbm", "xgboost"}:
-        raise ModelFolderError(f"it needs {library!r}, which is no boosting library that this version knows.")
+        raise ModelFolderError(f"it needs {library!r}, which is not a boosting library that this version knows.")
     module = import_backend(library)
     try:
         if library == "lightgbm":
@@ -135,8 +136,9 @@ def checked_xgboost(text: str) -> str:
     require(bits < _MAX_CATEGORY_BITS, "more categories than a model needs")
     objective = learner["objective"]["name"]
     require(objective in _OBJECTIVES, "a booster with another objective")
-    base = re.fullmatch(r"\[?[-+0-9.eE,]+\]?", str(size["base_score"]))
-    require(base is not None, "a base score that cannot be read")
+    base = str(size["base_score"]).removeprefix("[").removesuffix("]").split(",")
+    require(all(_SCIENTIFIC.fullmatch(score) for score in base), "a base score that cannot be read")
+    require(len(base) in {1, max(1, n_classes)}, "base scores of other classes")
     types = learner.get("feature_types", [])
     require(types == [] or (len(types) == n_features and set(types) <= {"q", "c"}), "features of other kinds")
     rebuilt: dict[str, Any] = {"trees": trees, "tree_info": groups}
