@@ -223,7 +223,7 @@ def test_torch_writes_files_that_are_read(folder):
 
 
 def test_a_pickle_of_nine_bytes_reserves_no_gigabytes(folder):
-    """The number of a stored value decides how much the unpickler reserves; it may not run ahead of the file."""
+    """The number of a stored value decides how much the unpickler reserves; it may not exceed the file."""
     body = b"\x80\x02Nr\xff\xff\xff\x0f."
     assert len(body) == 9
     (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(body)
@@ -239,8 +239,12 @@ def test_a_pickle_with_too_many_instructions_is_refused(folder, monkeypatch):
         load_cifar10(folder)
 
 
-@pytest.mark.parametrize("name", [b"_codecs\nencode", b"numpy\nndarray", b"numpy.core.multiarray\n_reconstruct"])
-@pytest.mark.parametrize("state", [b"}U\x07changedK\x01s", b"N}U\x07changedK\x01s\x86"], ids=["dict", "slots"])
+@pytest.mark.parametrize(
+    "name", [b"_codecs\nencode", b"numpy\nndarray", b"numpy.core.multiarray\n_reconstruct"]
+)
+@pytest.mark.parametrize(
+    "state", [b"}U\x07changedK\x01s", b"N}U\x07changedK\x01s\x86"], ids=["dict", "slots"]
+)
 def test_a_pickle_cannot_change_the_reader(folder, name, state):
     """What a name stands for can be called, but its attributes cannot be set."""
     (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(b"\x80\x02c" + name + b"\n" + state + b"b.")
@@ -275,14 +279,18 @@ def test_labels_that_unpack_to_too_much_are_refused(folder, monkeypatch):
     monkeypatch.setattr(_limits, "FREE_BYTES", 1000)
     path = folder / "cifar10n_labels.npz"
     np.savez_compressed(path, clean_label=np.zeros(10**6, dtype=np.int64))
-    with pytest.raises(InvalidInputError, match=r"cifar10n_labels.npz unpacks to more than .* unpack it yourself"):
+    with pytest.raises(
+        InvalidInputError, match=r"cifar10n_labels.npz unpacks to more than .* unpack it yourself"
+    ):
         load_cifar10n("worst", folder)
     header = io.BytesIO()
     declared = {"descr": "<i8", "fortran_order": False, "shape": (10**12,)}
     np.lib.format.write_array_header_1_0(header, declared)
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("clean_label.npy", header.getvalue() + bytes(80))
-    with pytest.raises(InvalidInputError, match=r"shape \(1000000000000,\).*8000000000000 bytes, but 80 are there"):
+    with pytest.raises(
+        InvalidInputError, match=r"shape \(1000000000000,\).*8000000000000 bytes, but 80 are there"
+    ):
         load_cifar10n("worst", folder)
 
 

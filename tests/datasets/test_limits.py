@@ -13,7 +13,9 @@ def test_one_line_of_a_gzipped_table_is_limited(tmp_path):
     """A few kilobytes unpack to a line that nobody could hold."""
     path = tmp_path / "line.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n1," + b"2" * (_limits.MAX_LINE + 10**6), 1))
-    with pytest.raises(InvalidInputError, match=r"line.csv.gz has a line of more than 64 MiB, so it is not a table"):
+    with pytest.raises(
+        InvalidInputError, match=r"line.csv.gz has a line of more than 64 MiB, so it is not a table"
+    ):
         read_table(path)
 
 
@@ -31,7 +33,9 @@ def test_a_gzipped_table_that_unpacks_to_too_much_is_refused(tmp_path, monkeypat
     monkeypatch.setattr(_limits, "FREE_BYTES", 10**5)
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10**6, 9))
-    with pytest.raises(InvalidInputError, match=r"bomb.csv.gz unpacks to more than .* over 200 times its size"):
+    with pytest.raises(
+        InvalidInputError, match=r"bomb.csv.gz unpacks to more than .* over 200 times its size"
+    ):
         read_table(path)
 
 
@@ -56,7 +60,9 @@ def test_a_parquet_file_of_very_many_equal_rows_is_refused(tmp_path, monkeypatch
         read_table(path)
 
 
-@pytest.mark.parametrize("array", [np.arange(6).reshape(2, 3), np.zeros((0, 3)), np.asfortranarray(np.eye(3))])
+@pytest.mark.parametrize(
+    "array", [np.arange(6).reshape(2, 3), np.zeros((0, 3)), np.asfortranarray(np.eye(3))]
+)
 def test_arrays_are_read_as_they_were_written(array, tmp_path):
     """Any shape and order."""
     np.save(tmp_path / "array.npy", array)

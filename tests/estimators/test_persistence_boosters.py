@@ -14,7 +14,9 @@ from tests.estimators.test_persistence_hostile import copy_of, rewrite
 
 #: So many rows that LightGBM splits by category.
 ROWS = np.tile(X, (10, 1))
-TABLE = pd.DataFrame(ROWS[:, :3], columns=["a", "b", "c"]).assign(kind=pd.Categorical(np.arange(len(ROWS)) % 9))
+TABLE = pd.DataFrame(ROWS[:, :3], columns=["a", "b", "c"]).assign(
+    kind=pd.Categorical(np.arange(len(ROWS)) % 9)
+)
 LABELS = (np.tile(CODES, 10) + np.arange(len(ROWS)) % 9) % 2
 
 
@@ -172,7 +174,9 @@ def test_a_crafted_xgboost_model_is_refused(saved_booster, tmp_path, change, mes
 def test_categories_may_not_fill_the_memory(tmp_path):
     """XGBoost keeps one bit for each number up to the largest category of a node."""
     pytest.importorskip("xgboost")
-    model = PeerBoostingClassifier(backend="xgboost", n_estimators=200, min_child_samples=2).fit(TABLE, LABELS)
+    model = PeerBoostingClassifier(backend="xgboost", n_estimators=200, min_child_samples=2).fit(
+        TABLE, LABELS
+    )
     folder = save_model(model, tmp_path / "model")
 
     def change(text):

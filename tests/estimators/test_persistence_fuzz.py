@@ -13,7 +13,7 @@ pytest.importorskip("xgboost")
 if sys.platform == "win32":
     pytest.skip("needs fork", allow_module_level=True)
 
-from tests.estimators import fuzz_folders
+from tests.estimators import fuzz_models
 
 ROOT = Path(__file__).parents[2]
 
@@ -22,7 +22,7 @@ def fuzz(home, kinds, n_cases):
     """Return how many cases had which outcome, after checking that none was bad."""
     models = home / "models"
     models.mkdir()
-    fuzz_folders.save_models(models, kinds)
+    fuzz_models.save_models(models, kinds)
     # The cases are forked from a process of its own: threads of this one would not survive a fork.
     paths = [str(ROOT), *(path for path in sys.path if path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
@@ -37,11 +37,11 @@ def fuzz(home, kinds, n_cases):
 @pytest.mark.filterwarnings("ignore")
 def test_spoiled_folders_end_no_interpreter(tmp_path):
     """Two cases of every kind of model; most are refused, some predict something else."""
-    assert fuzz(tmp_path, fuzz_folders.KINDS, 2 * len(fuzz_folders.KINDS))["refused"] > 0
+    assert fuzz(tmp_path, fuzz_models.KINDS, 2 * len(fuzz_models.KINDS))["refused"] > 0
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 def test_a_thousand_spoiled_folders_end_no_interpreter(tmp_path):
     """The portfolio of PeerClassifier too."""
-    assert fuzz(tmp_path, fuzz_folders.KINDS | fuzz_folders.LONG_KINDS, 1000)["refused"] > 100
+    assert fuzz(tmp_path, fuzz_models.KINDS | fuzz_models.LONG_KINDS, 1000)["refused"] > 100

@@ -193,12 +193,21 @@ def _read_human(data_dir: str | Path | None, columns: tuple[str, ...]) -> dict[s
             if archive_of_torch.getinfo(name).file_size > LARGEST_PICKLE:
                 raise InvalidInputError(f"{path} is far larger than the labels of CIFAR-10N. {_LABEL_ADVICE}")
             content = read_integers(archive_of_torch.read(name), path)
-    except (OSError, EOFError, RuntimeError, ValueError, StopIteration, zipfile.BadZipFile, zlib.error) as error:
+    except (
+        OSError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        StopIteration,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{path} cannot be read as labels: {error}. {_LABEL_ADVICE}") from error
     pairs = content.items() if isinstance(content, dict) else ()
-    return {as_text(key): value.array for key, value in pairs if isinstance(value, ArrayRecord)}
+    arrays = {as_text(key): value.array for key, value in pairs if isinstance(value, ArrayRecord)}
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def _read_pickle(path: Path) -> Any:

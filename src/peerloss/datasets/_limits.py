@@ -1,7 +1,7 @@
 """Limits on how much memory a small file can claim: compressed text, archives and array headers.
 
-A compressed file may unpack to a thousand times its size, and the header of an array may declare any shape. Both
-are checked before memory is taken.
+A compressed file may unpack to a thousand times its size, and the header of an array may declare any shape.
+Both are checked before memory is taken.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def check_unpacked(path: Path, size: int) -> None:
     allowed = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
     if size > allowed:
         raise InvalidInputError(
-            f"{path} unpacks to more than {allowed // 2**20} MiB, over {MAX_RATIO} times its size. If you trust "
-            "it, unpack it yourself and pass the result."
+            f"{path} unpacks to more than {allowed // 2**20} MiB, over {MAX_RATIO} times its size. If you "
+            "trust it, unpack it yourself and pass the result."
         )
 
 
@@ -45,7 +45,7 @@ def open_limited(path: Path, content: bytes | None = None) -> IO[bytes]:
     ``content`` is what the file holds, if it has been read already.
     """
     packed = path.open("rb") if content is None else io.BytesIO(content)
-    stream = gzip.open(packed) if path.suffix == ".gz" else packed
+    stream = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
     return io.BufferedReader(_Limited(cast("IO[bytes]", stream), packed, path))
 
 
@@ -69,8 +69,8 @@ class _Limited(io.RawIOBase):
         self._line = len(content) - end - 1 + (self._line if end < 0 else 0)
         if self._line > MAX_LINE:
             raise InvalidInputError(
-                f"{self._path} has a line of more than {MAX_LINE // 2**20} MiB, so it is not a table. Check that "
-                "the file is whole, and that its rows are on lines of their own."
+                f"{self._path} has a line of more than {MAX_LINE // 2**20} MiB, so it is not a table. Check "
+                "that the file is whole, and that its rows are on lines of their own."
             )
         return len(content)
 
@@ -98,7 +98,9 @@ def _read_array(content: bytes, path: Path) -> NDArray[Any]:
     """Read an array whose header declares no more than there is."""
     stream = io.BytesIO(content)
     version = np.lib.format.read_magic(stream)
-    read_header = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    read_header = (
+        np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    )
     shape, _, dtype = read_header(stream)
     present, declared = len(content) - stream.tell(), math.prod(shape) * dtype.itemsize
     if declared > present and not dtype.hasobject:  # NumPy refuses objects itself

@@ -1,7 +1,8 @@
 """A reader of pickles that can build arrays of integers and nothing else.
 
-A pickle from outside can call anything. This reader builds only what the files of CIFAR-10 hold: containers, bytes,
-numbers, and arrays of integers, which it assembles itself. The file cannot reach the functions that do so.
+A pickle from outside can call anything. This reader builds only what the files of CIFAR-10 hold: containers,
+bytes, numbers, and arrays of integers, which it assembles itself. The file cannot reach the functions that do
+so.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 
 #: Bytes of the largest file of CIFAR-10, six times over; what is larger is something else.
 LARGEST_PICKLE = 200_000_000
-#: Instructions of a pickle: a batch of CIFAR-10 has some 40,000. Each may take as much memory as a small object.
+#: Instructions of a pickle: a batch of CIFAR-10 has some 90,000. Each may make a small object.
 MAX_INSTRUCTIONS = 1_000_000
 #: Times that a pickle may use a tuple again which it has stored. CIFAR-10 never does.
 MAX_SHARED_TUPLES = 20
@@ -88,7 +89,7 @@ def _encode(text: object, encoding: object) -> bytes:
     return text.encode("latin-1")
 
 
-_ALLOWED = {
+_ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
     ("_codecs", "encode"): _encode,
     ("numpy", "ndarray"): ArrayRecord,
     ("numpy", "dtype"): DtypeRecord,
@@ -126,8 +127,8 @@ def as_text(key: object) -> str:
 def _check_instructions(content: bytes) -> None:
     """Refuse a pickle that takes far more memory or time than a file of its size explains.
 
-    The unpickler keeps a table of what was stored, as long as the largest number in it; whoever writes pickles
-    counts from 0. A tuple of tuples that are used again and again takes exponential time to hash.
+    The unpickler keeps a table of what was stored, as long as the largest number in it; whoever writes
+    pickles counts from 0. A tuple of tuples that are used again and again takes exponential time to hash.
     """
     tuples: dict[int, bool] = {}
     shared, is_tuple = 0, False

@@ -1,13 +1,14 @@
 """Boosters from outside, rebuilt from checked values.
 
-LightGBM and XGBoost follow the indices in their files without looking. A booster's file is therefore read here,
-every index and length is checked, and the library gets a text that is written anew from what was checked.
+LightGBM and XGBoost follow the indices in their files without a check. A booster's file is therefore read
+here, every index and length is checked, and the library gets a text written from the checked values.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,9 @@ _OBJECTIVES = {"reg:squarederror": "reg_loss_param", "multi:softmax": "softmax_m
 def load_booster(library: str, content: bytes) -> Any:
     """Return the booster of a file that LightGBM or XGBoost wrote."""
     if library not in {"lightgbm", "xgboost"}:
-        raise ModelFolderError(f"it needs {library!r}, which is not a boosting library that this version knows.")
+        raise ModelFolderError(
+            f"it needs {library!r}, which is not a boosting library that this version knows."
+        )
     module = import_backend(library)
     try:
         if library == "lightgbm":
@@ -122,57 +125,59 @@ def checked_xgboost(text: str) -> str:
     """Return an XGBoost model in JSON with the trees of ``text`` and what predictions need."""
     given = json.loads(text)
     learner = given["learner"]
-    booster, size = learner["gradient_booster"], learner["learner_model_param"]
-    require(booster["name"] == "gbtree", "a booster of another kind")
+    size = learner["learner_model_param"]
     n_classes, n_features = _integer(size["num_class"]), _integer(size["num_feature"])
     require(n_features > 0 and n_classes >= 0, "a booster for other features")
     require(size.get("num_target", "1") == "1", "a booster with several targets")
-    model = booster["model"]
+    require(learner["gradient_booster"]["name"] == "gbtree", "a booster of another kind")
+    model = _checked_xgboost_model(learner["gradient_booster"]["model"], n_classes, n_features)
+    base = str(size["base_score"]).removeprefix("[").removesuffix("]").split(",")
+    require(all(_SCIENTIFIC.fullmatch(score) for score in base), "a base score that cannot be read")
+    require(len(base) in {1, max(1, n_classes)}, "base scores of other classes")
+    objective = learner["objective"]["name"]
+    require(objective in _OBJECTIVES, "a booster with another objective")
+    purpose = {"scale_pos_weight": "1"} if objective == "reg:squarederror" else {"num_class": str(n_classes)}
+    types = learner.get("feature_types", [])
+    require(types == [] or (len(types) == n_features and set(types) <= {"q", "c"}), "features of other kinds")
+    kept = {name: str(_integer(size[name])) for name in ("boost_from_average", "num_target") if name in size}
+    numbers = {"num_class": str(n_classes), "num_feature": str(n_features)}
+    rebuilt = {
+        "attributes": {},
+        "feature_names": [],
+        "feature_types": types,
+        "gradient_booster": {"model": model, "name": "gbtree"},
+        "learner_model_param": {**kept, **numbers, "base_score": str(size["base_score"])},
+        "objective": {"name": objective, _OBJECTIVES[objective]: purpose},
+    }
+    return json.dumps({"learner": rebuilt, "version": _whole(given["version"])[:3]})
+
+
+def _checked_xgboost_model(model: dict[str, Any], n_classes: int, n_features: int) -> dict[str, Any]:
     trees = [_checked_xgboost_tree(tree, n_features, number) for number, tree in enumerate(model["trees"])]
     groups = _whole(model["tree_info"])
     require(len(trees) == len(groups) > 0, "a booster with incomplete rounds")
     require(all(0 <= group < max(1, n_classes) for group in groups), "trees of other classes")
     bits = sum(max(tree["categories"], default=0) * len(tree["categories_nodes"]) for tree in trees)
     require(bits < _MAX_CATEGORY_BITS, "more categories than a model needs")
-    objective = learner["objective"]["name"]
-    require(objective in _OBJECTIVES, "a booster with another objective")
-    base = str(size["base_score"]).removeprefix("[").removesuffix("]").split(",")
-    require(all(_SCIENTIFIC.fullmatch(score) for score in base), "a base score that cannot be read")
-    require(len(base) in {1, max(1, n_classes)}, "base scores of other classes")
-    types = learner.get("feature_types", [])
-    require(types == [] or (len(types) == n_features and set(types) <= {"q", "c"}), "features of other kinds")
-    rebuilt: dict[str, Any] = {"trees": trees, "tree_info": groups}
-    rebuilt["gbtree_model_param"] = {"num_parallel_tree": "1", "num_trees": str(len(trees))}
+    checked: dict[str, Any] = {"trees": trees, "tree_info": groups}
+    checked["gbtree_model_param"] = {"num_parallel_tree": "1", "num_trees": str(len(trees))}
     if "iteration_indptr" in model:
         rounds = _whole(model["iteration_indptr"])
-        rising = all(a < b for a, b in zip(rounds, rounds[1:], strict=False))
+        rising = all(a < b for a, b in pairwise(rounds))
         require(rising and rounds[:1] == [0] and rounds[-1] == len(trees), "a booster with incomplete rounds")
-        rebuilt["iteration_indptr"] = rounds
+        checked["iteration_indptr"] = rounds
     if "cats" in model:
-        rebuilt["cats"] = {"enc": [], "feature_segments": [], "sorted_idx": []}
-    kept = {name: str(size[name]) for name in ("boost_from_average", "num_target") if name in size}
-    numbers = {"base_score": str(size["base_score"]), "num_class": str(n_classes), "num_feature": str(n_features)}
-    purpose = {"scale_pos_weight": "1"} if objective == "reg:squarederror" else {"num_class": str(n_classes)}
-    return json.dumps(
-        {
-            "learner": {
-                "attributes": {},
-                "feature_names": [],
-                "feature_types": types,
-                "gradient_booster": {"model": rebuilt, "name": "gbtree"},
-                "learner_model_param": kept | numbers,
-                "objective": {"name": objective, _OBJECTIVES[objective]: purpose},
-            },
-            "version": [int(part) for part in given["version"][:3]],
-        }
-    )
+        checked["cats"] = {"enc": [], "feature_segments": [], "sorted_idx": []}
+    return checked
 
 
 def _checked_xgboost_tree(tree: dict[str, Any], n_features: int, number: int) -> dict[str, Any]:
     n_nodes = _integer(tree["tree_param"]["num_nodes"])
     leaf_size = tree["tree_param"].get("size_leaf_vector", "1")
     require(leaf_size in {"0", "1"}, "leaves with several values")
-    checked: dict[str, Any] = {name: _whole(tree[name]) for name in (*_XGBOOST_INTEGERS, *_XGBOOST_CATEGORIES)}
+    checked: dict[str, Any] = {
+        name: _whole(tree[name]) for name in (*_XGBOOST_INTEGERS, *_XGBOOST_CATEGORIES)
+    }
     for name in _XGBOOST_NUMBERS:
         checked[name] = [float(value) for value in tree[name]]
     lengths = {len(checked[name]) for name in (*_XGBOOST_INTEGERS, *_XGBOOST_NUMBERS)}
@@ -201,7 +206,10 @@ def _check_xgboost_categories(tree: dict[str, Any]) -> None:
     require(len(starts) == len(sizes) == len(splits), "categories of other nodes")
     ends = [start + size for start, size in zip(starts, sizes, strict=True)]
     require(all(size > 0 for size in sizes), "a node without categories")
-    require(starts == [0, *ends[:-1]][: len(splits)] and ends[-1:] == [len(values)][: len(splits)], "unknown categories")
+    require(
+        starts == [0, *ends[:-1]][: len(splits)] and ends[-1:] == [len(values)][: len(splits)],
+        "unknown categories",
+    )
 
 
 def _fields(block: str) -> dict[str, str]:

@@ -6,6 +6,7 @@ before anybody predicts with it; ``ValueError`` says what is wrong.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -60,7 +61,9 @@ def _check_jobs(n_jobs: Any) -> None:
 
 def _check_steps(pipeline: Any) -> None:
     steps = pipeline.steps
-    pairs = isinstance(steps, list) and all(isinstance(step, tuple | list) and len(step) == 2 for step in steps)
+    pairs = isinstance(steps, list) and all(
+        isinstance(step, tuple | list) and len(step) == 2 for step in steps
+    )
     require(pairs and len(steps) > 0, "a pipeline without steps")
 
 
@@ -157,7 +160,7 @@ def _check_machine(machine: Any) -> None:
         f"a support vector machine with kernel={machine.kernel!r}; save one with a kernel of its own",
     )
     require(machine._sparse is False, "a support vector machine fitted to sparse features")  # noqa: SLF001
-    vectors, dual = machine.support_vectors_, machine._dual_coef_  # noqa: SLF001
+    vectors, dual = machine.support_vectors_, machine._dual_coef_
     counts = np.asarray(machine._n_support, dtype=np.int64)  # noqa: SLF001
     n_classes, n_vectors = len(machine.classes_), len(vectors)
     require(counts.shape == (n_classes,) and n_classes > 1, "support vectors of other classes")
@@ -169,7 +172,7 @@ def _check_machine(machine: Any) -> None:
     require(bool(((support >= 0) & (support < machine.shape_fit_[0])).all()), "support vectors out of range")
     pairs = n_classes * (n_classes - 1) // 2
     require(dual.shape == (n_classes - 1, n_vectors), "coefficients of other classes")
-    require(machine._intercept_.shape == (pairs,), "intercepts of other classes")  # noqa: SLF001
+    require(machine._intercept_.shape == (pairs,), "intercepts of other classes")
     shapes = {machine._probA.shape, machine._probB.shape}  # noqa: SLF001
     require(shapes in ({(0,)}, {(pairs,)}), "probabilities of other classes")
 
@@ -181,7 +184,7 @@ def _check_one_hot(encoder: Any) -> None:
     categories, drop = encoder.categories_, encoder._drop_idx_after_grouping  # noqa: SLF001
     n_features = _n_features(encoder)
     require(len(categories) == n_features, "an encoder for other features")
-    grouped = [None] * n_features
+    grouped: list[Any] = [None] * n_features
     if encoder._infrequent_enabled:  # noqa: SLF001
         grouped = list(zip(encoder._infrequent_indices, encoder._default_to_infrequent_mappings, strict=True))  # noqa: SLF001
         require(len(grouped) == n_features, "an encoder for other features")
@@ -201,17 +204,21 @@ def _check_order(categories: Any) -> None:
     if categories.dtype.kind in "OU" and all(isinstance(v, str) or v is None or v != v for v in categories):  # noqa: PLR0124 - NaN
         return
     known = [value for value in categories.tolist() if value == value]  # noqa: PLR0124
-    require(all(a < b for a, b in zip(known, known[1:], strict=False)), "categories that are not sorted")
-    require(bool((categories[: len(known)] == categories[: len(known)]).all()), "categories that are not sorted")
+    require(all(a < b for a, b in pairwise(known)), "categories that are not sorted")
+    require(
+        bool((categories[: len(known)] == categories[: len(known)]).all()), "categories that are not sorted"
+    )
 
 
 def _grouped_width(n_categories: int, grouped: Any) -> int:
-    """Return how many columns a feature has after infrequent categories were joined, before any is dropped."""
+    """Return how many columns a feature has once infrequent categories are joined, before any is dropped."""
     if grouped is None or (grouped[0] is None and grouped[1] is None):
         return n_categories
     infrequent, mapping = (np.asarray(part) for part in grouped)
     width = n_categories - infrequent.size + 1
-    require(infrequent.ndim == 1 and infrequent.size > 0 and infrequent.dtype.kind in "iu", "unknown categories")
+    require(
+        infrequent.ndim == 1 and infrequent.size > 0 and infrequent.dtype.kind in "iu", "unknown categories"
+    )
     require(bool(((infrequent >= 0) & (infrequent < n_categories)).all()), "unknown categories")
     require(mapping.shape == (n_categories,) and mapping.dtype.kind in "iu", "unknown categories")
     require(bool(((mapping >= 0) & (mapping < width)).all()), "unknown categories")
@@ -238,9 +245,9 @@ def _check_generator(generator: Any) -> None:
 
 def _n_features(estimator: Any) -> int:
     """Return the number of features that an estimator demands; without it, any input would be let in."""
-    n_features = getattr(estimator, "n_features_in_", None)
+    n_features: Any = getattr(estimator, "n_features_in_", None)
     require(_is_integer(n_features) and n_features > 0, f"a {type(estimator).__name__} for unknown features")
-    return int(n_features)  # type: ignore[arg-type]  # an integer, by the line above
+    return int(n_features)
 
 
 def _is_integer(value: Any) -> bool:

@@ -1,8 +1,9 @@
 """The fixed list of types that a model folder may hold as scikit-learn parts.
 
-skops trusts every estimator of scikit-learn. Compiled code follows the indices of some of them without a check,
-so a crafted file could read or write outside its arrays. This list has only types whose prediction runs in NumPy,
-which checks shapes and indices itself, or whose content ``_persistence_checks`` verifies.
+skops trusts every estimator of scikit-learn. Compiled code follows the indices of some of them without a
+check, so a crafted file could make it read or write outside its arrays. This list has only types whose
+predictions run in NumPy, which checks shapes and indices itself, or whose content ``_persistence_checks``
+verifies.
 """
 
 from __future__ import annotations
@@ -138,7 +139,9 @@ class Contents:
             _check_unpacked(sizes["schema.json"], data)
             self._entries = list(_entries(json.loads(archive.read("schema.json"))))
         # skops reads a file once for each entry that names it, unless they share an identifier.
-        read = {entry.get("__id__") or -number: entry.get("file") for number, entry in enumerate(self._entries, 1)}
+        read = {
+            entry.get("__id__") or -number: entry.get("file") for number, entry in enumerate(self._entries, 1)
+        }
         _check_unpacked(sum(sizes[name] for name in read.values() if name is not None), data)
 
     @property
