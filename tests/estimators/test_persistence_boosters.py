@@ -2,10 +2,12 @@
 
 import json
 import re
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.utils import Bunch
 
 from peerloss import PeerBoostingClassifier, load_model, save_model
 from peerloss.exceptions import ModelFolderError
@@ -164,11 +166,37 @@ MODEL = "learner.gradient_booster.model"
         (in_model("learner.learner_model_param.base_score", "[0,0,0]"), "base scores"),
         (in_model("learner.learner_model_param.base_score", "x"), "base score"),
         (in_model("learner.feature_types", ["int"]), "other kinds"),
+        (in_model("learner.feature_types", []), "other kinds"),
+        (in_model("version", [3]), "another version"),
+        (in_model("version", [3, 2, -1]), "another version"),
     ],
 )
 def test_a_crafted_xgboost_model_is_refused(saved_booster, tmp_path, change, message):
     """Children, features, categories, classes and rounds are checked."""
     refuse(saved_booster, tmp_path, change, message)
+
+
+def test_a_very_deep_tree_is_refused(tmp_path):
+    """XGBoost calls itself once for each level, until the stack overflows."""
+    pytest.importorskip("xgboost")
+    model = PeerBoostingClassifier(backend="xgboost", n_estimators=1).fit(X, CODES)
+    folder = save_model(model, tmp_path / "model")
+    n_splits = 1001
+
+    def change(text):
+        data = json.loads(text)
+        (tree,) = data["learner"]["gradient_booster"]["model"]["trees"]
+        for name in ("base_weights", "default_left", "loss_changes", "split_conditions", "split_indices"):
+            tree[name] = [0] * (2 * n_splits + 1)
+        tree["split_type"], tree["sum_hessian"] = [0] * (2 * n_splits + 1), [1] * (2 * n_splits + 1)
+        inner = range(0, 2 * n_splits, 2)
+        tree["left_children"] = [node + 2 if node in inner else -1 for node in range(2 * n_splits + 1)]
+        tree["right_children"] = [node + 1 if node in inner else -1 for node in range(2 * n_splits + 1)]
+        tree["parents"] = [2**31 - 1, *(node for node in inner for _ in range(2))]
+        tree["tree_param"]["num_nodes"] = str(2 * n_splits + 1)
+        return json.dumps(data)
+
+    refuse(folder, tmp_path, change, "more than 1000 levels")
 
 
 def test_categories_may_not_fill_the_memory(tmp_path):
@@ -192,6 +220,23 @@ def test_categories_may_not_fill_the_memory(tmp_path):
 def test_a_broken_booster_is_an_error_of_ours(backend, saved_booster, tmp_path, content):
     """Not a crash, and not an error that only the library's authors understand."""
     refuse(saved_booster, tmp_path, lambda _: content, f"cannot be read by {backend}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda plan: replace(plan, n_jobs=10**6), "n_jobs=1000000"),
+        (lambda plan: replace(plan, n_jobs=0.5), r"n_jobs=0\.5"),
+        (lambda _: Bunch(n_jobs=10**6, categorical=[]), "without a plan"),
+    ],
+)
+def test_a_booster_does_not_start_millions_of_threads(backend, tmp_path, change, message):
+    """Threads that cannot be started end the process."""
+    model = PeerBoostingClassifier(backend=backend, n_estimators=2).fit(X, CODES)
+    model._plan = change(model._plan)
+    folder = save_model(model, tmp_path / "model")
+    with pytest.raises(ModelFolderError, match=message):
+        load_model(folder)
 
 
 def test_an_unknown_library_is_named(saved_booster, tmp_path):

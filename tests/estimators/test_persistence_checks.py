@@ -12,6 +12,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
+from sklearn.utils import Bunch
 
 from peerloss import PeerPlugInClassifier, load_model, save_model
 from peerloss.estimators import _persistence_checks
@@ -114,6 +115,14 @@ CRAFTED = {
         lambda m: setattr(m._predictors[0][0], "nodes", m._predictors[0][0].nodes[:0]),
         "without nodes",
     ),
+    "histograms, trees": (HISTOGRAMS, X, set_to(n_trees_per_iteration_=10**9), "another number of trees"),
+    "boosting, classes of its start": (
+        BOOSTING,
+        X,
+        lambda m: set_to(n_classes_=10**9)(m.init_),
+        "other classes",
+    ),
+    "boosting, loss": (BOOSTING, X, set_to(_loss=Bunch(is_multiclass=True)), "another loss"),
     "machine, precomputed": (SVC(), X, set_to(kernel="precomputed"), "kernel='precomputed'"),
     "machine, precomputed and far": (
         SVC(),

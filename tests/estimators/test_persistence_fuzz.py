@@ -36,8 +36,8 @@ def fuzz(home, kinds, n_cases):
 
 @pytest.mark.filterwarnings("ignore")
 def test_spoiled_folders_end_no_interpreter(tmp_path):
-    """Two cases of every kind of model; most are refused, some predict something else."""
-    assert fuzz(tmp_path, fuzz_models.KINDS, 2 * len(fuzz_models.KINDS))["refused"] > 0
+    """At least one case of every kind of model; many are refused, some predict something else."""
+    assert fuzz(tmp_path, fuzz_models.KINDS, 40)["refused"] > 0
 
 
 @pytest.mark.slow

@@ -95,6 +95,27 @@ def test_a_changed_file_is_noticed(saved, tmp_path, name):
         load_model(folder)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
+@pytest.mark.parametrize("name", ["state.json", "manifest.json"])
+def test_a_file_that_never_ends_is_not_read(saved, tmp_path, name):
+    """A pipe or a device in the place of a file would be waited for, or fill the memory."""
+    folder = copy_of(saved, tmp_path)
+    (folder / name).unlink()
+    os.mkfifo(folder / name)
+    with pytest.raises(ModelFolderError, match="it is not a regular file"):
+        load_model(folder)
+
+
+def test_the_name_of_a_file_with_a_zero_is_refused(saved, tmp_path):
+    """No system has such files."""
+    folder = copy_of(saved, tmp_path)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["a\0b"] = "0"
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(ModelFolderError, match="cannot be read"):
+        load_model(folder)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -138,6 +159,7 @@ def tree_arrays(folder):
         ("node_feature", 10**6, "absent features"),
         ("node_feature", -5, "absent features"),
         ("sizes", 3, "absent features|other features"),
+        ("n_classes", 0, "without classes"),
     ],
 )
 def test_a_crafted_tree_is_refused(saved, tmp_path, name, value, message):
@@ -148,6 +170,17 @@ def test_a_crafted_tree_is_refused(saved, tmp_path, name, value, message):
     changed[0] = value
     rewrite(folder, "arrays.safetensors", safetensors.numpy.save({**arrays, places[name]: changed}))
     with pytest.raises(ModelFolderError, match=message):
+        load_model(folder)
+
+
+def test_a_tree_that_is_deeper_than_it_says_is_refused(saved, tmp_path):
+    """The places on a decision path are reserved by the depth that a tree states."""
+    folder = copy_of(saved, tmp_path)
+    arrays, places = tree_arrays(folder)
+    changed = arrays[places["sizes"]].copy()
+    changed[2] = 1
+    rewrite(folder, "arrays.safetensors", safetensors.numpy.save({**arrays, places["sizes"]: changed}))
+    with pytest.raises(ModelFolderError, match="deeper than it says"):
         load_model(folder)
 
 
@@ -213,6 +246,24 @@ def test_parts_that_unpack_to_too_much_are_refused(saved, tmp_path, monkeypatch)
     rewrite(folder, "parts.skops", (tmp_path / "parts.zip").read_bytes())
     with pytest.raises(ModelFolderError, match=r"bytes unpack to 8128000"):
         load_model(folder)
+
+
+def test_a_random_generator_with_a_long_pool_is_refused(saved, tmp_path):
+    """Mixing a pool takes quadratic time; an identifier that stands for two numbers does not hide it."""
+    folder = copy_of(saved, tmp_path)
+    with zipfile.ZipFile(io.BytesIO(skops.io.dumps([10**6, np.random.default_rng(0)]))) as archive:
+        schema = json.loads(archive.read("schema.json"))
+        files = {name: archive.read(name) for name in archive.namelist() if name != "schema.json"}
+    number, generator = schema["content"]
+    size = generator["content"]["seed_seq"]["content"]["pool_size"]
+    for change in ({"content": "1000000"}, {"content": "4", "__id__": number["__id__"]}):
+        size.update(change)
+        with zipfile.ZipFile(tmp_path / "parts.zip", "w") as file:
+            for name, content in (files | {"schema.json": json.dumps(schema)}).items():
+                file.writestr(name, content)
+        rewrite(folder, "parts.skops", (tmp_path / "parts.zip").read_bytes())
+        with pytest.raises(ModelFolderError, match="a random generator with another pool"):
+            load_model(folder)
 
 
 def test_a_text_array_of_huge_width_is_refused(saved, tmp_path):

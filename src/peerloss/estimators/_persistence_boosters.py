@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from peerloss.boosting._backends import import_backend
-from peerloss.estimators._persistence_trees import check_nodes, require
+from peerloss.estimators._persistence_trees import check_nodes, require, tree_depth
 from peerloss.exceptions import ModelFolderError
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
@@ -22,6 +22,8 @@ _NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
 _SCIENTIFIC = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
 #: Bits that the categories of all nodes of a booster may take together.
 _MAX_CATEGORY_BITS = 2**31
+#: Levels of a tree: XGBoost calls itself once for each, until the stack overflows.
+_MAX_DEPTH = 1000
 _LIGHTGBM_COUNTS = ("num_class", "num_tree_per_iteration", "label_index", "max_feature_idx")
 _XGBOOST_INTEGERS = (
     "left_children",
@@ -137,8 +139,10 @@ def checked_xgboost(text: str) -> str:
     objective = learner["objective"]["name"]
     require(objective in _OBJECTIVES, "a booster with another objective")
     purpose = {"scale_pos_weight": "1"} if objective == "reg:squarederror" else {"num_class": str(n_classes)}
-    types = learner.get("feature_types", [])
-    require(types == [] or (len(types) == n_features and set(types) <= {"q", "c"}), "features of other kinds")
+    types = learner["feature_types"]
+    require(len(types) == n_features and set(types) <= {"q", "c"}, "features of other kinds")
+    version = _whole(given["version"])
+    require(len(version) == 3 and all(0 <= part < 1000 for part in version), "a booster of another version")
     kept = {name: str(_integer(size[name])) for name in ("boost_from_average", "num_target") if name in size}
     numbers = {"num_class": str(n_classes), "num_feature": str(n_features)}
     rebuilt = {
@@ -149,7 +153,7 @@ def checked_xgboost(text: str) -> str:
         "learner_model_param": {**kept, **numbers, "base_score": str(size["base_score"])},
         "objective": {"name": objective, _OBJECTIVES[objective]: purpose},
     }
-    return json.dumps({"learner": rebuilt, "version": _whole(given["version"])[:3]})
+    return json.dumps({"learner": rebuilt, "version": version})
 
 
 def _checked_xgboost_model(model: dict[str, Any], n_classes: int, n_features: int) -> dict[str, Any]:
@@ -157,6 +161,7 @@ def _checked_xgboost_model(model: dict[str, Any], n_classes: int, n_features: in
     groups = _whole(model["tree_info"])
     require(len(trees) == len(groups) > 0, "a booster with incomplete rounds")
     require(all(0 <= group < max(1, n_classes) for group in groups), "trees of other classes")
+    require(len(trees) % max(1, n_classes) == 0, "a booster with incomplete rounds")
     bits = sum(max(tree["categories"], default=0) * len(tree["categories_nodes"]) for tree in trees)
     require(bits < _MAX_CATEGORY_BITS, "more categories than a model needs")
     checked: dict[str, Any] = {"trees": trees, "tree_info": groups}
@@ -184,6 +189,7 @@ def _checked_xgboost_tree(tree: dict[str, Any], n_features: int, number: int) ->
     require(lengths == {n_nodes}, "a tree with fewer nodes than it says")
     left, right = np.array(checked["left_children"]), np.array(checked["right_children"])
     check_nodes(left, right, np.array(checked["split_indices"]), n_features)
+    require(tree_depth(left, right) <= _MAX_DEPTH, f"a tree of more than {_MAX_DEPTH} levels")
     inner = np.flatnonzero(left != -1)
     require(bool((right[left == -1] == -1).all()), "a leaf with a child")
     parents = np.full(n_nodes, _NO_PARENT)

@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from sklearn._loss.loss import BaseLoss
 from sklearn.base import BaseEstimator
 from sklearn.compose import ColumnTransformer
 from sklearn.dummy import DummyClassifier
@@ -25,6 +26,7 @@ from sklearn.svm._base import BaseLibSVM
 from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
+from peerloss.boosting import PeerBoostingClassifier
 from peerloss.boosting._backends import Plan
 from peerloss.estimators._persistence_trees import check_nodes, require
 
@@ -99,6 +101,7 @@ def _check_boosting(boosting: Any) -> None:
         require(boosting.n_trees_per_iteration_ == width, "boosting with another number of trees in a round")
         zero = isinstance(boosting.init_, str) and boosting.init_ == "zero"
         require(zero or type(boosting.init_) is DummyClassifier, "boosting that starts from another model")
+        require(isinstance(boosting._loss, BaseLoss), "boosting with another loss")  # noqa: SLF001
         row = np.zeros((1, _n_features(boosting)), dtype=np.float32)
         first = boosting._raw_predict_init(row)  # noqa: SLF001 - as many columns as its loss makes
         require(first.shape == (1, width), "boosting whose loss has another number of scores")
@@ -118,8 +121,10 @@ def _check_histogram_boosting(boosting: Any) -> None:
         values = np.asarray(mapper.bin_thresholds_[feature], dtype=np.float64)
         require(bool(((values >= 0) & (values < _MAX_CATEGORIES)).all()), "categories out of range")
     _check_preprocessor(boosting._preprocessor, n_features)  # noqa: SLF001
-    for tree in (tree for group in boosting._predictors for tree in group):  # noqa: SLF001
-        _check_histogram_tree(tree, n_features, categorical.astype(bool))
+    for group in boosting._predictors:  # noqa: SLF001
+        require(len(group) == boosting.n_trees_per_iteration_, "boosting with another number of trees")
+        for tree in group:
+            _check_histogram_tree(tree, n_features, categorical.astype(bool))
 
 
 def _check_preprocessor(preprocessor: Any, n_features: int) -> None:
@@ -150,6 +155,17 @@ def _check_histogram_tree(tree: Any, n_features: int, categorical: Any) -> None:
         require(bool(categorical[split["feature_idx"]].all()), "a category where numbers are")
         require(bitsets.ndim == 2 and bitsets.shape[1] == _BITSET_WORDS, "categories of another form")
         require(bool((split["bitset_idx"] < len(bitsets)).all()), "unknown categories")
+
+
+def _check_dummy(dummy: Any) -> None:
+    if hasattr(dummy, "classes_"):
+        require(np.array_equal(dummy.n_classes_, len(dummy.classes_)), "a model of other classes")
+
+
+def _check_booster(classifier: Any) -> None:
+    if hasattr(classifier, "_plan"):
+        require(type(classifier._plan) is Plan, "a booster without a plan")  # noqa: SLF001
+        _check_jobs(classifier._plan.n_jobs)  # noqa: SLF001
 
 
 def _check_machine(machine: Any) -> None:
@@ -259,11 +275,12 @@ _CHECKS: dict[Any, Callable[[Any], None]] = {
     BaseForest: _check_members,
     BaseLibSVM: _check_machine,
     CountVectorizer: _check_vocabulary,
+    DummyClassifier: _check_dummy,
     GradientBoostingClassifier: _check_boosting,
     HistGradientBoostingClassifier: _check_histogram_boosting,
     OneHotEncoder: _check_one_hot,
     Pipeline: _check_steps,
-    Plan: lambda plan: _check_jobs(plan.n_jobs),
+    PeerBoostingClassifier: _check_booster,
     np.random.Generator: _check_generator,
     np.random.RandomState: _check_generator,
 }

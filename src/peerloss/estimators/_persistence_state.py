@@ -310,9 +310,7 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def _build(cls: Any, fields: dict[str, Any]) -> Any:
     if not issubclass(cls, BaseEstimator):
-        built = cls(**fields)
-        check_loaded(built)
-        return built
+        return cls(**fields)
     missing = set(cls._get_param_names()) - set(fields)
     if missing:
         raise ModelFolderError(f"its {cls.__name__} lacks {', '.join(sorted(missing))}.")

@@ -28,6 +28,7 @@ def tree_from_arrays(arrays: dict[str, NDArray[Any]]) -> Any:
     n_features, n_outputs, max_depth = (int(size) for size in arrays["sizes"])
     n_classes, values = arrays["n_classes"].astype(np.intp), arrays["values"]
     require(n_outputs > 0 and n_classes.shape == (n_outputs,), "a tree with other outputs than it says")
+    require(bool((n_classes > 0).all()), "a tree without classes")
     found = {name.removeprefix("node_") for name in arrays if name.startswith("node_")}
     require(
         found == set(NODE_DTYPE.names or ()),
@@ -38,6 +39,8 @@ def tree_from_arrays(arrays: dict[str, NDArray[Any]]) -> Any:
         require(arrays[f"node_{name}"].shape == nodes.shape, "a tree with fewer nodes than it says")
         nodes[name] = arrays[f"node_{name}"]
     check_nodes(nodes["left_child"], nodes["right_child"], nodes["feature"], n_features)
+    depth = tree_depth(nodes["left_child"], nodes["right_child"])
+    require(depth <= max_depth, "a tree that is deeper than it says")
     tree = Tree(n_features, n_classes, n_outputs)
     tree.__setstate__(
         {
@@ -48,6 +51,16 @@ def tree_from_arrays(arrays: dict[str, NDArray[Any]]) -> Any:
         }
     )
     return tree
+
+
+def tree_depth(left: NDArray[Any], right: NDArray[Any]) -> int:
+    """Return the number of splits on the longest path of a tree that :func:`check_nodes` has checked."""
+    depths = [0] * len(left)
+    for node, children in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
+        if children[0] != -1:
+            for child in children:
+                depths[child] = max(depths[child], depths[node] + 1)
+    return max(depths)
 
 
 def check_nodes(left: NDArray[Any], right: NDArray[Any], feature: NDArray[Any], n_features: int) -> None:

@@ -89,6 +89,7 @@ _PIECES = (
     link.Interval,
     link.LogitLink,
     link.MultinomialLogit,
+    loss.ExponentialLoss,
     loss.HalfBinomialLoss,
     loss.HalfMultinomialLoss,
     model_selection.GroupKFold,
@@ -104,7 +105,7 @@ _NUMBERS = {
 }
 _PLAIN = {f"builtins.{name}" for name in ("bool", "float", "int", "str")}
 _SGD_LOSSES = ("EpsilonInsensitive", "Hinge", "ModifiedHuber", "SquaredEpsilonInsensitive", "SquaredHinge")
-_LOSSES = ("CyHalfBinomialLoss", "CyHalfMultinomialLoss")
+_LOSSES = ("CyExponentialLoss", "CyHalfBinomialLoss", "CyHalfMultinomialLoss")
 #: Kind of entry in a skops file → names of the types it may stand for.
 LISTED: dict[str, set[str]] = {
     "DTypeNode": {"numpy.dtype"},
@@ -138,11 +139,25 @@ class Contents:
             sizes = {entry.filename: entry.file_size for entry in archive.infolist()}
             _check_unpacked(sizes["schema.json"], data)
             self._entries = list(_entries(json.loads(archive.read("schema.json"))))
-        # skops reads a file once for each entry that names it, unless they share an identifier.
-        read = {
-            entry.get("__id__") or -number: entry.get("file") for number, entry in enumerate(self._entries, 1)
-        }
-        _check_unpacked(sum(sizes[name] for name in read.values() if name is not None), data)
+        self._check_generators()
+        # skops reads a file for each entry that names it, and one file for entries that share an identifier.
+        largest: dict[Any, int] = {}
+        for number, entry in enumerate(self._entries):
+            if entry.get("file") is not None:
+                key = entry.get("__id__") or ("entry", number)
+                largest[key] = max(sizes[entry["file"]], largest.get(key, 0))
+        _check_unpacked(sum(largest.values()), data)
+
+    def _check_generators(self) -> None:
+        """Refuse a random generator whose seed has a pool of any length: mixing it takes quadratic time.
+
+        Of entries that share an identifier skops takes the first, so that all of them have to be right.
+        """
+        wrong = {entry.get("__id__") for entry in self._entries if entry.get("content") != "4"}
+        for entry in self._entries:
+            size = entry["content"].get("pool_size") if isinstance(entry.get("content"), dict) else None
+            if size is not None and (size.get("content") != "4" or size.get("__id__") in wrong - {None}):
+                raise ValueError("a random generator with another pool")
 
     @property
     def types(self) -> list[str]:
