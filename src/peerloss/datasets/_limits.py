@@ -27,6 +27,7 @@ FREE_BYTES = 2**28
 MAX_RATIO = 200
 #: Bytes of one line of text.
 MAX_LINE = 2**26
+_BUFFER = 2**18
 
 
 def check_unpacked(path: Path, size: int) -> None:
@@ -46,7 +47,7 @@ def open_limited(path: Path, content: bytes | None = None) -> IO[bytes]:
     """
     packed = path.open("rb") if content is None else io.BytesIO(content)
     stream = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
-    return io.BufferedReader(_Limited(cast("IO[bytes]", stream), packed, path))
+    return io.BufferedReader(_Limited(cast("IO[bytes]", stream), packed, path), _BUFFER)
 
 
 class _Limited(io.RawIOBase):
