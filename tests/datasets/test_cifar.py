@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from peerloss.datasets import load_cifar10, load_cifar10n
+from peerloss.datasets import _limits, _pickles, load_cifar10, load_cifar10n
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 3
@@ -216,4 +216,86 @@ def test_torch_writes_files_that_are_read(folder):
     stream = io.BytesIO()
     torch.save(human_tables(), stream)
     (folder / "CIFAR-10_human.pt").write_bytes(stream.getvalue())
+    np.testing.assert_array_equal(load_cifar10n("worst", folder).train_labels, (clean_labels() + 1) % 10)
+
+
+# -- files that ask for memory, or for the reader itself ------------------------------------------------
+
+
+def test_a_pickle_of_nine_bytes_reserves_no_gigabytes(folder):
+    """The number of a stored value decides how much the unpickler reserves; it may not exceed the file."""
+    body = b"\x80\x02Nr\xff\xff\xff\x0f."
+    assert len(body) == 9
+    (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(body)
+    with pytest.raises(InvalidInputError, match=r"data_batch_1 is refused: it stores value 268435455"):
+        load_cifar10(folder)
+
+
+def test_a_pickle_with_too_many_instructions_is_refused(folder, monkeypatch):
+    """One byte makes an empty dict, which takes 64."""
+    monkeypatch.setattr(_pickles, "MAX_INSTRUCTIONS", 100)
+    (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(b"\x80\x02" + b"}" * 200 + b".")
+    with pytest.raises(InvalidInputError, match="more than 100 instructions"):
+        load_cifar10(folder)
+
+
+@pytest.mark.parametrize(
+    "name", [b"_codecs\nencode", b"numpy\nndarray", b"numpy.core.multiarray\n_reconstruct"]
+)
+@pytest.mark.parametrize(
+    "state", [b"}U\x07changedK\x01s", b"N}U\x07changedK\x01s\x86"], ids=["dict", "slots"]
+)
+def test_a_pickle_cannot_change_the_reader(folder, name, state):
+    """What a name stands for can be called, but its attributes cannot be set."""
+    (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(b"\x80\x02c" + name + b"\n" + state + b"b.")
+    with pytest.raises(InvalidInputError, match="it wants to change the reader"):
+        load_cifar10(folder)
+
+
+@pytest.mark.parametrize(
+    "double", [b"q\x00h\x00\x86", b"2\x86", b"Nbq\x00h\x00\x86", b"N0q\x00h\x00\x86", b"q\x01q\x00h\x01\x86"]
+)
+def test_a_pickle_cannot_take_exponential_time(folder, double):
+    """A key of tuples, each of which holds the one before twice, would be hashed for ever."""
+    key = b")" + double * 200
+    (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(b"\x80\x02}" + key + b"K\x01s.")
+    with pytest.raises(InvalidInputError, match="it uses tuples again more than 20 times"):
+        load_cifar10(folder)
+
+
+@pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
+def test_every_protocol_is_read(folder, protocol):
+    """Arrays and lists whose elements are shared, however Python writes them."""
+    (folder / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(batch(9), protocol=protocol))
+    if protocol == 5:  # arrays are written by another function, which nothing of CIFAR-10 needs
+        with pytest.raises(InvalidInputError, match="it wants to build"):
+            load_cifar10(folder)
+    else:
+        np.testing.assert_array_equal(load_cifar10(folder).test_labels, batch(9)[b"labels"])
+
+
+def test_labels_that_unpack_to_too_much_are_refused(folder, monkeypatch):
+    """A small archive of zeros, and a header that declares more than there is."""
+    monkeypatch.setattr(_limits, "FREE_BYTES", 1000)
+    path = folder / "cifar10n_labels.npz"
+    np.savez_compressed(path, clean_label=np.zeros(10**6, dtype=np.int64))
+    with pytest.raises(
+        InvalidInputError, match=r"cifar10n_labels.npz unpacks to more than .* unpack it yourself"
+    ):
+        load_cifar10n("worst", folder)
+    header = io.BytesIO()
+    declared = {"descr": "<i8", "fortran_order": False, "shape": (10**12,)}
+    np.lib.format.write_array_header_1_0(header, declared)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("clean_label.npy", header.getvalue() + bytes(80))
+    with pytest.raises(
+        InvalidInputError, match=r"shape \(1000000000000,\).*8000000000000 bytes, but 80 are there"
+    ):
+        load_cifar10n("worst", folder)
+
+
+def test_arrays_of_the_labels_that_are_not_asked_for_are_not_read(folder, monkeypatch):
+    """Whatever else is in the archive costs nothing."""
+    monkeypatch.setattr(_limits, "FREE_BYTES", 1000)
+    np.savez_compressed(folder / "cifar10n_labels.npz", **human_tables(), other=np.zeros(10**6))
     np.testing.assert_array_equal(load_cifar10n("worst", folder).train_labels, (clean_labels() + 1) % 10)

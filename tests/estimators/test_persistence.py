@@ -50,6 +50,9 @@ MODELS = {
         ExtraTreesClassifier(5, random_state=0), cv=StratifiedKFold(3)
     ),
     "plug-in, boosting": PeerPlugInClassifier(GradientBoostingClassifier(n_estimators=5)),
+    "plug-in, exponential": PeerPlugInClassifier(
+        GradientBoostingClassifier(n_estimators=5, loss="exponential")
+    ),
     "plug-in, histograms": PeerPlugInClassifier(HistGradientBoostingClassifier(max_iter=5)),
     "plug-in, pipeline": PeerPlugInClassifier(make_pipeline(StandardScaler(), LogisticRegression())),
     "lightgbm": PeerBoostingClassifier(n_estimators=8, early_stopping_rounds=3, random_state=0),

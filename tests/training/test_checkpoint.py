@@ -157,9 +157,9 @@ def test_a_file_that_cannot_be_opened_is_not_called_damaged(tmp_path):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=tmp_path)
 
 
-@pytest.mark.parametrize("broken", ["code", "number", "half", "empty", "cut"])
+@pytest.mark.parametrize("broken", ["code", "number", "half", "empty", 100, 1000, 20_000, 50_000, -300, -1])
 def test_files_that_hold_no_training_are_refused(broken, tmp_path):
-    """One sentence that says what to do; nothing is unpickled blindly."""
+    """Cut off anywhere or wrong inside, it is one line that says what to do; nothing is unpickled blindly."""
     X, noisy, _ = images()
     path = tmp_path / "run.pt"
     train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
@@ -168,6 +168,35 @@ def test_files_that_hold_no_training_are_refused(broken, tmp_path):
     if broken in contents:
         torch.save(contents[broken], path)
     else:
-        path.write_bytes(b"" if broken == "empty" else path.read_bytes()[:1000])
-    with pytest.raises(InvalidInputError, match=r"`checkpoint` \S+run.pt cannot be read: .*start anew.$"):
+        path.write_bytes(b"" if broken == "empty" else path.read_bytes()[:broken])
+    message = (
+        r"^`checkpoint` \S+run.pt cannot be read: it is cut off or damaged, .*Delete it .* another path.$"
+    )
+    with pytest.raises(InvalidInputError, match=message):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+
+
+@pytest.mark.parametrize("argument", ["checkpoint", "log_dir"])
+def test_a_path_that_cannot_be_written_is_told_before_training(argument, tmp_path, monkeypatch):
+    """Nobody trains for hours for a checkpoint or a log that cannot be kept."""
+
+    def train(_):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(_deep_run.Run, "train_epoch", train)
+    X, noisy, _ = images()
+    (tmp_path / "file").write_text("mine")
+    path = tmp_path / "file" / "deeper"
+    with pytest.raises(
+        InvalidInputError, match=rf"`{argument}` needs {path}.* cannot be written: .*trained yet"
+    ):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, **{argument: path})
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_check_of_a_path_leaves_nothing_behind(tmp_path):
+    """The folder is made, and holds nothing but the checkpoint in the end."""
+    X, noisy, _ = images()
+    path = tmp_path / "new" / "run.pt"
+    train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    assert [file.name for file in path.parent.iterdir()] == ["run.pt"]

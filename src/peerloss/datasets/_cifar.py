@@ -1,15 +1,13 @@
 """CIFAR-10 and the human labels of CIFAR-10N, read from a folder of the user.
 
-The standard files are pickles, and a pickle from outside can run anything. The reader here can build nothing
-but what those files hold: containers, bytes, numbers, and arrays of integers, which it assembles itself.
+The standard files are pickles, which ``_pickles`` reads without running anything from them.
 """
 
 from __future__ import annotations
 
-import io
 import os
-import pickle
 import zipfile
+import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -17,6 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from peerloss._validation import check_choice
+from peerloss.datasets._limits import read_arrays
+from peerloss.datasets._pickles import LARGEST_PICKLE, ArrayRecord, as_text, read_integers
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -55,8 +55,6 @@ _ADVICE = (
 _LABEL_ADVICE = (
     "Download CIFAR-10_human.pt from https://github.com/UCSC-REAL/cifar-10-100n and put it into that folder."
 )
-#: No file of CIFAR-10 is larger; what is larger is something else.
-_LARGEST_FILE = 200_000_000
 
 
 @dataclass(frozen=True)
@@ -120,8 +118,9 @@ def read_test(data_dir: str | Path | None) -> Rows:
 def read_human_labels(kind: str, clean: IntArray, data_dir: str | Path | None) -> IntArray:
     """Return the labels of CIFAR-10N for training images whose clean labels are ``clean``."""
     column = HUMAN_LABELS[kind]
-    tables = _read_human(data_dir)
-    missing = [name for name in ("clean_label", column) if name not in tables]
+    needed = ("clean_label", column)
+    tables = _read_human(data_dir, needed)
+    missing = [name for name in needed if name not in tables]
     if missing:
         raise InvalidInputError(
             f"the labels of CIFAR-10N must hold {missing[0]!r}; found {sorted(tables)}. {_LABEL_ADVICE}"
@@ -164,9 +163,9 @@ def _find(data_dir: str | Path | None, places: tuple[str, ...], *names: str) -> 
 
 def _read_batch(path: Path) -> Rows:
     content = _read_pickle(path)
-    batch = {_text(key): value for key, value in content.items()} if isinstance(content, dict) else {}
+    batch = {as_text(key): value for key, value in content.items()} if isinstance(content, dict) else {}
     data, labels = batch.get("data"), batch.get("labels")
-    pixels = data.array if isinstance(data, _ArrayRecord) else None
+    pixels = data.array if isinstance(data, ArrayRecord) else None
     if (
         pixels is None
         or pixels.dtype != np.uint8
@@ -183,103 +182,38 @@ def _read_batch(path: Path) -> Rows:
     return np.ascontiguousarray(images), np.asarray(labels, dtype=np.int64)
 
 
-def _read_human(data_dir: str | Path | None) -> dict[str, NDArray[Any]]:
+def _read_human(data_dir: str | Path | None, columns: tuple[str, ...]) -> dict[str, NDArray[Any]]:
     folder = find_cifar10n(data_dir)
     path = next(folder / name for name in _HUMAN_FILES if (folder / name).is_file())
     try:
         if path.suffix == ".npz":
-            with np.load(path, allow_pickle=False) as archive:
-                return dict(archive)
+            return read_arrays(path, columns)
         with zipfile.ZipFile(path) as archive_of_torch:
             name = next(n for n in archive_of_torch.namelist() if n.endswith("/data.pkl"))
-            if archive_of_torch.getinfo(name).file_size > _LARGEST_FILE:
+            if archive_of_torch.getinfo(name).file_size > LARGEST_PICKLE:
                 raise InvalidInputError(f"{path} is far larger than the labels of CIFAR-10N. {_LABEL_ADVICE}")
-            content = _unpickle(io.BytesIO(archive_of_torch.read(name)), path)
-    except (OSError, ValueError, zipfile.BadZipFile, StopIteration) as error:
+            content = read_integers(archive_of_torch.read(name), path)
+    except (
+        OSError,
+        EOFError,
+        RuntimeError,
+        ValueError,
+        StopIteration,
+        zipfile.BadZipFile,
+        zlib.error,
+    ) as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{path} cannot be read as labels: {error}. {_LABEL_ADVICE}") from error
     pairs = content.items() if isinstance(content, dict) else ()
-    return {_text(key): value.array for key, value in pairs if isinstance(value, _ArrayRecord)}
-
-
-def _text(key: object) -> str:
-    return key.decode("latin-1") if isinstance(key, bytes) else str(key)
-
-
-# --- a reader of pickles that can build arrays of integers and nothing else -------------------------------
-
-
-class _DtypeRecord:
-    """Stands for ``numpy.dtype`` in the file: remembers the name, ignores what else is said."""
-
-    def __init__(self, name: object = "", *_: object) -> None:
-        self.name = _text(name)
-        self.order = "<"
-
-    def __setstate__(self, state: object) -> None:
-        if isinstance(state, tuple) and len(state) > 1 and state[1] in (">", b">"):
-            self.order = ">"
-
-
-class _ArrayRecord:
-    """Stands for ``numpy.ndarray``: assembles the array from its bytes, if they are integers."""
-
-    array: NDArray[Any]
-
-    def __setstate__(self, state: object) -> None:
-        if not (isinstance(state, tuple) and len(state) == 5):
-            raise pickle.UnpicklingError("an array with an unknown layout")
-        _, shape, dtype, by_column, raw = state
-        if not isinstance(dtype, _DtypeRecord) or dtype.name not in ("u1", "i1", "i2", "i4", "i8"):
-            raise pickle.UnpicklingError("an array of something else than integers")
-        data = raw.encode("latin-1") if isinstance(raw, str) else raw
-        flat = np.frombuffer(data, dtype=np.dtype(dtype.order + dtype.name))
-        self.array = flat.reshape(shape, order="F" if by_column else "C")
-
-
-def _new_array(*_: object) -> _ArrayRecord:
-    return _ArrayRecord()
-
-
-def _encode(text: str, encoding: str) -> bytes:
-    """Turn text into bytes: how Python 3 writes bytes in the old protocol; other codecs are not for us."""
-    if encoding not in ("latin1", "latin-1"):
-        raise pickle.UnpicklingError(f"the codec {encoding!r}")
-    return text.encode("latin-1")
-
-
-_ALLOWED = {
-    ("_codecs", "encode"): _encode,
-    ("numpy", "ndarray"): _ArrayRecord,
-    ("numpy", "dtype"): _DtypeRecord,
-    ("numpy.core.multiarray", "_reconstruct"): _new_array,
-    ("numpy._core.multiarray", "_reconstruct"): _new_array,
-}
-
-
-class _IntegersOnly(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it wants to build {module}.{name}")
-        return _ALLOWED[module, name]
+    arrays = {as_text(key): value.array for key, value in pairs if isinstance(value, ArrayRecord)}
+    return {name: array for name, array in arrays.items() if array is not None}
 
 
 def _read_pickle(path: Path) -> Any:
     try:
-        if path.stat().st_size > _LARGEST_FILE:
+        if path.stat().st_size > LARGEST_PICKLE:
             raise InvalidInputError(f"{path} is far larger than a batch of CIFAR-10. {_ADVICE}")
-        with path.open("rb") as stream:
-            return _unpickle(stream, path)
+        return read_integers(path.read_bytes(), path)
     except OSError as error:
         raise InvalidInputError(f"{path} cannot be read: {error}. {_ADVICE}") from error
-
-
-def _unpickle(stream: Any, path: Path) -> Any:
-    try:
-        return _IntegersOnly(stream, encoding="bytes").load()
-    except Exception as error:  # a damaged pickle can fail in any way
-        raise InvalidInputError(
-            f"{path} is refused: {error}. It must hold arrays of integers, lists and names only; get it "
-            "again from its source."
-        ) from error

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from sklearn.datasets import fetch_openml, get_data_home
 from peerloss._files import whole_files
 from peerloss.datasets._files import as_dataset
 from peerloss.datasets._kinds import as_kinds, column_kinds
+from peerloss.datasets._limits import open_limited
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -109,8 +109,7 @@ def _read(table_file: Path, record_file: Path) -> tuple[pd.DataFrame, _Record]:
             f"{record.sha256}. {again}"
         )
     table = pd.read_csv(
-        io.BytesIO(packed),
-        compression="gzip",
+        open_limited(table_file, packed),
         dtype={name: "float64" if kind == "number" else "str" for name, kind in record.kinds.items()},
         keep_default_na=False,  # a category may well be called NA
         na_values=[""],

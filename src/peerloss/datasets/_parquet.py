@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from peerloss.datasets._kinds import as_kinds, quoted, require_columns
+from peerloss.datasets._limits import check_unpacked
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -25,17 +26,21 @@ class ParquetFile:
 
     def read(self) -> pd.DataFrame:
         """Read everything."""
-        return pd.concat(self._frames(2**16, {}))
+        return pd.concat(self._frames(2**16, {}, whole=True))
 
     def chunks(self, chunk_rows: int, kinds: Mapping[str, Kind] | None) -> Iterator[pd.DataFrame]:
         """Read some rows at a time."""
         return self._frames(chunk_rows, kinds or {})
 
-    def _frames(self, chunk_rows: int, kinds: Mapping[str, Kind]) -> Iterator[pd.DataFrame]:
+    def _frames(
+        self, chunk_rows: int, kinds: Mapping[str, Kind], *, whole: bool = False
+    ) -> Iterator[pd.DataFrame]:
         arrow, parquet = _import_arrow()
         try:
             with parquet.ParquetFile(self.path) as content:
                 columns = self._columns(content)
+                if whole:  # a few bytes can stand for any number of equal rows
+                    check_unpacked(self.path, content.metadata.num_rows * len(columns) * 8)
                 require_columns(columns, kinds, where=str(self.path))
                 start = 0
                 for batch in content.iter_batches(batch_size=chunk_rows, columns=columns):

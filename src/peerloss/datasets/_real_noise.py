@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss._validation import check_choice
+from peerloss.datasets._limits import read_array
 from peerloss.datasets._tables import read_table
 from peerloss.exceptions import InvalidInputError
 
@@ -107,7 +108,7 @@ def _labelme(folder: Path) -> RealNoise:
         folder / "answers.txt", dtype=np.int64, ndmin=2
     )  # -1: no answer; training images only
     gold = [np.loadtxt(folder / f"LabelMe_Z_{part}.txt", dtype=np.int64) for part in _SPLITS]
-    features = [np.load(folder / f"LabelMe_VGG_avg_{part}.npy", allow_pickle=False) for part in _SPLITS]
+    features = [read_array(folder / f"LabelMe_VGG_avg_{part}.npy") for part in _SPLITS]
     return _checked(
         name="labelme",
         reports=_reports(answers),

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
 import zlib
 from contextlib import contextmanager
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING
 
+from peerloss.datasets._limits import open_limited
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -17,10 +19,9 @@ if TYPE_CHECKING:
 @contextmanager
 def open_text(path: Path) -> Iterator[IO[str]]:
     """Open text, plain or gzipped; whatever fails while it is open is told with the line where it did."""
-    unpack = gzip.open if path.suffix == ".gz" else open
     try:
-        with unpack(path, "rt", encoding="utf-8-sig", newline="") as stream:
-            yield cast("IO[str]", stream)
+        with io.TextIOWrapper(open_limited(path), encoding="utf-8-sig", newline="") as stream:
+            yield stream
     except UnicodeDecodeError as error:
         raise InvalidInputError(
             f"{path}, line {_line_that_is_not_text(path)}: not text in UTF-8 ({error.reason}). "
@@ -33,8 +34,7 @@ def open_text(path: Path) -> Iterator[IO[str]]:
 
 
 def _line_that_is_not_text(path: Path) -> int:
-    unpack = gzip.open if path.suffix == ".gz" else open
-    with unpack(path, "rb") as stream:
+    with open_limited(path) as stream:
         for number, line in enumerate(stream, start=1):
             try:
                 line.decode()

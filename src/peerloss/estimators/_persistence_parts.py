@@ -1,6 +1,6 @@
-"""The scikit-learn parts of a model folder: skops with a fixed list of types, and checked indices.
+"""The scikit-learn parts of a model folder: skops with a fixed list of types, and checked content.
 
-skops refuses a file that names a type outside the list before it builds anything.
+A file that names a type outside the list is refused before anything is built.
 """
 
 from __future__ import annotations
@@ -10,36 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import skops.io
-from sklearn.base import BaseEstimator
-from skops.io.exceptions import UntrustedTypesFoundException
 
-from peerloss.estimators._persistence_trees import check_indices
+from peerloss.estimators._persistence_checks import check_loaded
+from peerloss.estimators._persistence_types import Contents
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-#: What the portfolio, the column encoder and `cv` arguments need beyond what skops trusts by itself.
-ALLOWED_TYPES = (
-    "_loss.CyHalfMultinomialLoss",  # how scikit-learn 1.6 names its module
-    "numpy.dtype",
-    "sklearn._loss.link.HalfLogitLink",
-    "sklearn._loss.link.Interval",
-    "sklearn._loss.link.LogitLink",
-    "sklearn._loss.link.MultinomialLogit",
-    "sklearn._loss.loss.HalfBinomialLoss",
-    "sklearn._loss.loss.HalfMultinomialLoss",
-    "sklearn.compose._column_transformer._RemainderColsList",
-    "sklearn.compose._column_transformer.make_column_selector",
-    "sklearn.ensemble._hist_gradient_boosting.binning._BinMapper",
-    "sklearn.ensemble._hist_gradient_boosting.predictor.TreePredictor",
-    "sklearn.model_selection._split.GroupKFold",
-    "sklearn.model_selection._split.KFold",
-    "sklearn.model_selection._split.LeaveOneGroupOut",
-    "sklearn.model_selection._split.StratifiedGroupKFold",
-    "sklearn.model_selection._split.StratifiedKFold",
-    "sklearn.tree._tree.Tree",
-)
 
 
 def dump_parts(parts: Sequence[tuple[str, Any]], trusted: Sequence[str]) -> bytes:
@@ -53,11 +30,11 @@ def dump_parts(parts: Sequence[tuple[str, Any]], trusted: Sequence[str]) -> byte
     data = _dump([part for _, part in parts])
     if isinstance(data, Exception):
         raise _not_savable(parts, data)
-    unknown = _untrusted(data, trusted)
+    unknown = Contents(data).unlisted(trusted)
     if unknown:
-        holders = [name for name, part in parts if _is_untrusted(part, trusted)]
+        holders = [name for name, part in parts if _is_unlisted(part, trusted)]
         raise InvalidInputError(
-            f"`{'`, `'.join(holders)}` must hold types that are trusted when a model is loaded; got "
+            f"`{'`, `'.join(holders)}` must hold types whose content is checked when a model is loaded; got "
             f"{', '.join(unknown)}. If you trust them, use save_model(model, folder, trusted={unknown!r}) "
             "and load with the same."
         )
@@ -67,22 +44,31 @@ def dump_parts(parts: Sequence[tuple[str, Any]], trusted: Sequence[str]) -> byte
 def load_parts(data: bytes, trusted: Sequence[str]) -> list[Any]:
     """Return the parts of a skops file."""
     try:
-        parts = skops.io.loads(data, trusted=[*ALLOWED_TYPES, *trusted])
-    except UntrustedTypesFoundException as error:
-        raise ModelFolderError(
-            f"it holds types that are not trusted: {', '.join(_untrusted(data, trusted))}. If you know where "
-            "the folder comes from, pass their names: load_model(folder, trusted=[...])."
-        ) from error
+        contents = Contents(data)
+        unknown = contents.unlisted(trusted)
     except Exception as error:  # a hostile or damaged file may raise anything
-        raise ModelFolderError(f"its scikit-learn parts cannot be read: {error!r}.") from error
+        raise _unreadable(error) from error
+    if unknown:
+        raise ModelFolderError(
+            f"it holds types that are not trusted: {', '.join(unknown)}. Their content cannot be checked. "
+            "If you know where the folder comes from, pass their names: load_model(folder, trusted=[...])."
+        )
+    try:
+        parts = skops.io.loads(data, trusted=[*contents.types, *trusted])
+    except Exception as error:
+        raise _unreadable(error) from error
     if not isinstance(parts, list):
         raise ModelFolderError("its scikit-learn parts are not a list.")
     try:
-        for estimator in _estimators(parts):
-            check_indices(estimator)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
+        for item in _objects(parts):
+            check_loaded(item)
+    except Exception as error:
         raise ModelFolderError(f"its scikit-learn parts are damaged: {error}") from error
     return parts
+
+
+def _unreadable(error: Exception) -> ModelFolderError:
+    return ModelFolderError(f"its scikit-learn parts cannot be read: {error!r}.")
 
 
 def _dump(value: Any) -> bytes | Exception:
@@ -92,13 +78,9 @@ def _dump(value: Any) -> bytes | Exception:
         return error
 
 
-def _untrusted(data: bytes, trusted: Sequence[str]) -> list[str]:
-    return sorted({*skops.io.get_untrusted_types(data=data)} - {*ALLOWED_TYPES, *trusted})
-
-
-def _is_untrusted(part: Any, trusted: Sequence[str]) -> bool:
+def _is_unlisted(part: Any, trusted: Sequence[str]) -> bool:
     data = _dump(part)
-    return not isinstance(data, Exception) and bool(_untrusted(data, trusted))
+    return not isinstance(data, Exception) and bool(Contents(data).unlisted(trusted))
 
 
 def _not_savable(parts: Sequence[tuple[str, Any]], error: Exception) -> InvalidInputError:
@@ -109,8 +91,8 @@ def _not_savable(parts: Sequence[tuple[str, Any]], error: Exception) -> InvalidI
     )
 
 
-def _estimators(value: Any) -> Iterator[BaseEstimator]:
-    """Find the estimators in what was loaded, the nested ones too."""
+def _objects(value: Any) -> Iterator[Any]:
+    """Find the objects in what was loaded, the nested ones too."""
     waiting, seen = [value], set()
     while waiting:
         item = waiting.pop()
@@ -123,6 +105,6 @@ def _estimators(value: Any) -> Iterator[BaseEstimator]:
             waiting.extend(item.values())
         elif isinstance(item, np.ndarray) and item.dtype == object:
             waiting.extend(item.ravel().tolist())
-        elif isinstance(item, BaseEstimator):
+        elif not isinstance(item, type):
             yield item
-            waiting.extend(vars(item).values())
+            waiting.extend(getattr(item, "__dict__", {}).values())

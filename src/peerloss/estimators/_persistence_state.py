@@ -14,13 +14,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
 from sklearn.pipeline import Pipeline
-from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 from sklearn.tree._tree import Tree
+from sklearn.utils import Bunch
 
 from peerloss.boosting import PeerBoostingClassifier
-from peerloss.boosting._backends import Plan, Trained, import_backend
+from peerloss.boosting._backends import Plan, Trained
 from peerloss.boosting._columns import CategoricalColumns
 from peerloss.boosting._objectives import PeerObjective
 from peerloss.estimators._calibration import Calibrator
@@ -30,7 +38,9 @@ from peerloss.estimators._mlp import RobustMLPClassifier
 from peerloss.estimators._networks import FoldNet
 from peerloss.estimators._peer import PeerClassifier, PeerReport, _Member
 from peerloss.estimators._perceptron import MarginPerceptron
-from peerloss.estimators._persistence_trees import check_indices, tree_from_arrays, tree_to_arrays
+from peerloss.estimators._persistence_boosters import load_booster
+from peerloss.estimators._persistence_checks import check_loaded
+from peerloss.estimators._persistence_trees import tree_from_arrays, tree_to_arrays
 from peerloss.estimators._plug_in import PeerPlugInClassifier
 from peerloss.estimators._svm import CostSensitiveSVC
 from peerloss.estimators._table import TableEncoder
@@ -44,8 +54,11 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 #: Name in the file → class. Names stay when classes move. Pipelines are here because they hold our
-#: classifiers, forests because skops would need seconds and megabytes for their thousands of trees.
+#: classifiers, trees because compiled code would copy theirs before they could be checked, and what
+#: consists of trees because of the trees.
 OWN_TYPES: dict[str, type] = {
+    "AdaBoostClassifier": AdaBoostClassifier,
+    "BaggingClassifier": BaggingClassifier,
     "Calibrator": Calibrator,
     "CategoricalColumns": CategoricalColumns,
     "CleanCurve": CleanCurve,
@@ -54,9 +67,11 @@ OWN_TYPES: dict[str, type] = {
     "CleanPosterior": CleanPosterior,
     "CostSensitiveSVC": CostSensitiveSVC,
     "DecisionTreeClassifier": DecisionTreeClassifier,
+    "DecisionTreeRegressor": DecisionTreeRegressor,
     "ExtraTreeClassifier": ExtraTreeClassifier,
     "ExtraTreesClassifier": ExtraTreesClassifier,
     "FoldNet": FoldNet,
+    "GradientBoostingClassifier": GradientBoostingClassifier,
     "MarginPerceptron": MarginPerceptron,
     "Member": _Member,
     "NoiseModel": NoiseModel,
@@ -72,10 +87,14 @@ OWN_TYPES: dict[str, type] = {
     "TableEncoder": TableEncoder,
     "Trained": Trained,
     "TrainedNets": TrainedNets,
+    "VotingClassifier": VotingClassifier,
 }
 _NAMES = {cls: name for name, cls in OWN_TYPES.items()}
 #: Names of the files that boosters go to, in the libraries' own formats.
 BOOSTER_FILES = {"lightgbm": "booster-{}.txt", "xgboost": "booster-{}.json"}
+
+#: Bytes of an array of text, in which every element is as wide as the declared width.
+MAX_TEXT_BYTES = 2**30
 
 
 @dataclass
@@ -103,6 +122,7 @@ class Writer:
             list: self._list,
             tuple: self._tuple,
             dict: self._dict,
+            Bunch: lambda value, name: {"$": "bunch", "items": self._dict(dict(value), name)["items"]},
             np.ndarray: self._array,
             pd.DataFrame: self._frame,
             Tree: self._tree,
@@ -210,6 +230,7 @@ class Reader:
             "float": lambda value: float(value["value"]),
             "tuple": lambda value: tuple(self._decode(value["items"])),
             "dict": lambda value: {self._decode(k): self._decode(v) for k, v in value["items"]},
+            "bunch": lambda value: Bunch(**{key: self._decode(v) for key, v in value["items"]}),
             "values": self._values,
             "array": self._array,
             "scalar": lambda value: self._decode(value["array"])[()],
@@ -218,16 +239,16 @@ class Reader:
             "tree": self._tree,
             "object": lambda value: self._object(value["number"]),
             "part": lambda value: self._parts[value["number"]],
-            "booster": lambda value: _load_booster(value["library"], self._boosters[value["file"]]),
+            "booster": lambda value: load_booster(value["library"], self._boosters[value["file"]]),
         }
 
     def read(self, root: Any) -> Any:
         """Return the object that ``root`` stands for."""
         try:
             return self._decode(root)
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError, RecursionError) as error:
-            if isinstance(error, ModelFolderError):
-                raise
+        except ModelFolderError:
+            raise
+        except Exception as error:  # constructors of hostile values raise what they like
             raise ModelFolderError(f"its state is damaged: {error!r}.") from error
 
     def _decode(self, value: Any) -> Any:
@@ -240,7 +261,11 @@ class Reader:
         return self._decoders[value["$"]](value)
 
     def _values(self, value: Any) -> Any:
-        array = np.empty(len(value["items"]), dtype=_dtype(value["dtype"], "OU"))
+        dtype = _dtype(value["dtype"], "OU")
+        size = len(value["items"]) * dtype.itemsize
+        if size > MAX_TEXT_BYTES:
+            raise ModelFolderError(f"its state is damaged: a text array that would need {size} bytes.")
+        array = np.empty(len(value["items"]), dtype=dtype)
         array[:] = self._decode(value["items"])
         return array.reshape(value["shape"])
 
@@ -294,7 +319,7 @@ def _build(cls: Any, fields: dict[str, Any]) -> Any:
         raise ModelFolderError(f"its {cls.__name__} lacks {', '.join(sorted(missing))}.")
     estimator = cls.__new__(cls)
     estimator.__setstate__(fields)
-    check_indices(estimator)
+    check_loaded(estimator)
     return estimator
 
 
@@ -303,17 +328,3 @@ def _dtype(name: str, kinds: str) -> np.dtype[Any]:
     if dtype.kind not in kinds or dtype.names is not None:
         raise ModelFolderError(f"its state is damaged: an array of dtype {name!r}.")
     return dtype
-
-
-def _load_booster(library: str, content: bytes) -> Any:
-    if library not in BOOSTER_FILES:
-        raise ModelFolderError(f"it needs {library!r}, which is no boosting library that this version knows.")
-    module = import_backend(library)
-    try:
-        if library == "lightgbm":
-            return module.Booster(model_str=content.decode())
-        booster = module.Booster()
-        booster.load_model(bytearray(content))
-    except Exception as error:
-        raise ModelFolderError(f"its booster cannot be read by {library}: {error}") from error
-    return booster

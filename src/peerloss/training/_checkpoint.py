@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import os
+import tempfile
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -19,6 +23,21 @@ def write_whole(path: Path, write: Any, *, mode: str = "wb") -> None:
         write(stream)
 
 
+def check_writable(path: Path, name: str) -> None:
+    """Refuse a path, given as the argument ``name``, that :func:`write_whole` could not write to later."""
+    try:
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
+    except OSError as error:
+        raise InvalidInputError(
+            f"`{name}` needs {path}, which cannot be written: {error}. Pass a path that you may write to; "
+            "nothing has been trained yet."
+        ) from error
+
+
 def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
     """Write ``state``: tensors, numbers, strings and containers of them."""
     write_whole(path, lambda stream: torch.save(state, stream))
@@ -27,11 +46,17 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 def load_checkpoint(path: Path, *, settings: dict[str, Any]) -> dict[str, Any]:
     """Read a checkpoint of a training with the same ``settings``."""
     try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-        saved = dict(state["settings"])
-    except (OSError, MemoryError) as error:  # the file may be in order
+        content = path.read_bytes()
+    except OSError as error:
         raise InvalidInputError(
             f"`checkpoint` {path} cannot be opened: {error}. Pass a file that can be read and written."
+        ) from error
+    try:  # from memory: of a file that was cut off, torch says that it cannot be opened
+        state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
+        saved = dict(state["settings"])
+    except MemoryError as error:  # the file may be in order
+        raise InvalidInputError(
+            f"`checkpoint` {path} does not fit into the memory: {error}. Free some, or pass another path."
         ) from error
     except Exception as error:  # a file from outside can fail in any way
         raise unreadable(path) from error
@@ -45,8 +70,8 @@ def load_checkpoint(path: Path, *, settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def unreadable(path: Path) -> InvalidInputError:
-    """Return the error for a file that holds no training."""
+    """Return the error for a file that does not hold a training."""
     return InvalidInputError(
-        f"`checkpoint` {path} cannot be read: it is damaged, or no checkpoint of train_deep. Delete it to "
-        "start anew."
+        f"`checkpoint` {path} cannot be read: it is cut off or damaged, or it is not a checkpoint of "
+        "train_deep. Delete it to start again, or pass another path."
     )

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from peerloss._validation import check_count
 from peerloss.exceptions import DivergenceError, InvalidInputError
-from peerloss.training._checkpoint import load_checkpoint, save_checkpoint, unreadable
+from peerloss.training._checkpoint import check_writable, load_checkpoint, save_checkpoint, unreadable
 from peerloss.training._deep_run import DeepResult, Run
 from peerloss.training._device import usable_device
-from peerloss.training._log import EpochLog, progress_bar
+from peerloss.training._log import TABLE, EpochLog, progress_bar
 from peerloss.training._recipe import DeepRecipe
 from peerloss.training._rows import held_out_rows
 
@@ -70,6 +70,9 @@ def train_deep(
 
     Raises
     ------
+    InvalidInputError
+        Before training, if a checkpoint that exists cannot be read or belongs to another training, or if the
+        checkpoint or the log cannot be written.
     DivergenceError
         When the loss is not finite, or not bounded below and far down; the message says what to change and
         where the last good checkpoint is.
@@ -86,6 +89,10 @@ def train_deep(
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
         _resume(run, path)
+    if path is not None and not run.finished:
+        check_writable(path, "checkpoint")
+    if log_dir is not None:
+        check_writable(Path(log_dir) / TABLE, "log_dir")
     with ExitStack() as stack:
         log = None if log_dir is None else stack.enter_context(EpochLog(Path(log_dir), done=run.epoch))
         advance = stack.enter_context(progress_bar(run.recipe.epochs, done=run.epoch, show=progress))

@@ -16,13 +16,15 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 Record = dict[str, float]
+#: Name of the table in the folder of the log.
+TABLE = "metrics.csv"
 
 
 class EpochLog:
     """Writes one line an epoch into ``folder``, of a training in which so many epochs are ``done``."""
 
     def __init__(self, folder: Path, *, done: int = 0) -> None:
-        self._table = folder / "metrics.csv"
+        self._table = folder / TABLE
         if not done:
             _keep_earlier(self._table)
         self._board: Any = None

@@ -1,0 +1,114 @@
+"""Limits on how much memory a small file can claim: compressed text, archives and array headers.
+
+A compressed file may unpack to a thousand times its size, and the header of an array may declare any shape.
+Both are checked before memory is taken.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import math
+import zipfile
+from typing import IO, TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from numpy.typing import NDArray
+
+#: What a compressed file may always unpack to, in bytes.
+FREE_BYTES = 2**28
+#: How many times its own size a larger file may unpack to. Tables reach 20, a file of one repeated byte 1000.
+MAX_RATIO = 200
+#: Bytes of one line of text.
+MAX_LINE = 2**26
+_BUFFER = 2**18
+
+
+def check_unpacked(path: Path, size: int) -> None:
+    """Refuse ``path`` if it unpacks to ``size`` bytes, far more than its own size explains."""
+    allowed = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
+    if size > allowed:
+        raise InvalidInputError(
+            f"{path} unpacks to more than {allowed // 2**20} MiB, over {MAX_RATIO} times its size. If you "
+            "trust it, unpack it yourself and pass the result."
+        )
+
+
+def open_limited(path: Path, content: bytes | None = None) -> IO[bytes]:
+    """Open a file, gzipped if its name says so; reading fails before its text takes too much memory.
+
+    ``content`` is what the file holds, if it has been read already.
+    """
+    packed = path.open("rb") if content is None else io.BytesIO(content)
+    stream = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
+    return io.BufferedReader(_Limited(cast("IO[bytes]", stream), packed, path), _BUFFER)
+
+
+class _Limited(io.RawIOBase):
+    """Counts the bytes of the file and of the current line."""
+
+    def __init__(self, stream: IO[bytes], packed: IO[bytes], path: Path) -> None:
+        self._stream, self._packed, self._path = stream, packed, path
+        self._total = self._line = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        content = self._stream.read(len(buffer))
+        buffer[: len(content)] = content
+        self._total += len(content)
+        if self._stream is not self._packed:
+            check_unpacked(self._path, self._total)
+        end = max(content.rfind(b"\n"), content.rfind(b"\r"))
+        self._line = len(content) - end - 1 + (self._line if end < 0 else 0)
+        if self._line > MAX_LINE:
+            raise InvalidInputError(
+                f"{self._path} has a line of more than {MAX_LINE // 2**20} MiB, so it is not a table. Check "
+                "that the file is whole, and that its rows are on lines of their own."
+            )
+        return len(content)
+
+    def close(self) -> None:
+        self._stream.close()
+        self._packed.close()  # gzip leaves open what it was given
+        super().close()
+
+
+def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
+    """Return some of the arrays of an ``.npz`` file, and of its other arrays nothing."""
+    with zipfile.ZipFile(path) as archive:
+        entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
+        chosen = {name: entries[name] for name in names if name in entries}
+        check_unpacked(path, sum(entry.file_size for entry in chosen.values()))
+        return {name: _read_array(archive.read(entry), path) for name, entry in chosen.items()}
+
+
+def read_array(path: Path) -> NDArray[Any]:
+    """Return the array of an ``.npy`` file."""
+    return _read_array(path.read_bytes(), path)
+
+
+def _read_array(content: bytes, path: Path) -> NDArray[Any]:
+    """Read an array whose header declares no more than there is."""
+    stream = io.BytesIO(content)
+    version = np.lib.format.read_magic(stream)
+    read_header = (
+        np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+    )
+    shape, _, dtype = read_header(stream)
+    present, declared = len(content) - stream.tell(), math.prod(shape) * dtype.itemsize
+    if declared > present and not dtype.hasobject:  # NumPy refuses objects itself
+        raise InvalidInputError(
+            f"{path} is damaged: an array of shape {shape} and dtype {dtype} needs {declared} bytes, but "
+            f"{present} are there. Get the file again from its source."
+        )
+    stream.seek(0)
+    array: NDArray[Any] = np.load(stream, allow_pickle=False)
+    return array
