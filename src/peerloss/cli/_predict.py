@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss._files import whole_files
+from peerloss._files import check_file_place, whole_files
 from peerloss.cli._errors import user_errors
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
@@ -34,6 +34,9 @@ def predict(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Predictions are not random; taken as elsewhere.")] = 0,
     jobs: Annotated[int, typer.Option(help="Threads; -1 takes every core.")] = 1,
+    spreadsheet_safe: Annotated[
+        bool, typer.Option("--spreadsheet-safe", help="Put ' before texts that look like a formula.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Predict the clean labels of a table, in memory that does not grow with it.
@@ -52,7 +55,8 @@ def predict(
         counts: Counter[str] = Counter()
         threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
         chunks = _predicted(loaded, _read(loaded, data, id_columns or []), id_columns or [], threads)
-        _write(output, _counted(_with_progress(chunks, data, quiet=as_json), counts))
+        counted = _counted(_with_progress(chunks, data, quiet=as_json), counts)
+        _write(output, counted, spreadsheet_safe=spreadsheet_safe)
     rows = sum(counts.values())
     if as_json:
         told = {"model": str(model), "predictions": str(output), "rows": rows, "predicted": dict(counts)}
@@ -65,8 +69,7 @@ def predict(
 def _check_output(output: Path, data: Path) -> None:
     if output.suffix.lower() != ".csv":
         raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
-    if output.is_dir():
-        raise InvalidInputError(f"--output must be a file; {output} is a folder.")
+    check_file_place(output)
     if output.exists() and data.exists() and output.samefile(data):
         raise InvalidInputError(f"--output must not be the table that is read, {data}. Choose another name.")
 
@@ -151,7 +154,9 @@ def _counted(chunks: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[p
         yield chunk
 
 
-def _write(output: Path, chunks: Iterator[pd.DataFrame]) -> None:
+def _write(output: Path, chunks: Iterator[pd.DataFrame], *, spreadsheet_safe: bool) -> None:
+    from peerloss.datasets._csv_text import write_table
+
     with whole_files(output) as (path,), path.open("x", encoding="utf-8", newline="") as stream:
         for number, chunk in enumerate(chunks):
-            chunk.to_csv(stream, header=number == 0, index=False, lineterminator="\n")
+            write_table(stream, chunk, header=number == 0, spreadsheet_safe=spreadsheet_safe)
