@@ -166,8 +166,8 @@ def _output_errors(places: Sequence[Path]) -> Iterator[None]:
             raise
         names = ", ".join(map(str, places))
         raise OutputError(
-            f"{names} could not be written: {error.strerror or error}. Nothing was lost: what was there before "
-            "is unchanged. Free some space or choose another place, then run it again.",
+            f"{names} could not be written: {error.strerror or error}. Nothing was lost: what was there "
+            "before is unchanged. Free some space or choose another place, then run it again.",
             error.errno,
         ) from error
 

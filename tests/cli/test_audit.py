@@ -262,7 +262,7 @@ def test_folders_that_are_no_audit_are_refused(run, audited, command):
     """No manifest, a damaged one, changed data, or a manifest that points elsewhere: all are told."""
     folder, *_ = audited
     extra = ["--no-browser"] if command == "review" else ["-o", str(folder / "cleaned.csv")]
-    assert "is no audit" in run(command, folder, *extra).output
+    assert "is not an audit" in run(command, folder, *extra).output
     data, manifest = folder / "out" / "data.csv", folder / "out" / "audit.json"
     whole = data.read_bytes()
     data.write_bytes(whole + b"r99,1,no\n")
@@ -270,7 +270,7 @@ def test_folders_that_are_no_audit_are_refused(run, audited, command):
     data.write_bytes(whole)
     written = manifest.read_text()
     manifest.write_text(written.replace('"data.csv"', '"../data.csv"'))
-    assert "no audit that this version can read" in run(command, folder / "out", *extra).output
+    assert "not an audit that this version can read" in run(command, folder / "out", *extra).output
     manifest.write_text("{")
     assert "damaged audit" in run(command, folder / "out", *extra).output
     assert not (folder / "cleaned.csv").exists()

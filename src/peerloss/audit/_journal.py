@@ -1,8 +1,9 @@
 """What a person decided about suspects: a file of JSON lines that only grows and survives a crash.
 
 Each line is on the disk before the page is told that it was accepted; if it cannot be written, it is not in
-the file either. A line that a crash cut off is removed, with a warning, when the file is opened again; nothing
-else is ever changed. ``undo`` is a line of its own, which takes back the decision on the row it names.
+the file either. A line that a crash cut off is removed, with a warning, when the file is opened again;
+nothing else is ever changed. ``undo`` is a line of its own, which takes back the decision on the row it
+names.
 """
 
 from __future__ import annotations
@@ -90,8 +91,8 @@ class Journal:
             append_through(self._out, json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n")
         except (OSError, ValueError) as error:  # ValueError: closed, since a failure could not be undone
             raise OutputError(
-                f"{self.path} could not be written: {getattr(error, 'strerror', None) or error}. This decision "
-                "does not count, all before it do. Free some space, then decide again.",
+                f"{self.path} could not be written: {getattr(error, 'strerror', None) or error}. This "
+                "decision does not count; all before it do. Free some space, then decide again.",
                 getattr(error, "errno", None),
             ) from error
         if action == "undo":

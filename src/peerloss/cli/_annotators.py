@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,6 +10,7 @@ import typer
 
 from peerloss._files import check_file_place, whole_files
 from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import say, say_json, visible
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ def annotators(
         "note": NOT_AN_ACCURACY,
     }
     if as_json:
-        typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        say_json(summary)
     else:
         _print(scores, summary)
 
@@ -152,10 +152,10 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
         table.add_column(heading, justify="left" if heading == "worker" else "right")
     first = scores.sort_values(["uninformative", "n_tasks"], ascending=False, kind="stable").head(SHOWN)
     for name, row in zip(first.index, first.to_dict("records"), strict=True):
-        table.add_row(Text(str(name)), *_cells(row))
+        table.add_row(Text(visible(name)), *_cells(row))
     console.print(table)
     for line in (*_notes(scores, summary), _last_line(summary)):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
 
 
 def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -13,6 +12,7 @@ import typer
 
 from peerloss._files import check_file_place, whole_files
 from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
 if TYPE_CHECKING:
@@ -60,10 +60,10 @@ def predict(
     rows = sum(counts.values())
     if as_json:
         told = {"model": str(model), "predictions": str(output), "rows": rows, "predicted": dict(counts)}
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        say_json(told)
     else:
         shares = ", ".join(f"{label} {count / rows:.1%}" for label, count in sorted(counts.items()))
-        typer.echo(f"{rows:,} rows predicted ({shares}); written to {output}.")
+        say(f"{rows:,} rows predicted ({shares}); written to {output}.")
 
 
 def _check_output(output: Path, data: Path) -> None:

@@ -82,7 +82,8 @@ class CsvFile:
 
 def check_csv(path: Path) -> CsvFile:
     """Read through a delimited file and refuse it, with a line number, unless every record is whole."""
-    delimiter = max(DELIMITERS, key=lambda delimiter: _columns(path, delimiter))  # the first of equals: a comma
+    # Of equals the first is taken: a comma.
+    delimiter = max(DELIMITERS, key=lambda delimiter: _columns(path, delimiter))
     records = _rows(path, delimiter)
     first = next(records, None)
     if first is None:
@@ -138,9 +139,9 @@ def _rows(path: Path, delimiter: str) -> Iterator[Record]:
             if not record.is_blank:
                 if before.endswith("\r") and record.source.lstrip(" ").startswith(delimiter):
                     raise InvalidInputError(  # pandas would lose the empty field in front
-                        f"{path}, line {record.line}: an empty first field after an empty line, with lines that "
-                        "end in a carriage return alone. Remove the empty line, or save the file with the "
-                        "usual line ends."
+                        f"{path}, line {record.line}: an empty first field after an empty line, with lines "
+                        "that end in a carriage return alone. Remove the empty line, or save the file with "
+                        "the usual line ends."
                     )
                 yield record
             before = record.source if record.is_blank else ""
