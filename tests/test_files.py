@@ -101,11 +101,9 @@ def test_a_full_disk_is_told_with_the_name_and_nothing_is_lost(tmp_path, monkeyp
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr(os, "fsync", full)
-    with pytest.raises(
-        OutputError, match=r"table\.csv could not be written: No space left.*unchanged"
-    ) as told:
-        with whole_files(file) as (path,):
-            path.write_text("new")
+    message = r"table\.csv could not be written: No space left.*unchanged"
+    with pytest.raises(OutputError, match=message) as told, whole_files(file) as (path,):
+        path.write_text("new")
     assert isinstance(told.value, OSError)
     assert isinstance(told.value, PeerLossError)
     assert told.value.errno == errno.ENOSPC
@@ -127,13 +125,17 @@ def test_a_file_that_may_not_grow_is_told(tmp_path):
     old = tmp_path / "old.txt"
     old.write_text("old")
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with pytest.raises(OutputError, match=r"old\.txt could not be written: File too large"):
-        with whole_files(old) as (path,):
-            try:
-                resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-                path.write_bytes(bytes(5000))
-            finally:
-                resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    def write_much(path):
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+            path.write_bytes(bytes(5000))
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+    message = r"old\.txt could not be written: File too large"
+    with pytest.raises(OutputError, match=message), whole_files(old) as (path,):
+        write_much(path)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.txt", "old")]
 
 
@@ -276,19 +278,19 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, mon
     inside = make_folder(tmp_path / "around" / "inside")
     monkeypatch.chdir(inside)
     for path in (inside, inside.parent, type(tmp_path)(".")):
-        with pytest.raises(InvalidInputError, match="current folder, or holds it.*Name a new folder"):
+        with pytest.raises(InvalidInputError, match=r"current folder, or holds it.*Name a new folder"):
             check_folder_place(path)
     with monkeypatch.context() as patch:
         patch.setattr(os.path, "ismount", lambda path: str(path) == str(tmp_path / "mounted"))
-        with pytest.raises(InvalidInputError, match="mount point.*Name a new folder inside"):
+        with pytest.raises(InvalidInputError, match=r"mount point.*Name a new folder inside"):
             check_folder_place(tmp_path / "mounted")
     (tmp_path / "file").touch()
     for check in (check_folder_place, check_file_place):
-        with pytest.raises(OutputError, match="file is a file. Choose another place"):
+        with pytest.raises(OutputError, match=r"file is a file. Choose another place"):
             check(tmp_path / "file" / "sub" / "out")
         with monkeypatch.context() as patch:
             patch.setattr(os, "access", lambda *_: False)
-            with pytest.raises(OutputError, match="read-only for you. Choose another"):
+            with pytest.raises(OutputError, match=r"read-only for you. Choose another"):
                 check(tmp_path / "absent" / "out")
     with pytest.raises(InvalidInputError, match="must be a file; it is a folder"):
         check_file_place(tmp_path)

@@ -15,7 +15,7 @@ from peerloss.audit._folder import AuditFolder
 from peerloss.exceptions import InvalidInputError
 
 LABELS = ["a", "b c", 'say "x"', "new\rline", " led", "=1", "é", "u,v;w\tx"]
-BLANK = ["", "", "\n", " \r\n"]
+BLANK = ["", "", " \n", " \r\n"]
 ENDS = ["\n", "\r\n", "\r"]
 
 

@@ -46,14 +46,10 @@ def test_any_cells_come_back_from_the_reader_of_tables(rows):
         with path.open("w", encoding="utf-8", newline="") as stream:
             write_table(stream, pd.DataFrame(rows, columns=["u", "v;;"], dtype=object))
         read = pd.concat(iter_table(path, chunk_rows=2, kinds={"u": "text", "v;;": "text"}))
-    missing = read.isna().to_numpy()
     assert len(read) == len(rows)
-    assert [
-        cell
-        for row, gaps in zip(rows, missing, strict=True)
-        for cell, gap in zip(row, gaps, strict=True)
-        if not gap
-    ] == [cell for cell in read.to_numpy().ravel() if cell == cell]  # noqa: PLR0124 - NaN
+    for cells, found in zip(rows, read.itertuples(index=False, name=None), strict=True):
+        assert all(pd.isna(text) or text == cell for cell, text in zip(cells, found, strict=True))
+        assert all(len(cell) <= 9 for cell, text in zip(cells, found, strict=True) if pd.isna(text))
 
 
 def test_values_are_written_as_pandas_writes_them():
@@ -97,7 +93,8 @@ def test_records_keep_their_source():
 @pytest.mark.parametrize(
     ("text", "safe"),
     [
-        ("=1+1", "'=1+1"), ("+cmd", "'+cmd"), ("-x", "'-x"), ("@sum", "'@sum"), ("\tx", "'\tx"), ("\rx", "'\rx"),
+        ("=1+1", "'=1+1"), ("+cmd", "'+cmd"), ("-x", "'-x"), ("@sum", "'@sum"), ("\tx", "'\tx"),
+        ("\rx", "'\rx"),
         ("'x", "''x"), ("-1.5", "-1.5"), ("+3e-7", "+3e-7"), ("x=1", "x=1"), ("", ""),
     ],
 )  # fmt: skip
@@ -120,7 +117,9 @@ def test_a_table_for_spreadsheets():
     assert written(table) == "=a,x\n=b,-1\n-1,2\n"
 
 
-@pytest.mark.parametrize("header", ['"a;b;c",d', '"a\n;;",d', '"a\t\tb",d'])
+@pytest.mark.parametrize(
+    "header", ['"a;b;c",d', '"a\n;;",d', '"a\t\tb",d', 'a,"b;;"', '"5"" ;;",b', '5" a,b']
+)
 def test_delimiters_in_quotes_do_not_decide(tmp_path, header):
     """The delimiter is the one that separates the names of the columns."""
     path = tmp_path / "t.csv"

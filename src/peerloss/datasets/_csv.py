@@ -6,6 +6,7 @@ standard library's reader finds both, in memory that does not grow with the file
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -122,13 +123,16 @@ def _check_header(header: list[str], path: Path) -> None:
         )
 
 
-def _columns(path: Path, delimiter: str) -> int:
-    """Count the columns of the header if fields were delimited like this; delimiters in quotes are text."""
+def _columns(path: Path, delimiter: str) -> tuple[bool, int]:
+    """Return whether quotation marks enclose fields of the header, and how many fields it has."""
     try:
         header = next(_rows(path, delimiter), None)
-    except InvalidInputError:  # the delimiter that is used in the end gets to say so
-        return 0
-    return 0 if header is None else len(header.fields)
+    except InvalidInputError:  # the delimiter that is chosen raises it again
+        return False, 0
+    if header is None:
+        return False, 0
+    unquoted = re.sub(rf'(^|{delimiter}) *"[^"]*(?:""[^"]*)*"', r"\1", header.source)
+    return '"' not in unquoted, len(header.fields)
 
 
 def _rows(path: Path, delimiter: str) -> Iterator[Record]:
