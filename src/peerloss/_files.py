@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 #: What a system answers if there is no room or a place is read-only, but never when it reads a file.
-_WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 @contextmanager
@@ -75,6 +75,8 @@ def check_file_place(path: Path) -> None:
     if place.is_dir():
         raise InvalidInputError(f"{path} must be a file; it is a folder. Choose another name.")
     _check_writable(place)
+    for left in _left_overs(place, "partial"):
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def check_folder_place(path: Path) -> None:
@@ -100,19 +102,11 @@ def restore_folder(path: Path) -> None:
     This is needed where the system cannot exchange two folders in one step.
     """
     place = _resolved(path)
-    pattern = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{16}}\.(partial|old)")
-    try:
-        names = sorted(filter(pattern.fullmatch, os.listdir(place.parent)))  # noqa: PTH208 - names only
-    except OSError:
-        return
-    for left in (place.parent / name for name in names):
-        with _locked(left) as ours:
-            if not ours:
-                continue
-            if left.suffix == ".old" and not place.exists():
-                left.rename(place)
-            else:
-                shutil.rmtree(left, ignore_errors=True)
+    for left in _left_overs(place, "partial|old"):
+        if left.suffix == ".old" and not place.exists():
+            left.rename(place)
+        else:
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def append_through(stream: IO[bytes], content: bytes) -> None:
@@ -174,7 +168,7 @@ def _output_errors(places: Sequence[Path]) -> Iterator[None]:
 
 def _is_about(error: OSError, places: Sequence[Path]) -> bool:
     """Whether an error comes from writing; the block may also read files."""
-    if error.errno in _WRITE_ERRORS:
+    if error.errno in WRITE_ERRORS:
         return True
     own = (str(place) for place in places)
     hidden = tuple(str(place.with_name(f".{place.name}.")) for place in places)
@@ -182,11 +176,23 @@ def _is_about(error: OSError, places: Sequence[Path]) -> bool:
     return (name in own or name.startswith(hidden)) and not isinstance(error, FileNotFoundError)
 
 
+def _left_overs(place: Path, endings: str) -> Iterator[Path]:
+    """Yield the hidden folders of a place that no process holds, locked while the caller looks at them."""
+    pattern = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{16}}\.({endings})")
+    try:
+        names = sorted(filter(pattern.fullmatch, os.listdir(place.parent)))  # noqa: PTH208 - names only
+    except OSError:
+        return
+    for left in (place.parent / name for name in names):
+        with _locked(left) as ours:
+            if ours:
+                yield left
+
+
 @contextmanager
 def _hidden_folder(place: Path) -> Iterator[Path]:
     """Make a folder beside ``place`` that nobody else touches; remove it when the block ends."""
     place.parent.mkdir(parents=True, exist_ok=True)
-    restore_folder(place)
     fresh, descriptor = _make_locked(place)
     try:
         yield fresh

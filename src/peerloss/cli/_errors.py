@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import typer
 
+from peerloss._files import WRITE_ERRORS
 from peerloss.cli._terminal import say
 from peerloss.exceptions import PeerLossError
 
@@ -33,16 +33,6 @@ def _message(error: Exception) -> str:
         return str(error)
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}."
-    if _standard_output_failed():
-        return f"standard output could not be written: {error.strerror}. The files are complete."
-    return f"{error.strerror}. Nothing that was there before was lost."
-
-
-def _standard_output_failed() -> bool:
-    """Whether printing failed; what could not be printed is discarded, or Python would complain again."""
-    try:
-        sys.stdout.flush()
-    except OSError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return True
-    return False
+    if error.errno in WRITE_ERRORS:  # standard output, or a temporary file
+        return f"the output could not be written: {error.strerror}. Nothing that was there before was lost."
+    return f"{error.strerror}."
