@@ -6,6 +6,8 @@ is left. Kills of commands alternate between any moment and one shortly after th
     python benchmarks/kills.py --saves 300 --commands 20
 """
 
+from __future__ import annotations
+
 import argparse
 import hashlib
 import json
@@ -18,10 +20,12 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from peerloss import MarginPerceptron, _files, load_model, save_model
 from peerloss.audit._folder import read_folder
@@ -30,11 +34,15 @@ from peerloss.audit._review import Review
 from peerloss.cli import app
 from peerloss.estimators import TableEncoder
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from contextlib import AbstractContextManager
+
 ROWS = 400
 COMMANDS = ("audit", "fit", "apply", "predict", "annotators", "review")
 
 
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--saves", type=int, default=300)
     parser.add_argument("--commands", type=int, default=20)
@@ -44,7 +52,7 @@ def main():
     options = parser.parse_args()
     rng = random.Random(options.seed)  # noqa: S311 - moments, not secrets
     if options.no_exchange:
-        _files.exchange = lambda _one, _other: False
+        mock.patch.object(_files, "exchange", return_value=False).start()
     with tempfile.TemporaryDirectory() as folder:
         home = Path(folder)
         prepare(home)
@@ -54,7 +62,7 @@ def main():
             print(json.dumps({command: kill(home, command, options.commands, rng)}), flush=True)
 
 
-def prepare(home):
+def prepare(home: Path) -> None:
     """Write a table, probabilities, reports, a model and an audit."""
     clean = np.arange(ROWS) % 2
     given = np.where(np.arange(ROWS) % 10 == 0, 1 - clean, clean)
@@ -72,12 +80,12 @@ def prepare(home):
     save_model(train(table), home / "model")
 
 
-def train(table):
+def train(table: pd.DataFrame) -> Pipeline:
     pipeline = make_pipeline(TableEncoder(), MarginPerceptron(margin_grid=[1.0], random_state=0))
     return pipeline.fit(table[["x", "z"]], table["label"].to_numpy(dtype=str))
 
 
-def forked(work, rng, *, longest, begun=None):
+def forked(work: Callable[[], None], rng: random.Random, *, longest: float, begun: int | None = None) -> bool:
     """Run ``work`` in a child and kill it: within ``longest`` seconds, or soon after ``begun`` is written."""
     child = os.fork()
     if child == 0:
@@ -96,14 +104,14 @@ def forked(work, rng, *, longest, begun=None):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
 
 
-def kill_saves(home, times, rng):
+def kill_saves(home: Path, times: int, rng: random.Random) -> dict[str, int]:
     """Kill a process that saves two models by turns; each time one of them must be there."""
     folder, frame = home / "saved", pd.read_csv(home / "data.csv")
     models = [train(frame), train(frame.assign(x=-frame["x"], label=frame["label"]))]
     expected = [model.predict_proba(frame[["x", "z"]]) for model in models]
     save_model(models[0], folder)
 
-    def save_for_ever():
+    def save_for_ever() -> None:
         while True:
             for model in models:
                 save_model(model, folder)
@@ -120,7 +128,7 @@ def kill_saves(home, times, rng):
     return {"killed": killed, "lost": 0, "names_restored": renamed}
 
 
-def arguments(home, command, output):
+def arguments(home: Path, command: str, output: Path) -> list[str]:
     table = [home / "data.csv", "--target", "label"]
     parts = {
         "audit": [*table, "--probabilities", home / "proba.csv", "-o", output],
@@ -132,7 +140,7 @@ def arguments(home, command, output):
     return [command, *map(str, parts)]
 
 
-def run(home, command, output):
+def run(home: Path, command: str, output: Path) -> None:
     try:
         app(arguments(home, command, output), standalone_mode=False)
     except SystemExit as error:
@@ -140,7 +148,7 @@ def run(home, command, output):
             raise
 
 
-def quietly(work):
+def quietly(work: Callable[[], None]) -> None:
     """Run in this process without its output."""
     saved, silence = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     sys.stdout.flush()
@@ -154,7 +162,7 @@ def quietly(work):
         os.close(silence)
 
 
-def kill_command(home, command, times, rng):
+def kill_command(home: Path, command: str, times: int, rng: random.Random) -> dict[str, int]:
     output = home / (f"out-{command}" if command in {"audit", "fit"} else f"out-{command}.csv")
     if command == "apply" and not (home / "audit-source").exists():
         quietly(lambda: run(home, "audit", home / "audit-source"))
@@ -167,15 +175,15 @@ def kill_command(home, command, times, rng):
         number += 1
         reading, writing = os.pipe()
 
-        def work(writing=writing):
+        def work(writing: int = writing) -> None:
             begin = _files._hidden_folder  # noqa: SLF001
 
-            def told(place):
+            def told(place: Path) -> AbstractContextManager[Path]:
                 os.write(writing, b".")
                 return begin(place)
 
-            _files._hidden_folder = told  # noqa: SLF001
-            run(home, command, output)
+            with mock.patch.object(_files, "_hidden_folder", told):
+                run(home, command, output)
 
         killed += forked(work, rng, longest=longest, begun=reading if number % 2 else None)
         os.close(reading)
@@ -190,15 +198,15 @@ def kill_command(home, command, times, rng):
     return {"killed": killed, "lost": 0}
 
 
-def state(home, output):
+def state(home: Path, output: Path) -> list[Any]:
     """Return names and digests of what was written; of a model, what it predicts."""
     if (output / "manifest.json").exists():
-        return load_model(output).predict_proba(pd.read_csv(home / "data.csv")[["x", "z"]]).tolist()
+        return list(load_model(output).predict_proba(pd.read_csv(home / "data.csv")[["x", "z"]]).ravel())
     files = sorted(output.iterdir()) if output.is_dir() else [output]
     return [(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files]
 
 
-def kill_reviews(home, _command, times, rng):
+def kill_reviews(home: Path, _command: str, times: int, rng: random.Random) -> dict[str, int]:
     """Kill a review that decides as fast as it can; every decision that was acknowledged must be there."""
     folder = home / "audit-review"
     quietly(lambda: run(home, "audit", folder))
@@ -207,7 +215,7 @@ def kill_reviews(home, _command, times, rng):
         (folder / "decisions.jsonl").unlink(missing_ok=True)
         reading, writing = os.pipe()
 
-        def work(writing=writing):
+        def work(writing: int = writing) -> None:
             review = Review(read_folder(folder))
             for place in range(len(review)):
                 review.decide("keep", place, None)
@@ -228,7 +236,7 @@ def kill_reviews(home, _command, times, rng):
     return {"killed": killed, "acknowledged": acknowledged, "lost": 0}
 
 
-def no_left_overs(home):
+def no_left_overs(home: Path) -> None:
     left = [path.name for path in home.iterdir() if path.name.startswith(".")]
     if left:
         sys.exit(f"left over: {left}")

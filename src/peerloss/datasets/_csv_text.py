@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
 DELIMITERS = (",", ";", "\t")
 _NEEDS_QUOTES = re.compile('[",;\t\r\n]|^[ \ufeff]')  # a byte order mark in front would be taken away
-_LINE_END = re.compile(r"(?:\r\n|\r|\n)?\Z")
 #: What a spreadsheet takes for the beginning of a formula; numbers are harmless.
 _FORMULA = re.compile(r"[=+\-@\t\r\n']")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -74,7 +73,7 @@ def replace_field(source: str, place: int, text: str, delimiter: str) -> str:
     field = re.compile(rf' *("[^"]*(?:""[^"]*)*"|[^{delimiter}\r\n]*)')
     start = 0
     for _ in range(place):
-        start = field.match(source, start).end() + 1  # type: ignore[union-attr] - it matches anything
+        start = field.match(source, start).end() + 1  # type: ignore[union-attr]  # it matches any text
     found = field.match(source, start)
     start, end = found.span(1)  # type: ignore[union-attr]
     new = _quoted(text) if source.startswith('"', start) else quote_field(text)
@@ -87,8 +86,8 @@ def append_field(source: str, text: str, delimiter: str) -> str:
     >>> append_field("1,2\r\n", "x", ",")
     '1,2,x\r\n'
     """
-    end = _LINE_END.search(source).start()  # type: ignore[union-attr] - it matches the empty end
-    return source[:end] + delimiter + quote_field(text) + source[end:]
+    content = source.rstrip("\r\n")
+    return content + delimiter + quote_field(text) + source[len(content) :]
 
 
 def quote_field(text: str) -> str:
