@@ -1,6 +1,7 @@
 """A write that fails ends every command with one line, and what was there is unchanged."""
 
 import os
+import shutil
 import subprocess
 import sys
 
@@ -21,9 +22,10 @@ from tests.audit.crowds import random_crowd
 resource = pytest.importorskip("resource", reason="needs limits on the size of files")
 
 
-@pytest.fixture
-def home(tmp_path):
-    """Return a folder with what each command reads."""
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Make what each command reads."""
+    tmp_path = tmp_path_factory.mktemp("made")
     clean = np.arange(60) % 2
     given = np.where(np.arange(60) % 10 == 0, 1 - clean, clean)
     table = pd.DataFrame({"x": clean + np.linspace(0, 0.3, 60), "label": np.array(["no", "yes"])[given]})
@@ -36,6 +38,12 @@ def home(tmp_path):
     save_model(pipeline.fit(table[["x"]], table["label"].to_numpy(dtype=str)), tmp_path / "model")
     assert run("audit", tmp_path).exit_code == 0
     return tmp_path
+
+
+@pytest.fixture
+def home(made, tmp_path):
+    """Return a folder with what each command reads."""
+    return shutil.copytree(made, tmp_path / "home")
 
 
 def run(command, home, output=None):

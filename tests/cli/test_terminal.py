@@ -23,6 +23,7 @@ SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2028"
         ("plain é 日本 α·π̃ 🙂 \xa0", "plain é 日本 α·π̃ 🙂 \xa0"),
         (7, "7"),
     ],
+    ids=["escape sequences", "line ends", "surrogate", "letters", "number"],
 )
 def test_control_characters_are_written_as_escapes(text, shown):
     """Escape sequences, line ends, marks of direction and lone surrogates; other text stays."""
