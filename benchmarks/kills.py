@@ -97,7 +97,7 @@ def forked(work: Callable[[], None], rng: random.Random, *, longest: float, begu
         finally:
             os._exit(0)
     if begun is not None:
-        select.select([begun], [], [], 60)
+        select.select([begun], [], [], 600)
         longest = 0.02
     time.sleep(longest * rng.random())
     os.kill(child, signal.SIGKILL)
