@@ -25,7 +25,7 @@ LAYERS = [
     {"noise"},
     {"_classifier"},
     {"_validation", "_random", "_files"},
-    {"exceptions", "_version"},
+    {"exceptions", "_version", "_exchange"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(p for p in ROOT.rglob("*.py") if p.parent != ROOT or p.stem not in {"__init__", "__main__"})

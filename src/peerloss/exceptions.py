@@ -1,7 +1,7 @@
 """Everything this package raises or warns on its own account.
 
-Each error is also the built-in error a caller would expect (``ValueError``, ``FloatingPointError``), so
-code that knows nothing of this package handles it sensibly.
+Each error is also the built-in error a caller would expect (``ValueError``, ``OSError``,
+``FloatingPointError``), so code that knows nothing of this package handles it sensibly.
 """
 
 
@@ -19,6 +19,14 @@ class NotIdentifiableError(PeerLossError, ValueError):
 
 class ModelFolderError(PeerLossError, ValueError):
     """A model folder is absent, foreign, damaged, too new, or holds a type that is not trusted."""
+
+
+class OutputError(PeerLossError, OSError):
+    """Something could not be written, for example because the disk is full; what was there is unchanged."""
+
+    def __init__(self, message: str, number: int | None = None) -> None:
+        super().__init__(message)
+        self.errno = number
 
 
 class DivergenceError(PeerLossError, FloatingPointError):

@@ -4,12 +4,13 @@ import json
 import os
 import subprocess
 import sys
+import textwrap
 import warnings
 
 import pytest
 
 from peerloss.audit._journal import Decision, Journal, JournalWarning, latest, read_journal
-from peerloss.exceptions import InvalidInputError
+from peerloss.exceptions import InvalidInputError, OutputError
 
 
 @pytest.fixture
@@ -103,3 +104,46 @@ def test_each_decision_is_forced_to_the_disk(path, monkeypatch):
         journal.append(0, "keep")
     assert forced == [0]
     assert json.loads(path.read_text())["row"] == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs limits on the size of files")
+def test_decisions_refused_by_a_full_disk_never_appear(path):
+    """The system refuses the write; what was refused is not in the file, now or after the next decision."""
+    code = f"""
+        import resource
+        from pathlib import Path
+        from peerloss.audit._journal import Journal
+        from peerloss.exceptions import OutputError
+        with Journal(Path({str(path)!r})) as journal:
+            journal.append(1, "keep")
+            limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (80, limits[1]))
+            for row in (2, 3):
+                try:
+                    journal.append(row, "keep")
+                except OutputError as error:
+                    print(error)
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+            journal.append(4, "keep")
+            print([decision.row for decision in journal.decisions])
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.count("could not be written: File too large. This decision does not count") == 2
+    assert done.stdout.splitlines()[-1] == "[1, 4]"
+    assert [decision.row for decision in read_journal(path)] == [1, 4]
+
+
+def test_a_journal_that_cannot_be_repaired_takes_no_more(path, monkeypatch):
+    """If a half-written line cannot be taken back, every further decision is refused."""
+    with Journal(path) as journal:
+        journal.append(1, "keep")
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "write", lambda *_: os.close(-1))
+            patch.setattr(os, "ftruncate", lambda *_: os.close(-1))
+            with pytest.raises(OutputError, match="Bad file descriptor"):
+                journal.append(2, "keep")
+        with pytest.raises(OutputError, match="closed file"):
+            journal.append(3, "keep")
+    assert [decision.row for decision in read_journal(path)] == [1]

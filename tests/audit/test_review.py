@@ -1,7 +1,10 @@
 """The review server by plain HTTP: who gets what, and what is written when."""
 
+import errno
 import http.client
 import json
+import os
+import socket
 import threading
 from urllib.parse import urlsplit
 
@@ -48,6 +51,13 @@ def ask(server, path=None, *, body=None, method=None, **headers):
     content = answer.read()
     connection.close()
     return answer.status, dict(answer.getheaders()), content
+
+
+def raw(server, content):
+    """Send bytes and return the whole answer."""
+    with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
+        connection.sendall(content)
+        return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
 def decide(server, **wish):
@@ -114,6 +124,29 @@ def test_foreign_hosts_and_origins_get_nothing_even_with_the_token(server, heade
     assert server.review.state()["keep"] == 0
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        [], ["Host: "], ["Host: \xff"], ["Host: [::1"], ["Host: 127.0.0.1:99999"], ["Host: {host}"] * 2,
+        ["Host: {host}", "Origin: http://["], ["Host: {host}", "Origin: \xff"],
+        ["Host: {host}", "Content-Length: \xb2"], ["Host: {host}\x00"],
+    ],
+)  # fmt: skip
+def test_malformed_headers_are_a_bad_request(server, capfd, lines):
+    """An empty answer 400, and nothing on the terminal."""
+    host = f"127.0.0.1:{server.server_port}"
+    text = "\r\n".join([f"GET /{server.token}/ HTTP/1.1", *lines, "", ""]).replace("{host}", host)
+    assert raw(server, text.encode("latin-1")).split(b"\r\n")[0] == b"HTTP/1.1 400 Bad Request"
+    assert capfd.readouterr().err == ""
+
+
+def test_a_malformed_address_is_a_bad_request(server, capfd):
+    """As with headers."""
+    answer = raw(server, f"GET http://[/ HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode())
+    assert answer.startswith(b"HTTP/1.1 400")
+    assert capfd.readouterr().err == ""
+
+
 def test_own_origin_is_allowed(server):
     """What a browser sends from the page itself is let through."""
     host = f"127.0.0.1:{server.server_port}"
@@ -132,6 +165,33 @@ def test_decisions_are_on_disk_before_the_answer(server, folder):
         (rows[0], "keep", None),
         (rows[1], "change", HOSTILE),
         (rows[2], "skip", None),
+    ]
+
+
+def test_a_decision_that_cannot_be_written_is_refused_for_good(server, folder, monkeypatch):
+    """On a full disk the page is told; later decisions do not bring the refused ones along."""
+    rows = folder.suspects()["row"].tolist()
+    write = os.write
+
+    def full(descriptor, content):
+        if b"keep" not in bytes(content):
+            return write(descriptor, content)
+        write(descriptor, content[:7])
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    decide(server, action="skip", place=0)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "write", full)
+        for place in (1, 2):
+            status, told = decide(server, action="keep", place=place)
+            assert status == 507
+            assert "could not be written: No space left" in told["error"]
+            assert "does not count" in told["error"]
+        assert server.review.state()["keep"] == 0
+    assert decide(server, action="keep", place=3)[0] == 200
+    assert [(d.row, d.action) for d in read_journal(folder.decisions_path)] == [
+        (rows[0], "skip"),
+        (rows[3], "keep"),
     ]
 
 

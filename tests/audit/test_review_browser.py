@@ -1,5 +1,7 @@
 """The review page and the audit page in a real browser, by the keyboard alone."""
 
+import errno
+import os
 import statistics
 import subprocess
 import sys
@@ -7,6 +9,7 @@ import threading
 
 import pytest
 
+from peerloss.audit import _journal
 from peerloss.audit._folder import read_folder
 from peerloss.audit._journal import read_journal
 from peerloss.audit._review import Review, ReviewServer
@@ -59,6 +62,31 @@ def opened(browser, url):
 
 def press(browser, key):
     return browser.execute_async_script(PRESS, key)
+
+
+def test_a_full_disk_is_shown(browser, serve, tmp_path, monkeypatch):
+    """The page says that the decision does not count and stays at the suspect; later it goes on."""
+    write_audit(tmp_path)
+    server = serve(read_folder(tmp_path / "audit"))
+    opened(browser, server.url)
+    with monkeypatch.context() as patch:
+        patch.setattr(_journal, "append_through", full_disk)
+        browser.execute_script(
+            "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'k', bubbles: true}))"
+        )
+        browser.execute_async_script(
+            "const done = arguments[0], error = document.getElementById('error');"
+            "(function wait() { if (!error.hidden) done(); else setTimeout(wait, 5); })();"
+        )
+    assert "No space left on device. This decision does not count" in text(browser, "error")
+    assert server.review.state()["keep"] == 0
+    press(browser, "k")
+    assert browser.execute_script("return document.getElementById('error').hidden")
+    assert server.review.state()["keep"] == 1
+
+
+def full_disk(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def test_a_person_steps_through_with_keys(browser, serve, tmp_path):

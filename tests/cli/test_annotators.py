@@ -1,5 +1,6 @@
 """``peerloss annotators``: from a table of several people's labels to scores."""
 
+import csv
 import json
 
 import numpy as np
@@ -26,6 +27,20 @@ def crowd(tmp_path):
     path = tmp_path / "crowd.csv"
     frame.to_csv(path, index=False)
     return path
+
+
+def test_names_for_a_spreadsheet(tmp_path):
+    """By default names are written as they are; with the option no cell begins a formula."""
+    frame = random_crowd(0, n_tasks=40, n_workers=8)
+    frame = frame.assign(worker=[f"=w{w}\r" for w in frame["worker"]])
+    frame.to_csv(tmp_path / "crowd.csv", index=False, quoting=csv.QUOTE_ALL)
+    for option, first in ([], "="), (["--spreadsheet-safe"], "'="):
+        done = run(tmp_path / "crowd.csv", "-o", tmp_path / "s.csv", *option)
+        assert done.exit_code == 0, done.output
+        written = pd.read_csv(tmp_path / "s.csv")
+        assert len(written) == frame["worker"].nunique()
+        assert written["worker"].str.startswith(first + "w").all()
+        assert r"\r" in done.stdout
 
 
 def test_files_hold_what_the_functions_return(crowd, tmp_path):

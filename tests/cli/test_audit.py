@@ -151,6 +151,60 @@ def test_apply_keeps_cells_as_they_are_written(run, tmp_path):
     assert cleaned[2:] == rows[2:]
 
 
+def test_line_ends_in_cells_survive_audit_and_apply(run, tmp_path):
+    """A bare carriage return in a quoted cell is part of the cell: as many rows come out as went in."""
+    rows = [f'"n\r{i}\r", 1.{i % 2} ,{"yes" if i % 2 else "no"}\r\n' for i in range(60)]
+    content = "".join(["id,x,label\r\n", *rows]).encode()
+    (tmp_path / "data.csv").write_bytes(content)
+    pd.DataFrame({"no": [0.9, 0.1] * 30, "yes": [0.1, 0.9] * 30}).to_csv(tmp_path / "p.csv", index=False)
+    result = run(
+        "audit", tmp_path / "data.csv", "--target", "label", "--id", "id", "-o", tmp_path / "out",
+        "--probabilities", tmp_path / "p.csv",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    labels = pd.read_csv(tmp_path / "out" / "labels.csv")
+    assert labels["name"].tolist() == [f"n\r{i}\r" for i in range(60)]
+    assert run("apply", tmp_path / "out", "-o", tmp_path / "same.csv").exit_code == 0
+    assert (tmp_path / "same.csv").read_bytes() == content
+    with Journal(tmp_path / "out" / "decisions.jsonl") as journal:
+        journal.append(7, "change", "no")
+    assert run("apply", tmp_path / "out", "-o", tmp_path / "changed.csv").exit_code == 0
+    rows[7] = rows[7].replace("yes", "no")
+    assert (tmp_path / "changed.csv").read_bytes() == "".join(["id,x,label\r\n", *rows]).encode()
+
+
+def test_labels_that_were_changed_are_not_applied(run, audited):
+    """A table that was cut at the end of a line is refused, unless the change is accepted."""
+    folder, *_ = audited
+    labels = folder / "out" / "labels.csv"
+    labels.write_bytes(b"".join(labels.read_bytes().splitlines(keepends=True)[:31]))
+    arguments = ("apply", folder / "out", "-o", folder / "cleaned.csv", "--rest", "relabel")
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "labels.csv is not as the audit wrote it" in result.stderr
+    assert not (folder / "cleaned.csv").exists()
+    result = run(*arguments, "--accept-edits")
+    assert result.exit_code == 0, result.output
+    assert "3 labels changed" in result.output
+
+
+def test_labels_for_a_spreadsheet_are_applied_as_they_were(run, tmp_path):
+    """`--spreadsheet-safe` changes what labels.csv shows, not what is applied."""
+    table = pd.DataFrame({"x": range(40), "label": ["=a", "b"] * 20})
+    table.loc[0, "label"] = "b"
+    table.to_csv(tmp_path / "data.csv", index=False)
+    pd.DataFrame({"=a": [0.9, 0.1] * 20, "b": [0.1, 0.9] * 20}).to_csv(tmp_path / "p.csv", index=False)
+    result = run(
+        "audit", tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "out",
+        "--probabilities", tmp_path / "p.csv", "--spreadsheet-safe",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "'=a" in set(pd.read_csv(tmp_path / "out" / "labels.csv")["given"])
+    result = run("apply", tmp_path / "out", "-o", tmp_path / "cleaned.csv", "--rest", "relabel")
+    assert result.exit_code == 0, result.output
+    assert pd.read_csv(tmp_path / "cleaned.csv")["label"].tolist() == ["=a", "b"] * 20
+
+
 def test_several_annotators_become_one_label(run, tmp_path):
     """A column an annotator, with abstentions; apply adds a column with the majority or the decision."""
     clean = np.arange(40) % 2
@@ -358,7 +412,7 @@ def test_folders_that_are_no_audit_are_refused(run, audited, command):
     """No manifest, a damaged one, changed data, or a manifest that points elsewhere: all are told."""
     folder, *_ = audited
     extra = ["--no-browser"] if command == "review" else ["-o", str(folder / "cleaned.csv")]
-    assert "is no audit" in run(command, folder, *extra).output
+    assert "is not an audit" in run(command, folder, *extra).output
     data, manifest = folder / "out" / "data.csv", folder / "out" / "audit.json"
     whole = data.read_bytes()
     data.write_bytes(whole + b"r99,1,no\n")
@@ -366,7 +420,7 @@ def test_folders_that_are_no_audit_are_refused(run, audited, command):
     data.write_bytes(whole)
     written = manifest.read_text()
     manifest.write_text(written.replace('"data.csv"', '"../data.csv"'))
-    assert "no audit that this version can read" in run(command, folder / "out", *extra).output
+    assert "not an audit that this version can read" in run(command, folder / "out", *extra).output
     manifest.write_text("{")
     assert "damaged audit" in run(command, folder / "out", *extra).output
     assert not (folder / "cleaned.csv").exists()

@@ -1,5 +1,6 @@
 """``peerloss predict``: a table of any length becomes a table of predictions."""
 
+import csv
 import json
 
 import numpy as np
@@ -128,6 +129,26 @@ def test_tables_that_do_not_fit_the_model(model, tmp_path, monkeypatch, change, 
         raise ValueError(done.stderr.splitlines()[-1])
     assert (tmp_path / "p.csv").read_text() == "older"
     assert {path.name for path in tmp_path.iterdir()} == {"new.csv", "p.csv"}
+
+
+def test_identifiers_come_back_as_they_are(model, tmp_path):
+    """With line ends, quotation marks, blanks and formulas: one row for each row that was read."""
+    codes = ["a\rb", "c\nd", 'e"f', " g", "=1+1", "h,i", "\r", "-2"]
+    table = make_table().head(len(codes)).assign(code=codes).assign(x=1.5)
+    with (tmp_path / "new.csv").open("w", newline="") as stream:
+        csv.writer(stream, quoting=csv.QUOTE_ALL).writerows([table.columns, *table.to_numpy().tolist()])
+    done = run(model, tmp_path / "new.csv", "-o", tmp_path / "p.csv", "--id", "code")
+    assert done.exit_code == 0, done.output
+    with (tmp_path / "p.csv").open(newline="") as stream:
+        assert [row[0] for row in csv.reader(stream, strict=True)] == ["code", *codes]
+    assert pd.read_csv(tmp_path / "p.csv")["code"].tolist() == codes
+    assert (
+        run(
+            model, tmp_path / "new.csv", "-o", tmp_path / "p.csv", "--id", "code", "--spreadsheet-safe"
+        ).exit_code
+        == 0
+    )
+    assert pd.read_csv(tmp_path / "p.csv")["code"].tolist()[4:] == ["'=1+1", "h,i", "'\r", "-2"]
 
 
 def test_wrong_paths(model, tmp_path):

@@ -1,20 +1,20 @@
-"""From an audit and its decisions to a cleaned table: labels change, other cells stay as written."""
+"""From an audit and its decisions to a cleaned table: labels change, everything else stays as written."""
 
 from __future__ import annotations
 
-import csv
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 from peerloss._files import whole_files
 from peerloss.audit._journal import latest, read_journal
 from peerloss.datasets import read_table
 from peerloss.datasets._csv import check_csv
-from peerloss.datasets._text import open_text
+from peerloss.datasets._csv_text import append_field, read_records, replace_field, write_table
+from peerloss.datasets._text import open_text, text_encoding
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from peerloss.audit._folder import AuditFolder
@@ -67,53 +67,74 @@ def plan_cleaning(folder: AuditFolder, rest: str) -> Cleaning:
 
 
 def write_cleaned(folder: AuditFolder, cleaning: Cleaning, output: Path) -> int:
-    """Write the cleaned table as CSV, whole or not at all; return its number of rows."""
-    header, delimiter, records = _records(folder)
-    columns = folder.manifest["labels"]
-    place = header.index(columns[0]) if len(columns) == 1 else None
-    if place is None and NEW_COLUMN in header:
-        raise InvalidInputError(
-            f"{folder.data_path.name} has a column {NEW_COLUMN!r} already, where the cleaned labels would "
-            "stand. Rename it and audit again."
-        )
-    written = 0
-    with whole_files(output) as (path,), path.open("w", encoding="utf-8", newline="") as stream:
-        writer = csv.writer(stream, delimiter=delimiter, lineterminator="\n")
-        writer.writerow(header if place is not None else [*header, NEW_COLUMN])
-        for row, record in enumerate(records):
-            if row in cleaning.dropped:
-                continue
-            label = cleaning.new_labels.get(row)
-            if place is None:
-                record = [*record, label if label is not None else cleaning.given.get(row, "")]  # noqa: PLW2901
-            elif label is not None:
-                record[place] = label
-            writer.writerow(record)
-            written += 1
-    return written
+    """Write the cleaned table as CSV, completely or not at all; return its number of rows.
 
-
-def _records(folder: AuditFolder) -> tuple[list[str], str, Iterator[list[str]]]:
-    """Return header, delimiter and records of the data, as text."""
+    Delimited text is copied character for character, except for the labels that change and the rows that are
+    left out. Other tables are written as comma-separated text.
+    """
     path = folder.data_path
-    if path.name.lower().endswith((".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz")):
-        found = check_csv(path)
-        return list(found.header), found.delimiter, _text_records(path, found.delimiter)
-    table = read_table(path)
-    return (
-        list(map(str, table.columns)),
-        ",",
-        (_as_text(row) for row in table.itertuples(index=False, name=None)),
-    )
+    is_text = path.name.lower().endswith((".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"))
+    encoding = text_encoding(path) if is_text else "utf-8"
+    with whole_files(output) as (file,), file.open("x", encoding=encoding, newline="") as stream:
+        return (_splice if is_text else _convert)(folder, cleaning, stream)
 
 
-def _text_records(path: Path, delimiter: str) -> Iterator[list[str]]:
+def _splice(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
+    path = folder.data_path
+    found = check_csv(path)
+    place = _label_place(folder, found.header)
+    row = -1  # the header
     with open_text(path) as stream:
-        records = csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)
-        whole = (record for record in records if len(record) > 1 or (record and record[0].strip()))
-        next(whole)  # the header
-        yield from whole
+        for record in read_records(stream, path, found.delimiter):
+            if record.is_blank:
+                output.write(record.source)
+                continue
+            if row not in cleaning.dropped:
+                label = NEW_COLUMN if row < 0 else cleaning.new_labels.get(row)
+                if place is None:
+                    label = cleaning.given.get(row, "") if label is None else label
+                    output.write(append_field(record.source, label, found.delimiter))
+                elif row < 0 or label is None:
+                    output.write(record.source)
+                else:
+                    output.write(replace_field(record.source, place, label, found.delimiter))
+            row += 1
+    _check_rows(folder, cleaning, row)
+    return row - len(cleaning.dropped)
 
 
-def _as_text(row: Sequence[object]) -> list[str]:
-    return ["" if value is None or value != value else str(value) for value in row]  # noqa: PLR0124 - NaN
+def _convert(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
+    table = read_table(folder.data_path)
+    _check_rows(folder, cleaning, len(table))
+    place = _label_place(folder, list(map(str, table.columns)))
+    if place is None:
+        place = table.shape[1]
+        table[NEW_COLUMN] = [cleaning.given.get(row, "") for row in range(len(table))]
+    labels = table.iloc[:, place].astype(object)
+    for row, label in cleaning.new_labels.items():
+        labels.iloc[row] = label
+    table = table.assign(**{str(table.columns[place]): labels}).drop(index=list(cleaning.dropped))
+    write_table(output, table)
+    return len(table)
+
+
+def _check_rows(folder: AuditFolder, cleaning: Cleaning, rows: int) -> None:
+    last = max([*cleaning.new_labels, *cleaning.dropped], default=-1)
+    if last >= rows:
+        raise InvalidInputError(
+            f"{folder.path}: labels.csv names row {last}, but the data have {rows} rows, counted from 0. "
+            "Correct it, or run `peerloss audit` again."
+        )
+
+
+def _label_place(folder: AuditFolder, header: Sequence[str]) -> int | None:
+    """Return the position of the column of labels, or ``None`` if one is to be added."""
+    columns = folder.manifest["labels"]
+    if len(columns) == 1:
+        return header.index(columns[0])
+    if NEW_COLUMN in header:
+        raise InvalidInputError(
+            f"{folder.data_path.name} has a column {NEW_COLUMN!r} already, which is where the cleaned labels "
+            "would be written. Rename it and audit again."
+        )
+    return None

@@ -1,8 +1,8 @@
-"""An audit on disk: the data as they came, the labels' figures, the page, and later a person's decisions.
+"""An audit on disk: the data as they came, a table of the labels, the page, and later a person's decisions.
 
-audit.json        what it is: format, name and SHA-256 of the data, label column, figures of the whole set
+audit.json        format, name of the data, SHA-256 of data and labels.csv, label column, summary
 data.*            the table, byte for byte
-labels.csv        one line a label: row (from 0), name, given, suggested, p_error, rank, flagged
+labels.csv        one row per label: row (from 0), name, given, suggested, p_error, rank, flagged
 index.html        the page
 decisions.jsonl   written by the review
 """
@@ -18,10 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss._files import whole_folder
+from peerloss._files import check_folder_place, restore_folder, whole_folder
 from peerloss._version import __version__
 from peerloss.audit._page import audit_page
 from peerloss.datasets import read_table
+from peerloss.datasets._csv_text import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -29,9 +30,12 @@ if TYPE_CHECKING:
 
     from peerloss.audit._label_audit import LabelAudit
 
-FORMAT = 1
+#: Format 1 had no SHA-256 of labels.csv.
+FORMAT = 2
+FORMATS = (1, FORMAT)
 MANIFEST, LABELS, PAGE, DECISIONS = "audit.json", "labels.csv", "index.html", "decisions.jsonl"
 COLUMNS = ("row", "name", "given", "suggested", "p_error", "rank", "flagged")
+TEXTS = ("name", "given", "suggested")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +73,8 @@ class AuditFolder:
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a folder that holds anything but an audit on which nobody has worked."""
+    """Refuse a place that cannot be written, or a folder with anything but an audit without decisions."""
+    check_folder_place(folder)
     if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
         return
     if not folder.is_dir():
@@ -93,14 +98,21 @@ def check_free(folder: Path) -> None:
 
 
 def write_folder(
-    folder: Path, audit: LabelAudit, data: Path, *, rows: np.ndarray[Any, Any], labels: list[str], title: str
+    folder: Path,
+    audit: LabelAudit,
+    data: Path,
+    *,
+    rows: np.ndarray[Any, Any],
+    labels: list[str],
+    title: str,
+    spreadsheet_safe: bool = False,
 ) -> None:
-    """Write an audit of a file, whole or not at all.
+    """Write an audit of a file, completely or not at all.
 
     Parameters
     ----------
     folder
-        Where; see :func:`check_free`.
+        Where to; see :func:`check_free`.
     audit
         Of the rows of the file.
     data
@@ -108,9 +120,12 @@ def write_folder(
     rows
         Position in the file of each row of the audit.
     labels
-        Columns of the file that hold labels: one, or one an annotator; none where labels came from elsewhere.
+        Columns of the file that hold labels: one, or one per annotator; none if the labels came from another
+        file.
     title
         Heading of the page.
+    spreadsheet_safe
+        Whether labels.csv gets an apostrophe before texts that a spreadsheet would take for a formula.
     """
     check_free(folder)
     with whole_folder(folder) as fresh:
@@ -121,7 +136,8 @@ def write_folder(
         figures = table.reset_index(drop=True).assign(
             given=table["given"].astype(str).to_numpy(), suggested=table["suggested"].astype(str).to_numpy()
         )
-        pd.concat([named, figures], axis=1).to_csv(fresh / LABELS, index=False, lineterminator="\n")
+        with (fresh / LABELS).open("x", encoding="utf-8", newline="") as stream:
+            write_table(stream, pd.concat([named, figures], axis=1), spreadsheet_safe=spreadsheet_safe)
         (fresh / PAGE).write_text(audit_page(audit, title=title), encoding="utf-8")
         manifest = {
             "format": FORMAT,
@@ -129,6 +145,8 @@ def write_folder(
             "source": data.name,
             "data": copy.name,
             "sha256": _digest(copy),
+            "labels_sha256": _digest(fresh / LABELS),
+            "spreadsheet_safe": spreadsheet_safe,
             "labels": labels,
             "summary": audit.summary(),
         }
@@ -136,23 +154,28 @@ def write_folder(
         (fresh / MANIFEST).write_text(text + "\n", encoding="utf-8")
 
 
-def read_folder(folder: Path) -> AuditFolder:
-    """Read an audit; refuse what is none, or whose data were changed."""
+def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
+    """Read an audit; refuse what is not one, or whose files were changed.
+
+    Parameters
+    ----------
+    folder
+        What :func:`write_folder` wrote.
+    accept_edits
+        Whether to take labels.csv as it is now, though it was changed.
+    """
+    restore_folder(folder)
     if not (folder / MANIFEST).is_file():
         raise InvalidInputError(
-            f"{folder} is no audit: it has no {MANIFEST}. Make one with `peerloss audit`."
+            f"{folder} is not an audit: it has no {MANIFEST}. Make one with `peerloss audit`."
         )
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         name, columns, classes = manifest["data"], manifest["labels"], manifest["summary"]["classes"]
-        sound = manifest["format"] == FORMAT and Path(name).name == name and name not in {"", ".", ".."}
+        sound = manifest["format"] in FORMATS and Path(name).name == name and name not in {"", ".", ".."}
         sound &= all(isinstance(text, str) for text in [*columns, *classes])
-        labels = pd.read_csv(
-            folder / LABELS, dtype={"name": str, "given": str, "suggested": str}, keep_default_na=False
-        )
-        sound &= list(labels) == list(COLUMNS) and labels["flagged"].dtype == bool
-        sound &= labels["row"].dtype.kind == "i" and bool((labels["row"] >= 0).all())
-        sound &= labels["p_error"].dtype.kind in "fi"
+        labels = _read_labels(folder / LABELS, spreadsheet_safe=manifest.get("spreadsheet_safe") is True)
+        sound &= _is_table_of_labels(labels)
         digest = _digest(folder / name) if sound else ""
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInputError(
@@ -160,14 +183,48 @@ def read_folder(folder: Path) -> AuditFolder:
         ) from error
     if not sound:
         raise InvalidInputError(
-            f"{folder} is no audit that this version can read. Make it again with `peerloss audit`."
+            f"{folder} is not an audit that this version can read. Make it again with `peerloss audit`."
         )
     if digest != manifest["sha256"]:
         raise InvalidInputError(
             f"{folder / name} is not the table that was audited: it was changed since. Run "
             "`peerloss audit` again."
         )
+    if accept_edits:
+        _check_edits(labels, set(classes), folder / LABELS)
+    elif _digest(folder / LABELS) != manifest.get("labels_sha256"):
+        raise InvalidInputError(
+            f"{folder / LABELS} is not as the audit wrote it, or was written by an earlier version that did "
+            "not record its SHA-256. Run `peerloss audit` again, or pass --accept-edits if you changed it "
+            "yourself."
+        )
     return AuditFolder(folder, manifest, labels)
+
+
+def _read_labels(path: Path, *, spreadsheet_safe: bool) -> pd.DataFrame:
+    labels = pd.read_csv(path, dtype=dict.fromkeys(TEXTS, str), keep_default_na=False, encoding="utf-8-sig")
+    if spreadsheet_safe:
+        labels = labels.assign(**{name: labels[name].str.removeprefix("'") for name in TEXTS})
+    return labels
+
+
+def _is_table_of_labels(labels: pd.DataFrame) -> bool:
+    sound = list(labels) == list(COLUMNS) and labels["flagged"].dtype == bool
+    sound = sound and labels["row"].dtype.kind == "i" and bool((labels["row"] >= 0).all())
+    return sound and labels["p_error"].dtype.kind in "fi"
+
+
+def _check_edits(labels: pd.DataFrame, classes: set[str], path: Path) -> None:
+    twice = labels["row"][labels["row"].duplicated()]
+    if len(twice):
+        raise InvalidInputError(f"{path}: row {twice.iloc[0]} comes more than once. Keep one of the lines.")
+    for name in ("given", "suggested"):
+        foreign = labels[~labels[name].isin(classes)]
+        if len(foreign):
+            raise InvalidInputError(
+                f"{path}: {name} of row {foreign['row'].iloc[0]} must be a label of the audit; got "
+                f"{foreign[name].iloc[0]!r}. Correct it, or run `peerloss audit` again."
+            )
 
 
 def _digest(path: Path) -> str:

@@ -1,8 +1,9 @@
 """What a person decided about suspects: a file of JSON lines that only grows and survives a crash.
 
-Each line is on the disk before the page hears that it was taken. A line that a crash cut off is taken away,
-with a warning, when the file is opened again; nothing else is ever changed. ``undo`` is a line of its own,
-which takes back the decision on the row it names.
+Each line is on the disk before the page is told that it was accepted; if it cannot be written, it is not in
+the file either. A line that a crash cut off is removed, with a warning, when the file is opened again;
+nothing else is ever changed. ``undo`` is a line of its own, which takes back the decision on the row it
+names.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from peerloss._files import append_through, lock_file
-from peerloss.exceptions import InvalidInputError
+from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -81,12 +82,19 @@ class Journal:
             raise
 
     def append(self, row: int, action: str, label: str | None = None) -> None:
-        """Write a decision to the disk, then count it."""
+        """Write a decision to the disk, then count it; a decision that cannot be written does not count."""
         line: dict[str, Any] = {"row": row, "action": action}
         if label is not None:
             line["label"] = label
         line["time"] = datetime.now(UTC).isoformat(timespec="seconds")
-        append_through(self._out, json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n")
+        try:
+            append_through(self._out, json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n")
+        except (OSError, ValueError) as error:  # ValueError: closed, since a failure could not be undone
+            raise OutputError(
+                f"{self.path} could not be written: {getattr(error, 'strerror', None) or error}. This "
+                "decision does not count; all before it do. Free some space, then decide again.",
+                getattr(error, "errno", None),
+            ) from error
         if action == "undo":
             self.decisions = replay([*map(_as_line, self.decisions), line])
         else:

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 
 from peerloss._files import whole_files
+from peerloss.datasets._csv_text import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    import pandas as pd
     from numpy.typing import NDArray
 
     from peerloss._validation import FloatArray
@@ -104,10 +105,22 @@ class LabelAudit:
             "accuracy_corrected": _number(self.outlook.accuracy_corrected),
         }
 
-    def to_csv(self, path: str | Path) -> None:
-        """Write the table as CSV to ``path``, its index first."""
-        with whole_files(_with_suffix(path, ".csv")) as (file,):
-            self._exported().to_csv(file, lineterminator="\n")
+    def to_csv(self, path: str | Path, *, spreadsheet_safe: bool = False) -> None:
+        """Write the table as CSV to ``path``, its index first.
+
+        With ``spreadsheet_safe``, texts that a spreadsheet would take for a formula (they begin with ``=``,
+        ``+``, ``-``, ``@``, a tab or a line end) or that begin with an apostrophe get an apostrophe in front.
+        """
+        table = self._exported()
+        levels = range(table.index.nlevels)
+        index = pd.DataFrame({level: table.index.get_level_values(level) for level in levels})
+        index = index.set_axis(table.index.names, axis=1)
+        table = pd.concat([index, table.reset_index(drop=True)], axis=1)
+        with (
+            whole_files(_with_suffix(path, ".csv")) as (file,),
+            file.open("x", encoding="utf-8", newline="") as stream,
+        ):
+            write_table(stream, table, spreadsheet_safe=spreadsheet_safe)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the table as Parquet to ``path`` (needs pyarrow: ``pip install peerloss[tables]``)."""

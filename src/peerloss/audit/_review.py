@@ -1,8 +1,8 @@
 """A page on this machine on which a person steps through suspects with the keyboard.
 
-The server listens on 127.0.0.1 only. The first part of every address is a random token, without which (or
-with a Host that is not ours, as when a foreign name is made to point here, or from a page of another origin)
-there is nothing to be had, not even a reason. Answers are sent as text and put on the page as text.
+The server listens on 127.0.0.1 only. The first part of every address is a random token. Requests without it,
+with another Host (as when a foreign name is made to point here) or from a page of another origin get an empty
+404; requests with malformed headers get an empty 400. Answers are sent as text and put on the page as text.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import hmac
 import json
 import secrets
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -18,6 +19,7 @@ from urllib.parse import urlsplit
 
 from peerloss.audit._journal import ACTIONS, Journal, latest
 from peerloss.audit._page import asset, cell_text, render
+from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
     from peerloss.audit._folder import AuditFolder
@@ -28,6 +30,8 @@ LARGEST_BODY = 4096
 BATCH = 20
 #: Seconds that a silent connection is kept.
 PATIENCE = 30
+#: Headers that are read, besides Host and Origin.
+READ_HEADERS = ("Sec-Fetch-Site", "Content-Type", "Content-Length")
 #: Longer texts are cut on the page.
 LONGEST_TEXT = 20_000
 
@@ -43,6 +47,11 @@ class Review:
         self._place = {int(row): place for place, row in enumerate(suspects["row"])}
         features = folder.features()
         self._names = [str(name) for name in features]
+        if len(suspects) and suspects["row"].max() >= len(features):
+            raise InvalidInputError(
+                f"{folder.path}: labels.csv names row {suspects['row'].max()}, but the data have "
+                f"{len(features)} rows, counted from 0. Correct it, or run `peerloss audit` again."
+            )
         self._features = features.iloc[suspects["row"].to_numpy()].to_numpy(dtype=object)
         self._lock = threading.Lock()
         self._journal = Journal(folder.decisions_path)
@@ -119,6 +128,11 @@ class ReviewServer(ThreadingHTTPServer):
         """The address, token included."""
         return f"http://127.0.0.1:{self.server_port}/{self.token}/"
 
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Report mistakes of this program, but not connections that the other side broke off."""
+        if not isinstance(sys.exception(), ConnectionError | TimeoutError):
+            super().handle_error(request, client_address)
+
 
 class _Handler(BaseHTTPRequestHandler):
     server: ReviewServer
@@ -134,6 +148,18 @@ class _Handler(BaseHTTPRequestHandler):
     def send_error(self, code: int, message: str | None = None, explain: str | None = None) -> None:  # noqa: ARG002
         """Answer requests that are none with nothing, instead of a page that describes the server."""
         self._refuse(HTTPStatus(code))
+
+    def parse_request(self) -> bool:
+        """Refuse a request whose Host is absent or repeated, or whose headers or address are malformed."""
+        if not super().parse_request():
+            return False
+        hosts, origin = self.headers.get_all("Host", []), self.headers.get("Origin", "")
+        read = [*hosts, origin, *(self.headers.get(name, "") for name in READ_HEADERS)]
+        sound = len(hosts) == 1 and bool(hosts[0]) and all(map(_is_text, read))
+        if not sound or not all(map(_is_address, (self.path, f"//{hosts[0]}", origin))):
+            self._refuse(HTTPStatus.BAD_REQUEST)
+            return False
+        return True
 
     def do_GET(self) -> None:
         what = self._allowed()
@@ -156,6 +182,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         try:
             self._send_json(_decide(self.server.review, self.rfile.read(int(length))))
+        except OutputError as error:
+            self._send_json({"error": str(error)}, HTTPStatus.INSUFFICIENT_STORAGE)
         except ValueError:
             self._refuse(HTTPStatus.BAD_REQUEST)
 
@@ -191,9 +219,9 @@ class _Handler(BaseHTTPRequestHandler):
         )
         self._send(page.encode(), "text/html; charset=utf-8", policy)
 
-    def _send_json(self, value: Any) -> None:
+    def _send_json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
         text = json.dumps(value, ensure_ascii=True, allow_nan=False)
-        self._send(text.encode("ascii"), "application/json", "default-src 'none'")
+        self._send(text.encode("ascii"), "application/json", "default-src 'none'", status)
 
     def _send(self, body: bytes, kind: str, policy: str, status: HTTPStatus = HTTPStatus.OK) -> None:
         self.send_response(status)
@@ -218,6 +246,18 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.send_header("Connection", "close")
         self.end_headers()
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isprintable()
+
+
+def _is_address(text: str) -> bool:
+    try:
+        urlsplit(text).port  # noqa: B018 - raises if the text is malformed
+    except ValueError:
+        return False
+    return True
 
 
 def _decide(review: Review, body: bytes) -> dict[str, Any]:

@@ -13,12 +13,14 @@ from peerloss.cli._bound import bound
 from peerloss.cli._datasets import datasets
 from peerloss.cli._demo import demo
 from peerloss.cli._doctor import doctor
+from peerloss.cli._errors import user_errors
 from peerloss.cli._fit import fit
 from peerloss.cli._predict import predict
 from peerloss.cli._report import report
 from peerloss.cli._reproduce import reproduce
 from peerloss.cli._review import apply, review
 from peerloss.cli._status import status
+from peerloss.cli._terminal import tolerate_encodings
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,7 +50,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     report: "The runs of a folder as a page.",
 }
 for command, line in COMMANDS.items():
-    app.command(short_help=line)(command)
+    app.command(short_help=line)(user_errors()(command))
 
 
 def _print_version(wanted: bool) -> None:
@@ -59,8 +61,9 @@ def _print_version(wanted: bool) -> None:
 
 @app.callback()
 def main(
-    version: Annotated[
+    version: Annotated[  # noqa: ARG001 - its callback prints it
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Learning from noisy labels without knowing the noise rates."""
+    tolerate_encodings()

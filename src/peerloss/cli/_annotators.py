@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss._files import whole_files
+from peerloss._files import check_file_place, whole_files
 from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import say, say_json, visible
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -67,6 +67,9 @@ def annotators(
     ] = 0.05,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     jobs: Annotated[int, typer.Option(help="Threads; -1 takes every core.")] = 1,
+    spreadsheet_safe: Annotated[
+        bool, typer.Option("--spreadsheet-safe", help="Put ' before texts that look like a formula.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Score workers without gold labels: what to pay them, how accurate they seem, who seems to guess.
@@ -111,7 +114,7 @@ def annotators(
             if copies is not None:
                 status.update("comparing workers in pairs")
                 pairs = written[copies] = find_copiers(reports)
-        _write(written)
+        _write(written, spreadsheet_safe=spreadsheet_safe)
     summary: dict[str, Any] = {
         "scores": str(output),
         "reports": len(reports),
@@ -131,7 +134,7 @@ def annotators(
         "note": NOT_AN_ACCURACY,
     }
     if as_json:
-        typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        say_json(summary)
     else:
         _print(scores, summary)
 
@@ -141,6 +144,7 @@ def _check_paths(outputs: dict[str, Path], data: Path) -> None:
     for option, path in outputs.items():
         if path.suffix.lower() != ".csv" or path.is_dir():
             raise InvalidInputError(f"{option} must be a file whose name ends in .csv; got {path}.")
+        check_file_place(path)
         resolved = path.resolve()
         if resolved == data.resolve():
             raise InvalidInputError(
@@ -151,13 +155,16 @@ def _check_paths(outputs: dict[str, Path], data: Path) -> None:
         seen[resolved] = option
 
 
-def _write(tables: dict[Path, pd.DataFrame]) -> None:
+def _write(tables: dict[Path, pd.DataFrame], *, spreadsheet_safe: bool) -> None:
+    from peerloss.datasets._csv_text import write_table
+
     with whole_files(*tables) as unfinished:
         for path, table in zip(unfinished, tables.values(), strict=True):
             shown = (
                 table.assign(payment=table["payment"].map("{:.2f}".format)) if "payment" in table else table
             )
-            shown.to_csv(path, index=False, lineterminator="\n")
+            with path.open("x", encoding="utf-8", newline="") as stream:
+                write_table(stream, shown, spreadsheet_safe=spreadsheet_safe)
 
 
 def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
@@ -173,10 +180,10 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
         table.add_column(heading, justify="left" if heading == "worker" else "right")
     first = scores.sort_values(["uninformative", "n_tasks"], ascending=False, kind="stable").head(SHOWN)
     for name, row in zip(first.index, first.to_dict("records"), strict=True):
-        table.add_row(Text(str(name)), *_cells(row))
+        table.add_row(Text(visible(name)), *_cells(row))
     console.print(table)
     for line in (*_notes(scores, summary), _last_line(summary)):
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
 
 
 def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import dataclass
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -12,6 +11,7 @@ import typer
 
 from peerloss.cli._errors import user_errors
 from peerloss.cli._progress import training_bar
+from peerloss.cli._terminal import say, say_json, visible
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -74,6 +74,10 @@ def audit(
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
     jobs: Annotated[int, typer.Option(help="Processes; -1 takes every core.")] = 1,
+    spreadsheet_safe: Annotated[
+        bool,
+        typer.Option("--spreadsheet-safe", help="Put ' before texts that look like a formula."),
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Find labels that are probably wrong, and write a folder with a page, a table and the data.
@@ -105,7 +109,15 @@ def audit(
             warnings.simplefilter("always", UserWarning)
             found = _find(task, proba, seed=seed, jobs=jobs)
         columns = [name for name in task.columns if name in table]
-        write_folder(output, found, data, rows=task.rows, labels=columns, title=f"Labels of {data.name}")
+        write_folder(
+            output,
+            found,
+            data,
+            rows=task.rows,
+            labels=columns,
+            title=f"Labels of {data.name}",
+            spreadsheet_safe=spreadsheet_safe,
+        )
     notes = sorted({str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)})
     summary = {
         "audit": str(output),
@@ -116,7 +128,7 @@ def audit(
         "notes": notes,
     }
     if as_json:
-        typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        say_json(summary)
     else:
         _print(found, summary)
 
@@ -282,7 +294,7 @@ def _print(found: LabelAudit, summary: dict[str, Any]) -> None:
     shown = Table("row", "given", "suggested", "P(wrong)", title="Likeliest errors")
     for name, row in zip(suspects.index, suspects.to_dict("records"), strict=True):
         cells = [str(name), str(row["given"]), str(row["suggested"]), f"{row['p_error']:.3f}"]
-        shown.add_row(*(Text(cell[:60]) for cell in cells))
+        shown.add_row(*(Text(visible(cell)[:60]) for cell in cells))
     console.print(shown)
     lines = []
     if summary["rows_without_label"]:
@@ -295,4 +307,4 @@ def _print(found: LabelAudit, summary: dict[str, Any]) -> None:
         f"written to {summary['audit']}."
     )
     for line in lines:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)

@@ -112,7 +112,7 @@ def bound(
     with user_errors():
         rows = bound_rows(question)
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=2, ensure_ascii=False))
+        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
     else:
         _print_table(rows)
 

@@ -35,7 +35,7 @@ def datasets(
         loaded = [load_dataset(each, data_dir=data_dir, target=target) for each in names]
     if as_json:
         told = [_describe(data) for data in loaded]
-        typer.echo(json.dumps(told if name is None else told[0], indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(told if name is None else told[0], indent=2))
     elif name is None:
         _print_list(loaded)
     else:

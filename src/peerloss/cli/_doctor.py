@@ -36,7 +36,7 @@ def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON o
     found = features(machine["cuda"])
     if as_json:
         told["features"] = [asdict(feature) for feature in found]
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        typer.echo(json.dumps(told, indent=2))
     else:
         _print(told, found)
     if problems:

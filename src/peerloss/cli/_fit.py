@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from dataclasses import dataclass
@@ -11,8 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss._files import check_folder_place
 from peerloss.cli._errors import user_errors
 from peerloss.cli._progress import training_bar
+from peerloss.cli._terminal import say, say_json, visible
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -58,7 +59,8 @@ def fit(
         from peerloss.estimators._persistence import check_replaceable
 
         check_choice(metric, "--metric", METRICS)
-        check_replaceable(output.resolve())  # before the training, not after it
+        check_folder_place(output)  # before the training, not after it
+        check_replaceable(output.resolve())
         task = _as_task(read_table(data), target=target, drop=drop or [], where=str(data))
         note = f"training on {len(task.y):,} rows"
         with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
@@ -68,7 +70,7 @@ def fit(
     notes = sorted({str(warning.message) for warning in caught if warning.category is UserWarning})
     summary = _summarise(model, task, target, output) | {"notes": notes}
     if as_json:
-        typer.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+        say_json(summary)
     else:
         _print(model, summary)
 
@@ -147,7 +149,7 @@ def _print(model: Pipeline, summary: dict[str, Any]) -> None:
     console = Console()
     chosen = Table("candidate", "weight", title="What is averaged")
     for name, weight in summary["candidates"].items():
-        chosen.add_row(name, f"{weight:.2f}")
+        chosen.add_row(visible(name), f"{weight:.2f}")
     console.print(chosen)
     lines = [
         f"Column {name!r} is not used: it {reason}." for name, reason in summary["columns_not_used"].items()
@@ -155,13 +157,10 @@ def _print(model: Pipeline, summary: dict[str, Any]) -> None:
     if summary["rows_without_label"]:
         lines.append(f"Rows without a label, left out: {summary['rows_without_label']:,}.")
     for line in [*lines, *summary["notes"], str(model["classifier"].report_)]:
-        console.print(line, markup=False, highlight=False, soft_wrap=True)
+        say(line)
     low, high = summary["interval"]
-    console.print(
+    say(
         f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {len(summary['classes'])} classes; "
         f"estimated {summary['metric'].replace('_', ' ')} on clean labels {summary['estimated_metric']:.3f} "
-        f"({low:.3f} to {high:.3f}); saved in {summary['model']}.",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
+        f"({low:.3f} to {high:.3f}); saved in {summary['model']}."
     )

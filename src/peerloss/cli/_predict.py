@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -11,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss._files import whole_files
+from peerloss._files import check_file_place, whole_files
 from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ def predict(
         int | None, typer.Option(help="Deprecated, without effect: predictions are not random.")
     ] = None,
     jobs: Annotated[int, typer.Option(help="Threads; -1 takes every core.")] = 1,
+    spreadsheet_safe: Annotated[
+        bool, typer.Option("--spreadsheet-safe", help="Put ' before texts that look like a formula.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Predict the clean labels of a table, in memory that does not grow with it.
@@ -55,21 +58,21 @@ def predict(
         counts: Counter[str] = Counter()
         threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
         chunks = _predicted(loaded, _read(loaded, data, id_columns or []), id_columns or [], threads)
-        _write(output, _counted(_with_progress(chunks, data, quiet=as_json), counts))
+        counted = _counted(_with_progress(chunks, data, quiet=as_json), counts)
+        _write(output, counted, spreadsheet_safe=spreadsheet_safe)
     rows = sum(counts.values())
     if as_json:
         told = {"model": str(model), "predictions": str(output), "rows": rows, "predicted": dict(counts)}
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        say_json(told)
     else:
         shares = ", ".join(f"{label} {count / rows:.1%}" for label, count in sorted(counts.items()))
-        typer.echo(f"{rows:,} rows predicted ({shares}); written to {output}.")
+        say(f"{rows:,} rows predicted ({shares}); written to {output}.")
 
 
 def _check_output(output: Path, data: Path) -> None:
     if output.suffix.lower() != ".csv":
         raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
-    if output.is_dir():
-        raise InvalidInputError(f"--output must be a file; {output} is a folder.")
+    check_file_place(output)
     if output.exists() and data.exists() and output.samefile(data):
         raise InvalidInputError(f"--output must not be the table that is read, {data}. Choose another name.")
 
@@ -154,7 +157,9 @@ def _counted(chunks: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[p
         yield chunk
 
 
-def _write(output: Path, chunks: Iterator[pd.DataFrame]) -> None:
+def _write(output: Path, chunks: Iterator[pd.DataFrame], *, spreadsheet_safe: bool) -> None:
+    from peerloss.datasets._csv_text import write_table
+
     with whole_files(output) as (path,), path.open("x", encoding="utf-8", newline="") as stream:
         for number, chunk in enumerate(chunks):
-            chunk.to_csv(stream, header=number == 0, index=False, lineterminator="\n")
+            write_table(stream, chunk, header=number == 0, spreadsheet_safe=spreadsheet_safe)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 import webbrowser
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -10,7 +9,9 @@ from typing import Annotated
 
 import typer
 
+from peerloss._files import check_file_place
 from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError
 
 
@@ -18,10 +19,13 @@ def review(
     audit: Annotated[Path, typer.Argument(help="Folder that `peerloss audit` wrote.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any that is free.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    accept_edits: Annotated[
+        bool, typer.Option("--accept-edits", help="Take labels.csv as it is now, though it was changed.")
+    ] = False,
 ) -> None:
     """Step through the suspects of an audit with the keyboard, on a page that only this machine can reach.
 
-    Every decision is on the disk at once. Stop with Ctrl+C; start again and it goes on where it was.
+    Every decision is written to the disk at once. Stop with Ctrl+C; the next start continues from there.
 
     Example: peerloss review audit/
     """
@@ -30,15 +34,15 @@ def review(
         from peerloss.audit._journal import JournalWarning
         from peerloss.audit._review import Review, ReviewServer
 
-        folder = read_folder(audit)
+        folder = read_folder(audit, accept_edits=accept_edits)
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always", JournalWarning)
             session = Review(folder)
         for warning in caught:
-            typer.echo(f"Warning: {warning.message}", err=True)
+            say(f"Warning: {warning.message}", err=True)
         server = ReviewServer(session, port)
-    typer.echo(f"Reviewing {len(session):,} suspects at {server.url}")
-    typer.echo("The address is secret: who has it can decide. Stop with Ctrl+C.")
+    say(f"Reviewing {len(session):,} suspects at {server.url}")
+    say("The address is secret: who has it can decide. Stop with Ctrl+C.")
     if browser:
         webbrowser.open(server.url)
     try:
@@ -49,7 +53,7 @@ def review(
         server.server_close()
         state = session.state()
         session.close()
-    typer.echo(
+    say(
         f"{state['keep']:,} kept, {state['change']:,} changed, {state['skip']:,} skipped of "
         f"{state['total']:,} suspects; in {folder.decisions_path}."
     )
@@ -61,6 +65,9 @@ def apply(
     rest: Annotated[
         str, typer.Option(help="Suspects that nobody decided on: keep, relabel (if likelier wrong) or drop.")
     ] = "keep",
+    accept_edits: Annotated[
+        bool, typer.Option("--accept-edits", help="Take labels.csv as it is now, though it was changed.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Write the audited table with the labels that were decided on; everything else stays as it was.
@@ -75,9 +82,10 @@ def apply(
         from peerloss.audit._folder import read_folder
 
         check_choice(rest, "--rest", RESTS)
-        if output.suffix.lower() != ".csv" or output.is_dir():
+        if output.suffix.lower() != ".csv":
             raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
-        folder = read_folder(audit)
+        check_file_place(output)
+        folder = read_folder(audit, accept_edits=accept_edits)
         if output.resolve().parent == folder.path.resolve():
             raise InvalidInputError(f"--output must lie outside the audit, {audit}, which is left as it is.")
         cleaning = plan_cleaning(folder, rest)
@@ -92,9 +100,9 @@ def apply(
         "rest": rest,
     }
     if as_json:
-        typer.echo(json.dumps(told, indent=2, ensure_ascii=False))
+        say_json(told)
         return
-    typer.echo(
+    say(
         f"{rows:,} rows, {told['changed']:,} labels changed, {told['dropped']:,} rows dropped; a person "
         f"decided on {told['decided']:,} suspects, for the other {told['undecided']:,} the rule was {rest}; "
         f"written to {output}."

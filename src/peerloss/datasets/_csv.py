@@ -6,12 +6,13 @@ standard library's reader finds both, in memory that does not grow with the file
 
 from __future__ import annotations
 
-import csv
+import re
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from peerloss.datasets._csv_text import DELIMITERS, read_records
 from peerloss.datasets._kinds import as_kinds, column_kinds, quoted, require_columns
 from peerloss.datasets._text import open_text
 from peerloss.exceptions import InvalidInputError
@@ -20,9 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    from peerloss.datasets._csv_text import Record
     from peerloss.datasets._kinds import Kind
-
-_DELIMITERS = (",", ";", "\t")
 
 
 @dataclass(frozen=True)
@@ -75,37 +75,40 @@ class CsvFile:
         }
 
     def _locate(self, row: int) -> str:
-        with open_text(self.path) as stream:
-            for number, (line, _) in enumerate(_records(stream, self.path, self.delimiter)):
-                if number == row + 1:  # the header is record 0
-                    return f"{self.path}, line {line}"
+        for number, record in enumerate(_rows(self.path, self.delimiter)):
+            if number == row + 1:  # the header is record 0
+                return f"{self.path}, line {record.line}"
         return f"{self.path}, row {row + 1}"
 
 
 def check_csv(path: Path) -> CsvFile:
     """Read through a delimited file and refuse it, with a line number, unless every record is whole."""
-    with open_text(path) as stream:
-        first = next((line for line in stream if line.strip()), "")
-    if not first:
+    # Of equals the first is taken: a comma.
+    delimiter = max(DELIMITERS, key=lambda delimiter: _columns(path, delimiter))
+    records = _rows(path, delimiter)
+    first = next(records, None)
+    if first is None:
         raise InvalidInputError(f"{path} is empty; expected a header line with the names of the columns.")
-    delimiter = max(_DELIMITERS, key=first.count)  # the first of equals: a comma
-    with open_text(path) as stream:
-        records = _records(stream, path, delimiter)
-        _, header = next(records)
-        _check_header(header, path)
-        found = None
-        for found, record in records:
-            if len(record) != len(header):
-                raise InvalidInputError(
-                    f"{path}, line {found}: expected {len(header)} fields, as in the header, "
-                    f"but found {len(record)}. Look for a missing, an extra or an unquoted {delimiter!r}."
-                )
+    header = first.fields
+    _check_header(header, path)
+    found = None
+    for found in records:
+        if len(found.fields) != len(header):
+            raise InvalidInputError(
+                f"{path}, line {found.line}: expected {len(header)} fields, as in the header, "
+                f"but found {len(found.fields)}. Look for a missing, an extra or an unquoted {delimiter!r}."
+            )
     if found is None:
         raise InvalidInputError(f"{path} has a header but no rows.")
     return CsvFile(path, delimiter, tuple(header))
 
 
 def _check_header(header: list[str], path: Path) -> None:
+    if any("\0" in name for name in header):
+        raise InvalidInputError(
+            f"{path}: the header line holds a NUL character, so this is not a text file, or it is damaged. "
+            "Save the table as CSV in UTF-8."
+        )
     repeated = sorted({name for name in header if name and header.count(name) > 1})
     if repeated:
         raise InvalidInputError(
@@ -120,16 +123,29 @@ def _check_header(header: list[str], path: Path) -> None:
         )
 
 
-def _records(stream: IO[str], path: Path, delimiter: str) -> Iterator[tuple[int, list[str]]]:
-    """Yield (line where it begins, fields) of each record that is not blank."""
-    reader = csv.reader(stream, delimiter=delimiter, skipinitialspace=True, strict=True)
-    line = 1
+def _columns(path: Path, delimiter: str) -> tuple[bool, int]:
+    """Return whether quotation marks enclose fields of the header, and how many fields it has."""
     try:
-        for record in reader:
-            if len(record) > 1 or (record and record[0].strip()):
-                yield line, record
-            line = reader.line_num + 1
-    except csv.Error as error:
-        raise InvalidInputError(
-            f"{path}, line {line}: {error}. Look for a quotation mark that is not closed or not doubled."
-        ) from error
+        header = next(_rows(path, delimiter), None)
+    except InvalidInputError:  # the delimiter that is chosen raises it again
+        return False, 0
+    if header is None:
+        return False, 0
+    unquoted = re.sub(rf'(^|{delimiter}) *"[^"]*(?:""[^"]*)*"', r"\1", header.source)
+    return '"' not in unquoted, len(header.fields)
+
+
+def _rows(path: Path, delimiter: str) -> Iterator[Record]:
+    """Yield the records that are not blank, the header first."""
+    before = ""
+    with open_text(path) as stream:
+        for record in read_records(stream, path, delimiter):
+            if not record.is_blank:
+                if before.endswith("\r") and record.source.lstrip(" ").startswith(delimiter):
+                    raise InvalidInputError(  # pandas would lose the empty field in front
+                        f"{path}, line {record.line}: an empty first field after an empty line, with lines "
+                        "that end in a carriage return alone. Remove the empty line, or save the file with "
+                        "the usual line ends."
+                    )
+                yield record
+            before = record.source if record.is_blank else ""

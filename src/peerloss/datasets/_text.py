@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import zlib
@@ -31,6 +32,13 @@ def open_text(path: Path) -> Iterator[IO[str]]:
         raise InvalidInputError(
             f"{path} is not a whole gzip file: {error}. Fetch or pack it again."
         ) from error
+
+
+def text_encoding(path: Path) -> str:
+    """Return the encoding that writes the text again as it is, with or without a byte order mark."""
+    unpack = gzip.open if path.suffix == ".gz" else open
+    with unpack(path, "rb") as stream:
+        return "utf-8-sig" if stream.read(3) == codecs.BOM_UTF8 else "utf-8"
 
 
 def _line_that_is_not_text(path: Path) -> int:

@@ -22,7 +22,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from peerloss._classifier import NoisyLabelClassifier
-from peerloss._files import whole_folder
+from peerloss._files import restore_folder, whole_folder
 from peerloss.estimators._persistence_parts import dump_parts, load_parts
 from peerloss.estimators._persistence_state import Reader, State, Writer
 from peerloss.exceptions import InvalidInputError, ModelFolderError
@@ -136,6 +136,7 @@ def load_model(folder: str | Path, *, trusted: Sequence[str] = ()) -> Any:
 def read_manifest(folder: str | Path) -> dict[str, Any]:
     """Return what a model folder says of itself: class, classes, names of the features, versions, files."""
     home = Path(folder)
+    restore_folder(home)
     if not home.is_dir():
         what = "is a file" if home.exists() else "does not exist"
         raise ModelFolderError(f"{home} {what}; expected a model folder, as save_model writes it.")

@@ -10,7 +10,7 @@
   let busy = false;
 
   function fail(what) {
-    at("error").textContent = what + " Is the server still running? Nothing that was shown as decided is lost.";
+    at("error").textContent = what;
     at("error").hidden = false;
   }
 
@@ -18,9 +18,13 @@
     const options = body && {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
     };
-    const answer = await fetch(path, options);
-    if (!answer.ok) throw new Error("The server refused (" + answer.status + ").");
-    return answer.json();
+    const kept = " Nothing that was shown as decided is lost.";
+    const answer = await fetch(path, options).catch(() => {
+      throw new Error("The server does not answer. Is it still running?" + kept);
+    });
+    if (answer.ok) return answer.json();
+    const reason = await answer.json().catch(() => ({}));
+    throw new Error(reason.error || "The server refused (" + answer.status + ")." + kept);
   }
 
   function load(start) {

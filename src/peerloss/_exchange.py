@@ -1,0 +1,36 @@
+"""Exchange two folders in one step, where the operating system can."""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import sys
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_RENAME_EXCHANGE = 2
+_AT_FDCWD = -100
+#: What a kernel or a file system answers that does not know how.
+_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM}
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Give each of two existing files or folders the name of the other, in one step.
+
+    False if the system cannot; then nothing has changed.
+    """
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):  # a C library without it
+        return False
+    if renameat2(_AT_FDCWD, os.fsencode(one), _AT_FDCWD, os.fsencode(other), _RENAME_EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _UNSUPPORTED:
+        return False
+    raise OSError(number, os.strerror(number), str(one), None, str(other))

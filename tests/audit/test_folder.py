@@ -1,0 +1,129 @@
+"""An audit on disk is read as it was written, or refused."""
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from peerloss.audit import find_label_issues
+from peerloss.audit._apply import plan_cleaning
+from peerloss.audit._folder import check_free, read_folder, write_folder
+from peerloss.audit._review import Review
+from peerloss.exceptions import InvalidInputError
+from tests.audit.made_up import write_audit
+
+TEXT = st.text(st.one_of(st.sampled_from(" ,;\"\t\r\n=+-@'1a"), st.characters(codec="utf-8")), max_size=6)
+NAMES = st.lists(TEXT.map(lambda text: text.replace("\0", "")), min_size=12, max_size=12)
+LABELS = ["-x\r", "=1+1"]
+
+
+@pytest.fixture
+def audit(tmp_path):
+    write_audit(tmp_path)
+    return tmp_path / "audit"
+
+
+@given(names=NAMES, spreadsheet_safe=st.booleans())
+@settings(max_examples=20)
+def test_any_names_and_labels_come_back(names, spreadsheet_safe):
+    """Line ends, quotation marks, formulas, blanks: as many rows, with the same texts."""
+    y = pd.Series(pd.Categorical.from_codes(np.arange(12) % 2, LABELS), index=names)
+    proba = np.where(np.arange(12)[:, None] % 2 == [0, 1], 0.8, 0.2)
+    found = find_label_issues(None, y, pred_proba=proba)
+    with tempfile.TemporaryDirectory() as home:
+        data = Path(home, "data.csv")
+        data.write_text("label\n" + "x\n" * 12)
+        write_folder(
+            Path(home, "audit"),
+            found,
+            data,
+            rows=np.arange(12),
+            labels=["label"],
+            title="",
+            spreadsheet_safe=spreadsheet_safe,
+        )
+        read = read_folder(Path(home, "audit")).labels
+    assert read["name"].tolist() == names
+    assert read["given"].tolist() == [LABELS[i % 2] for i in range(12)]
+    assert read["suggested"].tolist() == found.table["suggested"].astype(str).tolist()
+
+
+def test_labels_that_were_cut_are_refused(audit):
+    """At the end of a line too, where the rest is still a table."""
+    lines = (audit / "labels.csv").read_bytes().splitlines(keepends=True)
+    (audit / "labels.csv").write_bytes(b"".join(lines[: len(lines) // 2]))
+    with pytest.raises(InvalidInputError, match=r"labels\.csv is not as the audit wrote it.*--accept-edits"):
+        read_folder(audit)
+    assert len(read_folder(audit, accept_edits=True).labels) == len(lines) // 2 - 1
+
+
+def edited(audit, change):
+    table = pd.read_csv(audit / "labels.csv")
+    change(table).to_csv(audit / "labels.csv", index=False)
+
+
+def test_edits_on_purpose_can_be_accepted(audit):
+    """They then decide what `--rest relabel` writes."""
+    edited(audit, lambda t: t.assign(p_error=0.9, suggested="cat", flagged=True))
+    with pytest.raises(InvalidInputError, match="--accept-edits"):
+        read_folder(audit)
+    folder = read_folder(audit, accept_edits=True)
+    assert set(plan_cleaning(folder, "relabel").new_labels.values()) == {"cat"}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda t: t.assign(suggested="foreign"), "suggested of row 0 must be a label.*got 'foreign'"),
+        (lambda t: t.assign(given="foreign"), "given of row 0 must be a label of the audit"),
+        (lambda t: pd.concat([t, t.head(1)]), "row 0 comes more than once"),
+        (lambda t: t.assign(flagged="maybe"), "not an audit that this version can read"),
+    ],
+)  # fmt: skip
+def test_edits_that_make_no_sense_are_refused_all_the_same(audit, change, message):
+    """Suggestions must be labels that the audit knows, once for each row."""
+    edited(audit, change)
+    with pytest.raises(InvalidInputError, match=message):
+        read_folder(audit, accept_edits=True)
+
+
+def test_rows_beyond_the_data_are_refused(audit):
+    """The review has nothing to show for them."""
+    edited(audit, lambda t: t.assign(row=t["row"] + 7, flagged=True))
+    with pytest.raises(InvalidInputError, match="names row 66, but the data have 60 rows"):
+        Review(read_folder(audit, accept_edits=True))
+
+
+def test_audits_of_an_earlier_format_need_a_word(audit):
+    """Format 1 did not record the SHA-256 of labels.csv."""
+    manifest = json.loads((audit / "audit.json").read_text())
+    del manifest["labels_sha256"], manifest["spreadsheet_safe"]
+    (audit / "audit.json").write_text(json.dumps(manifest | {"format": 1}))
+    with pytest.raises(InvalidInputError, match=r"written by an earlier version.*--accept-edits"):
+        read_folder(audit)
+    assert len(read_folder(audit, accept_edits=True).labels) == 60
+
+
+def test_a_link_is_followed_and_the_current_folder_refused(tmp_path, monkeypatch):
+    """The folder that a link points to is replaced; the current folder is refused before any work."""
+    write_audit(tmp_path)
+    (tmp_path / "audit").rename(tmp_path / "real")
+    (tmp_path / "audit").symlink_to("real")
+    write_audit(tmp_path)
+    assert (tmp_path / "audit").is_symlink()
+    assert read_folder(tmp_path / "real").path == tmp_path / "real"
+    monkeypatch.chdir(tmp_path / "real")
+    with pytest.raises(InvalidInputError, match="is the current folder"):
+        check_free(Path())
+
+
+def test_an_audit_that_lost_its_name_is_found_again(tmp_path):
+    """A process that was killed between two renames leaves the folder under a hidden name."""
+    write_audit(tmp_path)
+    (tmp_path / "audit").rename(tmp_path / f".audit.{'0' * 16}.old")
+    assert len(read_folder(tmp_path / "audit").labels) == 60

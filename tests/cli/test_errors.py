@@ -1,0 +1,180 @@
+"""A write that fails ends every command with one line, and what was there is unchanged."""
+
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+import typer
+from sklearn.pipeline import make_pipeline
+from typer.testing import CliRunner
+
+from peerloss import MarginPerceptron, save_model
+from peerloss._files import whole_folder
+from peerloss.cli import _fit, app
+from peerloss.cli._errors import user_errors
+from peerloss.estimators import TableEncoder
+from tests.audit.crowds import random_crowd
+
+resource = pytest.importorskip("resource", reason="needs limits on the size of files")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory):
+    """Make what each command reads."""
+    tmp_path = tmp_path_factory.mktemp("made")
+    clean = np.arange(60) % 2
+    given = np.where(np.arange(60) % 10 == 0, 1 - clean, clean)
+    table = pd.DataFrame({"x": clean + np.linspace(0, 0.3, 60), "label": np.array(["no", "yes"])[given]})
+    table.to_csv(tmp_path / "data.csv", index=False)
+    pd.DataFrame({"yes": 0.1 + 0.8 * clean, "no": 0.9 - 0.8 * clean}).to_csv(
+        tmp_path / "proba.csv", index=False
+    )
+    random_crowd(0, n_tasks=40, n_workers=8).to_csv(tmp_path / "crowd.csv", index=False)
+    pipeline = make_pipeline(TableEncoder(), MarginPerceptron(margin_grid=[1.0], random_state=0))
+    save_model(pipeline.fit(table[["x"]], table["label"].to_numpy(dtype=str)), tmp_path / "model")
+    assert run("audit", tmp_path).exit_code == 0
+    return tmp_path
+
+
+@pytest.fixture
+def home(made, tmp_path):
+    """Return a folder with what each command reads."""
+    return shutil.copytree(made, tmp_path / "home")
+
+
+def run(command, home, output=None):
+    """Run a command that reads and writes in a folder."""
+    table = [home / "data.csv", "--target", "label"]
+    arguments = {
+        "audit": [*table, "--probabilities", home / "proba.csv", "-o", output or home / "audit"],
+        "fit": [*table, "-o", output or home / "model"],
+        "predict": [home / "model", home / "data.csv", "-o", output or home / "predicted.csv"],
+        "apply": [home / "audit", "-o", output or home / "cleaned.csv"],
+        "annotators": [home / "crowd.csv", "-o", output or home / "scores.csv"],
+    }[command]
+    return CliRunner().invoke(app, [command, *map(str, arguments)])
+
+
+def contents(folder):
+    return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+COMMANDS = ["audit", "fit", "predict", "apply", "annotators"]
+
+
+def quick_model(task, **_):
+    """Stand in for the portfolio, which takes seconds."""
+    classifier = MarginPerceptron(margin_grid=[1.0], random_state=0)
+    return make_pipeline(TableEncoder(), classifier).fit(task.X, task.y)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_full_disk_is_one_line(home, monkeypatch, command):
+    """Exit code 2, what could not be written, that nothing was lost; nothing new, not even hidden."""
+    monkeypatch.setattr(_fit, "_train", quick_model)
+    (home / "predicted.csv").write_text("old")
+    (home / "scores.csv").write_text("old")
+    before = contents(home)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40, limits[1]))
+        done = run(command, home)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert done.exit_code == 2, done.output
+    (line,) = (line for line in done.stderr.splitlines() if line.startswith("Error: "))
+    assert "could not be written: File too large. Nothing was lost" in line
+    assert "Traceback" not in done.output
+    assert contents(home) == before
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_places_are_checked_before_the_work(home, monkeypatch, command):
+    """A folder that cannot be written ends the command before anything is read or trained."""
+    monkeypatch.setattr("peerloss.datasets.read_table", None)
+    monkeypatch.setattr("peerloss.estimators.load_model", None)
+    monkeypatch.setattr("peerloss.audit.read_reports", None)
+    done = run(command, home, output=home / "data.csv" / "out.csv")
+    assert done.exit_code == 2, done.output
+    assert "data.csv is a file. Choose another place" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["audit", "fit"])
+def test_the_current_folder_is_refused_before_the_work(home, monkeypatch, command):
+    """A folder is replaced as a whole, which the current one cannot be."""
+    monkeypatch.setattr("peerloss.datasets.read_table", None)
+    (home / "empty").mkdir()
+    monkeypatch.chdir(home / "empty")
+    done = run(command, home, output=".")
+    assert done.exit_code == 2, done.output
+    assert "current folder" in done.stderr
+
+
+@pytest.mark.parametrize("command", ["audit", "fit"])
+def test_a_link_stays_a_link(home, monkeypatch, command):
+    """The folder that it points to gets the new content."""
+    monkeypatch.setattr(_fit, "_train", quick_model)
+    monkeypatch.setattr(_fit, "_summarise", lambda *_: {})
+    monkeypatch.setattr(_fit, "_print", lambda *_: None)
+    (home / "link").symlink_to("real")
+    for _ in range(2):
+        done = run(command, home, output=home / "link")
+        assert done.exit_code == 0, done.output
+    assert (home / "link").is_symlink()
+    assert (home / "real").is_dir()
+    assert not [path for path in home.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_next_start_removes_what_a_kill_left(home, monkeypatch, command):
+    """Hidden folders of this output, if no process holds them."""
+    monkeypatch.setattr(_fit, "_train", quick_model)
+    monkeypatch.setattr(_fit, "_summarise", lambda *_: {})
+    monkeypatch.setattr(_fit, "_print", lambda *_: None)
+    names = {"audit": "audit", "fit": "model", "predict": "predicted.csv", "apply": "cleaned.csv"}
+    for ending in ("partial", "old") if command in {"audit", "fit"} else ("partial",):
+        stale = home / f".{names.get(command, 'scores.csv')}.0123456789abcdef.{ending}"
+        stale.mkdir()
+        (stale / "half").write_text("half")
+    assert run(command, home).exit_code == 0
+    assert not [path for path in home.iterdir() if path.name.startswith(".")]
+
+
+def test_a_folder_in_use_is_left_alone(home):
+    """An audit that runs at the same time keeps its unfinished folder."""
+    with whole_folder(home / "audit") as fresh:
+        (fresh / "half").write_text("half")
+        assert run("audit", home).exit_code == 0
+        assert (fresh / "half").exists()
+
+
+def test_other_errors_of_the_system_name_the_file(capsys):
+    """As one line without the number of the error."""
+    with pytest.raises(typer.Exit), user_errors():
+        raise FileNotFoundError(2, "No such file or directory", "lost.csv")
+    assert capsys.readouterr().err == "Error: lost.csv: No such file or directory.\n"
+    with pytest.raises(typer.Exit), user_errors():
+        raise OSError(98, "Address already in use")
+    assert capsys.readouterr().err == "Error: Address already in use.\n"
+    with pytest.raises(BrokenPipeError), user_errors():
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
+def test_standard_output_may_be_full():
+    """One line on stderr and exit code 2; no traceback, also not when Python ends."""
+    with open("/dev/full", "w") as full:  # noqa: PTH123
+        done = subprocess.run(
+            [sys.executable, "-m", "peerloss", "datasets"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert done.stderr.startswith("Error: the output could not be written: No space left on device.")
+    assert len(done.stderr.splitlines()) == 1

@@ -1,0 +1,86 @@
+"""What comes from outside is shown on the terminal, never obeyed, in whatever encoding there is."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from peerloss.cli import app
+from peerloss.cli._terminal import say, visible
+
+ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2028"
+SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2028"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        (ESCAPE, SHOWN),
+        ("line\nend\r\ttab\0", r"line\nend\r\ttab\x00"),
+        ("\udc80", r"\udc80"),
+        ("plain é 日本 α·π̃ 🙂 \xa0", "plain é 日本 α·π̃ 🙂 \xa0"),
+        (7, "7"),
+    ],
+    ids=["escape sequences", "line ends", "surrogate", "letters", "number"],
+)
+def test_control_characters_are_written_as_escapes(text, shown):
+    """Escape sequences, line ends, marks of direction and lone surrogates; other text stays."""
+    assert visible(text) == shown
+
+
+def test_a_line_is_one_line(capsys):
+    """Whatever it holds, on standard output or standard error."""
+    say("a\nb\x1b")
+    say("c\rd", err=True)
+    assert capsys.readouterr() == ("a\\nb\\x1b\n", "c\\rd\n")
+
+
+def audit(folder, *options, label="no", charset="utf-8", name="r{i}"):
+    """Audit a table with these names and labels."""
+    clean = np.arange(40) % 2
+    given = np.where(np.arange(40) % 10 == 0, 1 - clean, clean)
+    table = pd.DataFrame({"id": [name.format(i=i) for i in range(40)], "x": clean})
+    table["label"] = np.array([label, "yes"])[given]
+    table.to_csv(folder / "data.csv", index=False)
+    proba = pd.DataFrame({label: 0.9 - 0.8 * clean, "yes": 0.1 + 0.8 * clean})
+    proba.to_csv(folder / "proba.csv", index=False)
+    arguments = ["audit", folder / "data.csv", "--target", "label", "--id", "id", "-o", folder / "out"]
+    arguments += ["--probabilities", folder / "proba.csv", *options]
+    return CliRunner(charset=charset).invoke(app, [str(argument) for argument in arguments])
+
+
+def test_names_and_labels_cannot_control_the_terminal(tmp_path):
+    """An audit of hostile texts prints them as escapes, on the screen and as JSON; the file has the texts."""
+    label = ESCAPE.replace("\u2028", "")
+    for option in ([], ["--json"]):
+        done = audit(tmp_path, *option, label=label, name="\x1b[2J{i}")
+        assert done.exit_code == 0, done.output
+        assert not any(character in done.output for character in "\x1b\x07\x9b\u202e")
+    assert json.loads(done.stdout)["classes"][0] == label
+    done = audit(tmp_path, label=label, name="\x1b[2J{i}")
+    assert r"\x1b[2J0" in done.stdout
+    assert label in (tmp_path / "out" / "labels.csv").read_text(encoding="utf-8")
+
+
+def test_errors_cannot_control_the_terminal(tmp_path):
+    """Names of files and columns come from outside too."""
+    done = CliRunner().invoke(
+        app, ["audit", str(tmp_path / "\x1b[2J.csv"), "--target", "x", "-o", str(tmp_path / "o")]
+    )
+    assert done.exit_code == 2
+    assert r"\x1b[2J.csv does not exist" in done.stderr
+
+
+@pytest.mark.parametrize("charset", ["ascii", "latin-1", "cp1252"])
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_no_encoding_ends_a_finished_audit(tmp_path, charset, option):
+    """What the encoding lacks is written as an escape; JSON stays JSON."""
+    done = audit(tmp_path, *option, label="nein 日本 π̃", charset=charset)
+    assert done.exit_code == 0, done.exception
+    assert (tmp_path / "out" / "labels.csv").exists()
+    if option:
+        assert "nein 日本 π̃" in json.loads(done.stdout)["classes"]
+    else:
+        assert r"\u65e5" in done.stdout
