@@ -25,7 +25,14 @@ INTERRUPTED = 130
 ALL = ("table-a1", "heart-as-released", "curves", "boundary", "invariance")
 
 
+#: Options of every experiment, of tables and figures, and of images.
+_COMMON = ("output", "methods", "seeds", "seed", "as_json")
+_OF_TABLES = ("protocol", "data_sets", "backend", "address", "jobs")
+_OF_IMAGES = ("data_dir", "noise", "changes", "device", "smoke", "closed")
+
+
 def reproduce(
+    context: typer.Context,
     name: Annotated[
         str,
         typer.Argument(
@@ -84,16 +91,8 @@ def reproduce(
     """
     from peerloss.experiments import load_experiment
 
-    everything = name == "all"
-    if everything and (data_sets or methods):
-        raise typer.BadParameter("all runs everything; name one experiment to choose data sets or methods.")
-    images = name in CIFAR
-    if not images and (data_dir or noise or changes or device or smoke or closed):
-        raise typer.BadParameter(
-            f"--data-dir, --noise, --set, --device, --smoke and --closed are for {' and '.join(CIFAR)}."
-        )
-    if images and data_sets:
-        raise typer.BadParameter(f"{name} has one data set; choose with --noise.")
+    everything, images = name == "all", name in CIFAR
+    _refuse_other_options(context, name)
     failed = False
     try:
         if images:
@@ -133,6 +132,29 @@ def reproduce(
         write_page(output)
     if failed:
         raise typer.Exit(code=1)
+
+
+def _refuse_other_options(context: typer.Context, name: str) -> None:
+    """Refuse options that were given but do not apply to the experiment, whatever their values."""
+    applicable = {*_COMMON, *(_OF_IMAGES if name in CIFAR else _OF_TABLES)}
+    if name == "all":
+        applicable -= {"data_sets", "methods"}
+    options = {
+        str(parameter.name): next(text for text in parameter.opts if text.startswith("--"))
+        for parameter in context.command.params
+        if parameter.param_type_name == "option"
+    }
+    given = [
+        option
+        for key, option in options.items()
+        if key not in applicable and getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"
+    ]
+    if given:
+        known = ", ".join(option for key, option in options.items() if key in applicable)
+        raise typer.BadParameter(
+            f"{', '.join(given)} {'does' if len(given) == 1 else 'do'} not apply to {name}. Options of {name}: "
+            f"{known}."
+        )
 
 
 def _run_and_tell(
