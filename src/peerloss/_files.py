@@ -59,10 +59,18 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def append_through(stream: IO[bytes], content: bytes) -> None:
-    """Write to the end of a file, and on to the disk."""
-    stream.write(content)
-    stream.flush()
-    os.fsync(stream.fileno())
+    """Write to the end of a file, and on to the disk; if that fails, the file is as long as it was."""
+    file = stream.fileno()
+    end = os.lseek(file, 0, os.SEEK_END)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(file, rest) :]
+        os.fsync(file)
+    except BaseException:
+        os.ftruncate(file, end)
+        os.lseek(file, end, os.SEEK_SET)
+        raise
 
 
 def lock_file(stream: IO[bytes]) -> bool:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from peerloss.cli._errors import user_errors
 from peerloss.cli._report import write_page
 from peerloss.cli._reproduce_cifar import CIFAR, reproduce_cifar
-from peerloss.exceptions import PeerLossError
+from peerloss.cli._warnings import store_warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.table import Table
 
@@ -94,7 +96,7 @@ def reproduce(
     everything, images = name == "all", name in CIFAR
     _refuse_other_options(context, name)
     failed = False
-    try:
+    with user_errors(), store_warnings(), _interruptible(output):
         if images:
             failed = reproduce_cifar(
                 name,
@@ -120,18 +122,22 @@ def reproduce(
                 first_seed=seed,
             )
             failed |= _run_and_tell(experiment, output, backend, jobs, address, as_json=as_json)
-    except PeerLossError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(code=2) from error
+    if everything and not as_json:
+        write_page(output)
+    if failed:
+        raise typer.Exit(code=1)
+
+
+@contextmanager
+def _interruptible(output: Path) -> Iterator[None]:
+    """End with a line that says how to go on when Ctrl-C is pressed."""
+    try:
+        yield
     except KeyboardInterrupt:
         typer.echo(
             f"Stopped. What is finished lies in {output}; the same command goes on from there.", err=True
         )
         raise typer.Exit(code=INTERRUPTED) from None
-    if everything and not as_json:
-        write_page(output)
-    if failed:
-        raise typer.Exit(code=1)
 
 
 def _refuse_other_options(context: typer.Context, name: str) -> None:
