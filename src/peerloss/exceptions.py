@@ -21,6 +21,10 @@ class ModelFolderError(PeerLossError, ValueError):
     """A model folder is absent, foreign, damaged, too new, or holds a type that is not trusted."""
 
 
+class WorkerError(PeerLossError, RuntimeError):
+    """A worker process ended before its work was done; what is finished is kept."""
+
+
 class DivergenceError(PeerLossError, FloatingPointError):
     """Training left the finite numbers."""
 
