@@ -57,7 +57,18 @@ def test_a_damaged_record_is_not(damage):
 
 def test_a_record_without_a_field_is_not():
     """Every field that somebody reads is needed."""
-    for name in ("key", "trials", "method", "n_test", "curve", "plane", "spec", "finished", "seconds", "choose"):
+    for name in (
+        "key",
+        "trials",
+        "method",
+        "n_test",
+        "curve",
+        "plane",
+        "spec",
+        "finished",
+        "seconds",
+        "choose",
+    ):
         assert not is_cell_record({key: value for key, value in record().items() if key != name})
 
 

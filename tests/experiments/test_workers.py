@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -42,8 +43,10 @@ def is_alive(process):
         return False
     # A zombie has ended; its new parent has not fetched its exit code yet.
     try:
-        with open(f"/proc/{process}/stat", encoding="ascii", errors="replace") as stream:
-            return stream.read().rpartition(")")[2].split()[0] not in ("Z", "X")
+        return (
+            Path(f"/proc/{process}/stat").read_text("ascii", "replace").rpartition(")")[2].split()[0]
+            not in "ZX"
+        )
     except OSError:
         return True
 
@@ -63,10 +66,12 @@ needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this sys
 
 @needs_kill
 def test_workers_end_when_their_parent_is_killed(tmp_path):
-    """SIGKILL leaves the parent no time to end them: they find out by themselves. (Ray sees to it alone.)"""
+    """SIGKILL leaves the parent no time to end them: they find out by themselves, as Ray's do."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stderr=subprocess.PIPE)
     try:
-        started = wait_for(lambda: all((tmp_path / name).exists() for name in "01") or parent.poll() is not None)
+        started = wait_for(
+            lambda: all((tmp_path / name).exists() for name in "01") or parent.poll() is not None
+        )
         assert started, "the workers did not start"
         assert parent.poll() is None, parent.stderr.read().decode()
         assert wait_for(lambda: all((tmp_path / name).read_text() for name in "01"))

@@ -158,8 +158,8 @@ def _refuse_other_options(context: typer.Context, name: str) -> None:
     if given:
         known = ", ".join(option for key, option in options.items() if key in applicable)
         raise typer.BadParameter(
-            f"{', '.join(given)} {'does' if len(given) == 1 else 'do'} not apply to {name}. Options of {name}: "
-            f"{known}."
+            f"{', '.join(given)} {'does' if len(given) == 1 else 'do'} not apply to {name}. "
+            f"Options of {name}: {known}."
         )
 
 

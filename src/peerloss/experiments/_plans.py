@@ -78,7 +78,7 @@ def read_plans(folder: Path) -> list[Plan]:
 
 
 def _check_plan(plan: Plan) -> None:
-    """Raise ``ValueError``, ``KeyError`` or ``TypeError`` for a plan that :func:`write_plan` did not write."""
+    """Raise ``ValueError``, ``KeyError`` or ``TypeError`` for what :func:`write_plan` did not write."""
     texts = [plan[name] for name in ("experiment", "protocol", "title")]
     numbers = [rate for _, *rates in plan["rows"] for rate in rates]
     texts += [data_set for data_set, *_ in plan["rows"]] + [text for spec in plan["specs"] for text in spec]

@@ -68,9 +68,9 @@ def _check_consistent(members: list[Record]) -> None:
         rarest = min(kinds, key=kinds.count)
         odd = members[kinds.index(rarest)]["key"]
         raise InvalidInputError(
-            f"Records contradict each other: the one with the key {odd!r} has {rarest[1]} trials and chooses by "
-            f"{rarest[0]!r}, unlike others with the same settings. Remove its line from the folder of results; "
-            "peerloss reproduce runs that cell again."
+            f"Records contradict each other: the one with the key {odd!r} has {rarest[1]} trials and chooses "
+            f"by {rarest[0]!r}, unlike others with the same settings. Remove its line from the folder of "
+            "results; peerloss reproduce runs that cell again."
         )
 
 

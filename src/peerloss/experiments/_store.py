@@ -81,9 +81,7 @@ class Store:
         Which records count; the others are skipped with a warning, like damaged lines.
     """
 
-    def __init__(
-        self, folder: str | Path, *, is_usable: Callable[[Record], bool] = is_cell_record
-    ) -> None:
+    def __init__(self, folder: str | Path, *, is_usable: Callable[[Record], bool] = is_cell_record) -> None:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise InvalidInputError(f"`folder` must be a folder of results; {self.folder} is a file.")
@@ -114,7 +112,10 @@ class Store:
         self.refresh()
         for path, end in self._read_up_to.items():
             if path.stat().st_size > end:
-                _warn(path, "its last line is incomplete (a run was stopped there, or is writing it now), skipped")
+                _warn(
+                    path,
+                    "its last line is incomplete (a run was stopped there, or is writing it now), skipped",
+                )
         return [self._records[key] for key in sorted(self._records)]
 
     def done(self) -> set[str]:

@@ -23,7 +23,13 @@ BACKENDS = ("joblib", "ray")
 #: Seconds between two looks of a worker at whether its parent process is alive.
 WATCH_EVERY = 0.5
 #: What Ray raises when a worker, its machine or its result is gone.
-RAY_LOST = ("LocalRayletDiedError", "NodeDiedError", "ObjectLostError", "OutOfMemoryError", "WorkerCrashedError")
+RAY_LOST = (
+    "LocalRayletDiedError",
+    "NodeDiedError",
+    "ObjectLostError",
+    "OutOfMemoryError",
+    "WorkerCrashedError",
+)
 _In = TypeVar("_In")
 _Out = TypeVar("_Out")
 
@@ -73,8 +79,8 @@ def worker_errors(kinds: tuple[type[Exception], ...] = (BrokenProcessPool,)) -> 
         yield
     except kinds as error:
         raise WorkerError(
-            "A worker process was killed, most often by the system because memory ran out. What is finished is "
-            "kept: run the same command again, with fewer `jobs` if memory is short."
+            "A worker process was killed, most often by the system because memory ran out. What is finished "
+            "is kept: run the same command again, with fewer `jobs` if memory is short."
         ) from error
 
 
@@ -98,9 +104,7 @@ def _watch(parent: int) -> None:
     threading.Thread(target=watch, name="parent-watch", daemon=True).start()
 
 
-def _spread_on_processes(
-    function: Callable[[_In], _Out], items: Iterable[_In], jobs: int
-) -> Iterator[_Out]:
+def _spread_on_processes(function: Callable[[_In], _Out], items: Iterable[_In], jobs: int) -> Iterator[_Out]:
     workers = Parallel(jobs, return_as="generator_unordered", batch_size=1, pre_dispatch="n_jobs")
     with worker_errors():
         yield from workers(delayed(_in_worker)(function, item, os.getpid()) for item in items)

@@ -44,8 +44,9 @@ class Sieve:
     renew: int = 2
     """Every so many epochs of a round the student itself answers for all rows, and the targets follow the
     mean of its answers, the teacher's included. A label is kept if that mean, with the label's ``trust``,
-    gives it more than one half (at ``threshold`` 0). The first quarter of a round is left to the teacher, whom the student has to
-    catch up with. 0 leaves targets as they were decided: a label is kept by its expected peer loss."""
+    gives it more than one half (at ``threshold`` 0). The first quarter of a round is left to the teacher,
+    whom the student has to catch up with. 0 leaves targets as they were decided: a label is kept by its
+    expected peer loss."""
     memory: float = 0.8
     """Share of the earlier answers in that mean."""
     trust: float = 0.5
@@ -125,8 +126,8 @@ def sieve_targets(
     A kept label is taken for what it is, a noisy observation: the target is the posterior p_k·T[k, ỹ], with T
     counted from the teacher's own probabilities. Elsewhere it is the teacher's answer alone. Targets that are
     renewed have met the label before: it is kept as it is where they give it log-odds above −``threshold``
-    (at 0: more than one half), once they are multiplied by T[k, ỹ] to the power of ``trust``. A row weighs as much as its target is sure. Rows
-    without a label, −1, learn the answer.
+    (at 0: more than one half), once they are multiplied by T[k, ỹ] to the power of ``trust``. A row weighs as
+    much as its target is sure. Rows without a label, −1, learn the answer.
     """
     if sieve.balance is not False:
         probabilities = balanced(probabilities, None if sieve.balance is True else sieve.balance)
