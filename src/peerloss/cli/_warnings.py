@@ -20,12 +20,12 @@ def store_warnings() -> Iterator[None]:
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
-        def show(message: Warning | str, category: type[Warning], *where: Any) -> None:
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if issubclass(category, StoreWarning):
                 typer.echo(f"Warning: {message}", err=True)
             else:
-                usual(message, category, *where)
+                usual(message, category, *where, **more)
 
-        warnings.showwarning = show
+        warnings.showwarning = show  # type: ignore[assignment]  (passes on what it is given)
         warnings.simplefilter("always", StoreWarning)
         yield

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import secrets
 import threading
 import time
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
@@ -125,14 +127,41 @@ def _spread_on_ray(
             "`backend` 'ray' needs Ray: pip install 'peerloss[ray]'. Or use backend='joblib'."
         ) from error
     cores = {} if address is not None else {"num_cpus": effective_n_jobs(jobs), "include_dashboard": False}
-    ours = not ray.is_initialized()
-    if ours:
-        ray.init(address=address, log_to_driver=False, configure_logging=False, **cores)
-    try:
+    if ray.is_initialized():
         yield from _take_from_ray(ray, function, items, jobs)
-    finally:
-        if ours:
+        return
+    with _ray_token(needed=address is None):
+        ray.init(address=address, log_to_driver=False, configure_logging=False, **cores)
+        try:
+            yield from _take_from_ray(ray, function, items, jobs)
+        finally:
             ray.shutdown()
+
+
+@contextmanager
+def _ray_token(*, needed: bool) -> Iterator[None]:
+    """Give a cluster that starts here a token of its own if Ray cannot save one in the home folder."""
+    named = "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ
+    if not needed or named or _has_ray_folder():
+        yield
+        return
+    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    try:
+        yield
+    finally:
+        del os.environ["RAY_AUTH_TOKEN"]
+
+
+def _has_ray_folder() -> bool:
+    """Whether Ray's token is in the home folder, or can be written there."""
+    try:
+        folder = Path.home() / ".ray"
+        if (folder / "auth_token").is_file():
+            return True
+        place = folder if folder.exists() else folder.parent
+        return place.is_dir() and os.access(place, os.W_OK)
+    except (OSError, RuntimeError):  # a home that may not be looked into; a user without one
+        return False
 
 
 def _take_from_ray(
