@@ -109,9 +109,9 @@ def _boundary_table(records: list[dict[str, Any]]) -> str:
         nn, peer = (
             np.array([found[method][seed] for seed in sorted(found[method])]) for method in ("nn", "peer")
         )
-        unsure = [_with_error(values, 2) for values in (nn[:, 0], nn[:, 1], peer[:, 0])]
+        spread = [_with_error(values, 2) for values in (nn[:, 0], nn[:, 1], peer[:, 0])]
         accuracies = [_with_error(values, 3) for values in (nn[:, 2], peer[:, 2], peer[:, 2] - nn[:, 2])]
-        lines.append([f"{e_neg:g}, {e_pos:g}", *unsure, *accuracies])
+        lines.append([f"{e_neg:g}, {e_pos:g}", *spread, *accuracies])
     head = ["e_neg, e_pos", "unsure: cross entropy", "rescaled", "peer loss"]
     return _table([*head, "accuracy: cross entropy", "peer loss", "difference"], lines)
 
