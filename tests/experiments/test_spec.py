@@ -190,9 +190,7 @@ def test_too_many_cells_are_refused(tmp_path):
     pairs = [[i / 1000, j / 1000] for i in range(200) for j in range(200)]
     rows = 'rows = [["heart", 0.1, 0.3], ["thyroid", 0.2, 0.2]]'
     spec = changed(tmp_path, rows, f'data_sets = ["heart", "thyroid"]\nnoise = {pairs}')
-    with pytest.raises(
-        InvalidInputError, match=r"tiny has 1,280,000 cells .* more than 1,000,000; use"
-    ):
+    with pytest.raises(InvalidInputError, match=r"tiny has 1,280,000 cells .* more than 1,000,000; use"):
         load_experiment(spec)
 
 
