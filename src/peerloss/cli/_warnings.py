@@ -26,6 +26,6 @@ def store_warnings() -> Iterator[None]:
             else:
                 usual(message, category, *where, **more)
 
-        warnings.showwarning = show  # type: ignore[assignment]  # it passes on what it is given
+        warnings.showwarning = show
         warnings.simplefilter("always", StoreWarning)
         yield
