@@ -132,7 +132,7 @@ def test_a_full_disk_is_told_in_one_line(spec, tmp_path):
     resource = pytest.importorskip("resource", reason="this system has no limits on files")
     assert run(spec, tmp_path / "r", "--data-sets", "heart").exit_code == 0
     usual = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, usual[1]))  # the plan fits, a record does not
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, usual[1]))  # for the plan and a record or none
     try:
         told = run(spec, tmp_path / "r", "--data-sets", "thyroid", "--json")
     finally:
@@ -141,7 +141,8 @@ def test_a_full_disk_is_told_in_one_line(spec, tmp_path):
     assert isinstance(told.exception, SystemExit)
     assert "records-" in told.stderr
     again = json.loads(run(spec, tmp_path / "r", "--json").stdout)
-    assert (again["skipped"], again["done"]) == (8, 8)
+    assert again["skipped"] in (8, 9), "those of the first run, and what fitted in"
+    assert again["skipped"] + again["done"] == 16
 
 
 def test_status_of_an_empty_folder_and_of_none(tmp_path):
