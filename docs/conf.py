@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -59,7 +60,7 @@ def write_pages() -> None:
     """Write the pages that follow from other files: results, examples, the help of the commands."""
     pages = {f"results/{table.name}": include(table) for table in (ROOT / "results").glob("*.md")}
     pages |= {"examples.md": examples_page(), "api/command_line.md": command_page()}
-    (DOCS / "results").mkdir(exist_ok=True)
+    shutil.copytree(ROOT / "results" / "figures", DOCS / "results" / "figures", dirs_exist_ok=True)
     for page in (DOCS / "results").glob("*.md"):
         if f"results/{page.name}" not in pages:
             page.unlink()

@@ -29,6 +29,10 @@ class OutputError(PeerLossError, OSError):
         self.errno = number
 
 
+class WorkerError(PeerLossError, RuntimeError):
+    """A worker process ended before its work was done; what is finished is kept."""
+
+
 class DivergenceError(PeerLossError, FloatingPointError):
     """Training left the finite numbers."""
 

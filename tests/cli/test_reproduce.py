@@ -7,6 +7,8 @@ from typer.testing import CliRunner
 
 from peerloss.cli import _reproduce as command
 from peerloss.cli import app
+from peerloss.experiments import load_experiment
+from peerloss.experiments._plans import write_plan
 from tests.experiments.tiny import write_spec
 
 
@@ -64,6 +66,85 @@ def test_status_tells_of_an_incomplete_line(spec, tmp_path):
     assert json.loads(told.stdout)[0]["done"] == 7
 
 
+#: What happens to one record of a store, by name.
+DAMAGE = {
+    "deep nesting": lambda line: line[:-1] + ', "more": ' + "[" * 100_000 + "]" * 100_000 + "}",
+    "some nesting": lambda line: line[:-1] + ', "more": ' + "[" * 400 + "]" * 400 + "}",
+    "lone surrogate": lambda line: line[:-1] + ', "versions": {"python": "\\ud83d"}}',
+    "no seconds": lambda line: line.replace('"seconds"', '"second"'),
+    "no trials": lambda line: line.replace('"trials"', '"trails"'),
+    "no choice": lambda line: line.replace('"choose"', '"chose"'),
+    "wrong seed": lambda line: line.replace('"seed": ', '"seed": "x", "sead": '),
+    "wrong trials": lambda line: line.replace('"noisy_validation": [', '"noisy_validation": ["x", '),
+    "not a number": lambda line: line.replace('"seconds": ', '"seconds": NaN, "second": '),
+    "no object": lambda _: "17",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGE.values(), ids=DAMAGE)
+def test_one_odd_record_does_not_cost_the_others(spec, tmp_path, damage):
+    """Status, report and reproduce skip it, say so in one line, and reproduce runs its cell again."""
+    run(spec, tmp_path / "r", "--data-sets", "heart")
+    (path,) = (tmp_path / "r").glob("records-*")
+    *others, last = path.read_text().splitlines()
+    path.write_text("\n".join([*others, damage(last), ""]))
+    told = invoke("status", tmp_path / "r", "--json")
+    assert told.exit_code == 0, told.output
+    assert json.loads(told.stdout)[0]["done"] == 7
+    line = f"Warning: {path.name}: 1 of its 8 lines cannot be read as records and are skipped"
+    assert told.stderr.startswith(line)
+    assert len(told.stderr.splitlines()) == 1
+    told = invoke("report", tmp_path / "r", "--json")
+    assert told.exit_code == 0, told.output
+    assert [section["experiment"] for section in json.loads(told.stdout)] == ["tiny"]
+    told = run(spec, tmp_path / "r", "--data-sets", "heart", "--json")
+    assert told.exit_code == 0, told.output
+    assert (json.loads(told.stdout)["skipped"], json.loads(told.stdout)["done"]) == (7, 1)
+    assert told.stderr.startswith(line)
+
+
+def test_records_that_contradict_each_other_are_told_in_one_line(spec, tmp_path):
+    """Another number of trials under the same settings: which record, and what to do."""
+    run(spec, tmp_path / "r", "--data-sets", "heart", "--seeds", "3")
+    (path,) = (tmp_path / "r").glob("records-*")
+    *others, last = path.read_text().splitlines()
+    record = json.loads(last)
+    record["trials"] = {"settings": {}, "noisy_validation": [0.5] * 9, "test_accuracy": [0.5] * 9}
+    path.write_text("\n".join([*others, json.dumps(record), ""]))
+    told = run(spec, tmp_path / "r", "--data-sets", "heart", "--seeds", "3", "--json")
+    assert told.exit_code == 2
+    (line,) = told.stderr.splitlines()
+    assert line.startswith(f"Error: Records contradict each other: the one with the key {record['key']!r}")
+
+
+def test_a_folder_that_cannot_be_written_is_told_in_one_line(spec, tmp_path):
+    """As on a read-only disk: nothing was run, and no traceback is printed."""
+    (tmp_path / "file").touch()
+    told = run(spec, tmp_path / "file" / "r")
+    assert told.exit_code == 2
+    assert isinstance(told.exception, SystemExit)
+    assert str(tmp_path / "file") in told.stderr.replace("\n", "")
+    assert "Traceback" not in told.stderr
+
+
+def test_a_full_disk_is_told_in_one_line(spec, tmp_path):
+    """The command ends with the error and the name of the file; what was finished before is kept."""
+    resource = pytest.importorskip("resource", reason="this system has no limits on files")
+    assert run(spec, tmp_path / "r", "--data-sets", "heart").exit_code == 0
+    usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1500, usual[1]))  # for the plan and a record or none
+    try:
+        told = run(spec, tmp_path / "r", "--data-sets", "thyroid", "--json")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+    assert told.exit_code == 2
+    assert isinstance(told.exception, SystemExit)
+    assert "records-" in told.stderr
+    again = json.loads(run(spec, tmp_path / "r", "--json").stdout)
+    assert again["skipped"] in (8, 9), "those of the first run, and what fitted in"
+    assert again["skipped"] + again["done"] == 16
+
+
 def test_status_of_an_empty_folder_and_of_none(tmp_path):
     """The first says so; the second is an error."""
     assert "No experiment" in invoke("status", tmp_path).stdout
@@ -72,9 +153,26 @@ def test_status_of_an_empty_folder_and_of_none(tmp_path):
     assert "is not a folder" in missing.stderr
 
 
-def test_a_damaged_plan_is_named(tmp_path):
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda _: "{}",
+        lambda _: "[" * 100_000,
+        lambda text: text.replace('"title"', '"titel"'),
+        lambda text: text.replace('"tiny"', '"\\ud83d"'),
+        lambda text: text.replace('"seeds": [', '"seeds": [], "sedes": ['),
+        lambda text: text.replace('"seeds": [', '"seeds": ["0"], "sedes": ['),
+        lambda text: text.replace('"rows": [', '"rows": [["heart", 0.1]], "rosw": ['),
+        lambda text: text.replace('"specs": [', '"specs": 3, "sepcs": ['),
+    ],
+)
+def test_a_damaged_plan_is_named(spec, tmp_path, damage):
     """With what to do."""
-    (tmp_path / "plan-1.json").write_text("{}")
+    write_plan(tmp_path, load_experiment(spec))
+    (path,) = tmp_path.glob("plan-*.json")
+    text = path.read_text()
+    path.unlink()
+    (tmp_path / "plan-1.json").write_text(damage(text))
     told = invoke("status", tmp_path)
     assert told.exit_code == 2
     assert "plan-1.json is not a plan" in told.stderr

@@ -139,11 +139,35 @@ def test_without_images_the_error_says_what_to_do(tmp_path, monkeypatch):
     assert "PEERLOSS_DATA" in told.stderr
 
 
-def test_options_go_where_they_belong(tmp_path):
-    """Images have no data sets to choose; tables have no device."""
-    for option in ("--smoke", "--closed"):
-        assert "are for cifar10 and cifar10n" in invoke("curves", option, "-o", tmp_path).stderr
-    assert "choose with --noise" in invoke("cifar10", "--data-sets", "heart", "-o", tmp_path).stderr
+@pytest.mark.parametrize(
+    ("name", "option"),
+    [
+        ("cifar10", ("--data-sets", "heart")),
+        ("cifar10", ("--protocol", "paper")),
+        ("cifar10n", ("--backend", "joblib")),
+        ("cifar10n", ("--address", "auto")),
+        ("cifar10", ("--jobs", "-1")),
+        ("curves", ("--smoke",)),
+        ("curves", ("--closed",)),
+        ("curves", ("--noise", "worst")),
+        ("curves", ("--set", "epochs=1")),
+        ("curves", ("--data", ".")),
+        ("all", ("--device", "cpu")),
+        ("all", ("--methods", "nn")),
+        ("all", ("--data-sets", "heart")),
+    ],
+)
+def test_options_that_do_not_apply_are_refused(name, option, tmp_path):
+    """Also at their default values, before anything is written; the message names those that do apply."""
+    told = invoke(name, *option, "-o", tmp_path / "runs")
+    assert told.exit_code == 2
+    words = " ".join(told.stderr.split())
+    given = "--data-dir" if option[0] == "--data" else option[0]
+    assert f"{given} does not apply to {name}. Options of {name}: --output, " in words
+    known = words.partition("Options of")[2]
+    assert ("--device" in known) == (name != "all" and name in CIFAR)
+    assert ("--jobs" in known) == (name not in CIFAR)
+    assert not (tmp_path / "runs").exists()
 
 
 def test_names_are_those_of_the_specs():

@@ -1,6 +1,7 @@
 """Runs that are stopped, killed, doubled and spread end with the cells of an undisturbed run."""
 
 import multiprocessing
+import os
 import time
 import warnings
 
@@ -157,13 +158,18 @@ def test_networks_of_a_row_are_one_piece_of_work(spec):
     assert sizes == [1] * 16 + [4] * 4
 
 
-def test_ray_finds_the_same(spec, undisturbed, tmp_path):
-    """A local Ray of two workers."""
+def test_ray_finds_the_same(spec, undisturbed, tmp_path, monkeypatch):
+    """A local Ray of two workers, where the home folder cannot be written."""
     pytest.importorskip("ray", reason="Ray is not installed")
+    (tmp_path / "no-home").touch()
+    monkeypatch.setenv("HOME", str(tmp_path / "no-home"))
+    monkeypatch.delenv("RAY_AUTH_TOKEN", raising=False)
+    monkeypatch.delenv("RAY_AUTH_TOKEN_PATH", raising=False)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Ray warns of its own future
-        run_tiny(spec, tmp_path, jobs=2, backend="ray")
-    assert figures(tmp_path) == undisturbed
+        run_tiny(spec, tmp_path / "runs", jobs=2, backend="ray")
+    assert figures(tmp_path / "runs") == undisturbed
+    assert "RAY_AUTH_TOKEN" not in os.environ
 
 
 @pytest.mark.parametrize(

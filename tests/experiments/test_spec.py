@@ -105,6 +105,48 @@ def test_a_part_can_be_asked_for(spec):
         ('record = ["curve"]', "", "`record_every`, but its `record` names no curve"),
         ("record_every = 5", "", "record_every` must be"),
         ('rows = [["heart", 0.1, 0.3], ["thyroid", 0.2, 0.2]]', "", "either `rows` or both"),
+        ('["heart", 0.1, 0.3]', '["heart", nan, 0.3]', "`rows` must be a finite number; got nan"),
+        ("test_size = 0.15", "test_size = inf", "`test_size` must be a finite number; got inf"),
+        ("alpha = 1.0", "alpha = -inf", "`paper.methods.peer.alpha` must be a finite number; got -inf"),
+        ("alpha = [1.0, 0.0", "alpha = [nan, 0.0", "`paper.methods.peer.original.alpha` must be a finite"),
+        ("alpha = 1.0", "alpha = 1e7", "`alpha` must be a number from -1e\\+06 to 1e\\+06, or 'auto'; got"),
+        (
+            "alpha = 1.0",
+            f"alpha = 1{'0' * 400}",
+            "`paper.methods.peer.alpha` must be a number within 64 bits",
+        ),
+        ("alpha = 1.0", f"alpha = 1{'0' * 5000}", "is not a TOML file"),
+        ("seeds = 2", "seeds = 1000000000000", "seeds` must be at most 10,000; got 1,000,000,000,000"),
+        (
+            "steps = 10",
+            "steps = 10\nhidden_layers = -1",
+            "`hidden_layers` must be an integer from 1 to 64; got -1",
+        ),
+        (
+            "steps = 10",
+            "steps = 10\nhidden_layers = 1.5",
+            "`hidden_layers` must be an integer from 1 to 64; got",
+        ),
+        ("steps = 10", "steps = 0", "`steps` must be an integer from 1"),
+        ("steps = 10", "steps = true", "`steps` must be an integer from 1 to 1e\\+07; got True"),
+        ("steps = 10", "steps = 10\nwidth = 1000000000", "`width` must be an integer from 1 to 4096; got 10"),
+        ("steps = 10", "steps = 10\nlearning_rate = 0", "`learning_rate` must be a number above 0, at most"),
+        (
+            "steps = 10",
+            "steps = 10\nbatch_size = 'all'",
+            "`batch_size` must be an integer from 1 .* got 'all'",
+        ),
+        ("margin = [0.0, 1.0]", "margin = [0.0, -1.0]", "`margin` must be a number from 0 to"),
+        ('trials = "all"', "trials = 0", "trials` must be an integer of at least 1; got 0"),
+        ('trials = "all"', "trials = true", "trials` must be an integer of at least 1; got True"),
+        ('trials = "all"', 'trials = "some"', "trials` must be an integer of at least 1; got 'some'"),
+        (
+            "steps = 10",
+            "steps = {0}\nwidth = {0}\nbatch_size = {0}".format([*range(1, 101)]),
+            "lists of .* make a grid of [0-9,]+ points; at most 100,000 are allowed",
+        ),
+        ('title = "tiny"', f"title.{'.'.join('a' * 2000)} = 1", "is nested too deeply; a spec has 10 levels"),
+        ('title = "tiny"', f"title = {'[' * 5000}", "is not a TOML file"),
     ],
 )
 def test_mistakes_in_a_spec_are_told(tmp_path, old, new, told):
@@ -130,12 +172,26 @@ def test_a_grid_smaller_than_the_trials_is_refused(tmp_path):
         ({"methods": ["nn"]}, "`methods` must be among those of tiny: peer, dmi, c-svm, pam; got 'nn'"),
         ({"methods": []}, "`methods` is empty"),
         ({"seeds": 0}, "seeds"),
+        ({"seeds": 10**12}, "seeds` must be at most 10,000; got 1,000,000,000,000"),
+        (
+            {"first_seed": 10**12},
+            "`first_seed` must be at most 4,294,967,294 with 2 seeds; got 1,000,000,000,000",
+        ),
     ],
 )
 def test_wrong_choices_are_told(spec, options, told):
     """With what there is."""
     with pytest.raises(InvalidInputError, match=told):
         load_experiment(spec, **options)
+
+
+def test_too_many_cells_are_refused(tmp_path):
+    """Before a list of them is made."""
+    pairs = [[i / 1000, j / 1000] for i in range(200) for j in range(200)]
+    rows = 'rows = [["heart", 0.1, 0.3], ["thyroid", 0.2, 0.2]]'
+    spec = changed(tmp_path, rows, f'data_sets = ["heart", "thyroid"]\nnoise = {pairs}')
+    with pytest.raises(InvalidInputError, match=r"tiny has 1,280,000 cells .* more than 1,000,000; use"):
+        load_experiment(spec)
 
 
 def test_an_unknown_name_lists_the_known_ones():

@@ -1,13 +1,19 @@
 """The store: append-only, and whatever is cut off or damaged costs its own cell alone."""
 
 import json
+import os
 import warnings
+from functools import partial
 
 import pytest
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments import Store, StoreWarning
+from peerloss.experiments import Store as CellStore
+from peerloss.experiments import StoreWarning
 from peerloss.experiments._cells import FORMAT
+
+#: A store that takes every record, so that those below can be short.
+Store = partial(CellStore, is_usable=lambda _: True)
 
 
 def record(key, finished="2026-01-01T00:00:00.000+00:00", **fields):
@@ -80,14 +86,91 @@ def test_repair_leaves_the_file_of_a_living_runner_alone(tmp_path):
         assert path.read_bytes().endswith(b'{"half')
 
 
-def test_damaged_lines_cost_their_own_cells_alone(tmp_path):
-    """Noise, other JSON, another version: what is a record is still read."""
+#: Lines that no store writes, by what is wrong with them.
+ODD_LINES = {
+    "noise": b"\x00\xff\x00",
+    "no object": b"[1, 2]",
+    "key of another kind": b'{"format": 1, "key": 3, "finished": "2026"}',
+    "no key": b'{"format": 1, "finished": "2026"}',
+    "no format": b'{"key": "x", "finished": "2026"}',
+    "nested too deeply to be parsed": b'{"format": 1, "key": "x", "finished": "2026", "more": '
+    + b"[" * 100_000
+    + b"]" * 100_000
+    + b"}",
+    "nested too deeply to be walked": b'{"format": 1, "key": "x", "finished": "2026", "more": '
+    + b"[" * 500
+    + b"]" * 500
+    + b"}",
+    "lone surrogate": b'{"format": 1, "key": "x", "finished": "2026", "method": "\\uD800"}',
+    "not a number": b'{"format": 1, "key": "x", "finished": "2026", "seconds": NaN}',
+    "number of 5,000 digits": b'{"format": 1, "key": "x", "finished": "2026", "seed": ' + b"1" * 5000 + b"}",
+}
+
+
+@pytest.mark.parametrize("line", ODD_LINES.values(), ids=ODD_LINES)
+def test_an_odd_line_costs_its_own_cell_alone(tmp_path, line):
+    """The records before and after it are read, and one warning says how many lines were skipped."""
+    path = fill(tmp_path, "a", "b")
+    first, second = path.read_bytes().splitlines()
+    path.write_bytes(b"\n".join([first, line, line, second, b""]))
+    with pytest.warns(StoreWarning, match="2 of its 4 lines cannot be read as records") as caught:
+        assert Store(tmp_path).done() == {"a", "b"}
+    assert len(caught) == 1
+
+
+def test_records_that_are_not_of_the_kind_are_skipped(tmp_path):
+    """As lines that cannot be read are: what is asked of a record is asked when it is read."""
+    fill(tmp_path, "a", "b")
+    with pytest.warns(StoreWarning, match="1 of its 2 lines"):
+        assert CellStore(tmp_path, is_usable=lambda r: r["key"] == "a").done() == {"a"}
+
+
+def test_records_of_another_version_are_no_damage(tmp_path):
+    """They are skipped without a word."""
     path = fill(tmp_path, "a")
-    others = [b"\x00\xff\x00", b"[1, 2]", b'{"key": 3}', json.dumps(record("old") | {"format": -1}).encode()]
-    path.write_bytes(b"\n".join([*others, path.read_bytes()]))
-    with pytest.warns(StoreWarning) as caught:
+    old = json.dumps(record("old") | {"format": FORMAT + 1}).encode()
+    path.write_bytes(old + b"\n\n" + path.read_bytes())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         assert Store(tmp_path).done() == {"a"}
-    assert len(caught) == 3, "another version is no damage"
+
+
+@pytest.mark.parametrize("room", [0, 1, 40, 10_000])
+def test_a_full_disk_leaves_whole_records(tmp_path, room):
+    """Wherever it fills up: the error names the file, nothing half-written stays, and appending can go on."""
+    resource = pytest.importorskip("resource", reason="this system has no limits on files")
+    with Store(tmp_path) as store:
+        store.append([record("a")])
+        path = only_file(tmp_path)
+        before = path.read_bytes()
+        usual = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + room, usual[1]))
+        try:
+            with pytest.raises(OSError, match=path.name):
+                store.append([record("b"), record("c", text="c" * 20_000)])
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, usual)
+        assert path.read_bytes() == before
+        store.append([record("d")])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert Store(tmp_path).done() == {"a", "d"}
+
+
+def test_a_disk_that_fails_at_the_end_leaves_whole_records(tmp_path, monkeypatch):
+    """A network disk may tell only when the file is forced to it."""
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    with Store(tmp_path) as store:
+        store.append([record("a")])
+        with monkeypatch.context() as patched:
+            patched.setattr(os, "fsync", full)
+            with pytest.raises(OSError, match="No space left"):
+                store.append([record("b")])
+        store.append([record("c")])
+    assert Store(tmp_path).done() == {"a", "c"}
 
 
 def test_of_two_records_of_a_cell_the_earlier_counts(tmp_path):
@@ -119,4 +202,4 @@ def test_figures_are_finite_or_null(tmp_path):
     """NaN is no JSON; a record with it is refused before anything is written."""
     with Store(tmp_path) as store, pytest.raises(ValueError, match="JSON"):
         store.append([record("a"), record("b", figure=float("nan"))])
-    assert Store(tmp_path).records() == []
+    assert list(tmp_path.iterdir()) == []

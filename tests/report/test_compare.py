@@ -3,7 +3,9 @@
 import math
 
 import pytest
+import torch
 
+from peerloss.functional import base_loss
 from peerloss.report import build_report
 from peerloss.report._words import findings
 from tests.report.made_up import row, store
@@ -66,6 +68,32 @@ def test_the_row_of_the_readme_is_judged_by_the_spread_over_seeds(tmp_path):
     """Peer .84 and .86 spread .014 around .85, print .856; the surrogate has no spread and print .802."""
     (sentence,) = [s for s in findings(section_of(tmp_path, row(FIGURES))) if "README" in s]
     assert "within one standard deviation over seeds for Peer; not for Surr, NN." in sentence
+
+
+@pytest.mark.parametrize("protocol", ["paper", "fair"])
+def test_differences_from_the_paper_are_told(tmp_path, protocol):
+    """Of the methods that are there: peers from the batch, no tanh, a start with cross entropy."""
+    told = findings(
+        section_of(
+            tmp_path / "all", row(FIGURES | {"symmetric": [0.8, 0.8], "dmi": [0.8, 0.8]}, protocol=protocol)
+        )
+    )
+    known = [s for s in told if s.startswith("Known difference from the paper: ")]
+    words = ["chose width", "peers are drawn from the batch", "|y − tanh z|", "500 steps of cross entropy"]
+    words += ["only peer loss searches its base"] if protocol == "fair" else []
+    assert len(known) == len(words)
+    assert all(word in sentence for word, sentence in zip(words, known, strict=True))
+    fewer = findings(section_of(tmp_path / "three", row(FIGURES, protocol=protocol)))
+    assert len([s for s in fewer if s.startswith("Known")]) == len(words) - 2
+
+
+def test_symm_is_the_authors_loss_but_for_the_size_of_the_logit():
+    """|y − tanh z| for labels ±1 is twice the sigmoid loss of 2z, as the report says."""
+    z = torch.linspace(-4, 4, 41, dtype=torch.float64)
+    for label in (0, 1):
+        y = torch.full((len(z),), label)
+        ours = base_loss(2 * z, y, base="sigmoid", reduction="none")
+        torch.testing.assert_close(2 * ours, (2.0 * label - 1.0 - torch.tanh(z)).abs())
 
 
 def test_incomplete_rows_are_told(tmp_path):

@@ -1,6 +1,7 @@
 """The sample sieve and what is taught instead of labels that fall through."""
 
 import itertools
+import math
 
 import pytest
 import torch
@@ -54,6 +55,16 @@ def test_a_higher_threshold_keeps_more():
     assert int(strict.sum()) < int(normal.sum()) < int(lax.sum())
     assert bool((normal | ~strict).all())
     assert bool((lax | ~normal).all())
+
+
+@pytest.mark.parametrize("threshold", [-1.0, 0.0, 0.5, 2.0])
+def test_the_threshold_decides_where_targets_are_renewed_too(threshold):
+    """By enumeration: a label is kept if its log-odds are above −threshold, at 0 above one half."""
+    probabilities = grid().double()
+    y = torch.zeros(len(probabilities), dtype=torch.long)
+    _, kept = sieve_targets(probabilities, y, UNIFORM.double(), Sieve(trust=0.0, threshold=threshold))
+    expected = [p > (1 - p) * math.exp(-threshold) for p in probabilities[:, 0].tolist()]
+    assert kept.tolist() == expected
 
 
 def test_targets_are_labels_where_the_teacher_agrees_and_its_answer_elsewhere():

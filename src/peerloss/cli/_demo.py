@@ -40,7 +40,7 @@ def demo(
     quiet = Console(stderr=True)
     rows = []
     with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), TimeRemainingColumn(), console=quiet,
-                  disable=as_json) as progress:  # fmt: skip
+                  disable=as_json) as progress, user_errors():  # fmt: skip
         task = progress.add_task("training", total=len(CASES))
         for row in run_demo(seeds=seeds, first_seed=seed, steps=steps, jobs=jobs):
             rows.append(row)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from peerloss.cli._errors import user_errors
 from peerloss.cli._report import write_page
 from peerloss.cli._reproduce_cifar import CIFAR, reproduce_cifar
-from peerloss.exceptions import PeerLossError
+from peerloss.cli._warnings import store_warnings
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from rich.table import Table
 
@@ -25,7 +27,14 @@ INTERRUPTED = 130
 ALL = ("table-a1", "heart-as-released", "curves", "boundary", "invariance")
 
 
+#: Options of every experiment, of tables and figures, and of images.
+_COMMON = ("output", "methods", "seeds", "seed", "as_json")
+_OF_TABLES = ("protocol", "data_sets", "backend", "address", "jobs")
+_OF_IMAGES = ("data_dir", "noise", "changes", "device", "smoke", "closed")
+
+
 def reproduce(
+    context: typer.Context,
     name: Annotated[
         str,
         typer.Argument(
@@ -84,18 +93,10 @@ def reproduce(
     """
     from peerloss.experiments import load_experiment
 
-    everything = name == "all"
-    if everything and (data_sets or methods):
-        raise typer.BadParameter("all runs everything; name one experiment to choose data sets or methods.")
-    images = name in CIFAR
-    if not images and (data_dir or noise or changes or device or smoke or closed):
-        raise typer.BadParameter(
-            f"--data-dir, --noise, --set, --device, --smoke and --closed are for {' and '.join(CIFAR)}."
-        )
-    if images and data_sets:
-        raise typer.BadParameter(f"{name} has one data set; choose with --noise.")
+    everything, images = name == "all", name in CIFAR
+    _refuse_other_options(context, name)
     failed = False
-    try:
+    with user_errors(), store_warnings(), _interruptible(output):
         if images:
             failed = reproduce_cifar(
                 name,
@@ -121,18 +122,45 @@ def reproduce(
                 first_seed=seed,
             )
             failed |= _run_and_tell(experiment, output, backend, jobs, address, as_json=as_json)
-    except PeerLossError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(code=2) from error
+    if everything and not as_json:
+        write_page(output)
+    if failed:
+        raise typer.Exit(code=1)
+
+
+@contextmanager
+def _interruptible(output: Path) -> Iterator[None]:
+    """End with a line that says how to go on when Ctrl-C is pressed."""
+    try:
+        yield
     except KeyboardInterrupt:
         typer.echo(
             f"Stopped. What is finished lies in {output}; the same command goes on from there.", err=True
         )
         raise typer.Exit(code=INTERRUPTED) from None
-    if everything and not as_json:
-        write_page(output)
-    if failed:
-        raise typer.Exit(code=1)
+
+
+def _refuse_other_options(context: typer.Context, name: str) -> None:
+    """Refuse options that were given but do not apply to the experiment, whatever their values."""
+    applicable = {*_COMMON, *(_OF_IMAGES if name in CIFAR else _OF_TABLES)}
+    if name == "all":
+        applicable -= {"data_sets", "methods"}
+    options = {
+        str(parameter.name): next(text for text in parameter.opts if text.startswith("--"))
+        for parameter in context.command.params
+        if parameter.param_type_name == "option"
+    }
+    given = [
+        option
+        for key, option in options.items()
+        if key not in applicable and getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"
+    ]
+    if given:
+        known = ", ".join(option for key, option in options.items() if key in applicable)
+        raise typer.BadParameter(
+            f"{', '.join(given)} {'does' if len(given) == 1 else 'do'} not apply to {name}. "
+            f"Options of {name}: {known}."
+        )
 
 
 def _run_and_tell(

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from peerloss.cli._errors import user_errors
+from peerloss.cli._warnings import store_warnings
 from peerloss.exceptions import InvalidInputError
 
 
@@ -22,22 +23,17 @@ def status(
 
     Example: peerloss status runs/a1
     """
-    import warnings
-
     from rich.console import Console
     from rich.table import Table
 
     from peerloss.experiments import Store, progress
 
-    with user_errors(), warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
+    with user_errors(), store_warnings():
         if not results.is_dir():
             raise InvalidInputError(
                 f"{results} is not a folder; give the one that peerloss reproduce -o wrote."
             )
         plans = progress(Store(results))
-    for warning in caught:
-        typer.echo(f"Warning: {warning.message}", err=True)
     if as_json:
         typer.echo(json.dumps([asdict(plan) for plan in plans]))
         return

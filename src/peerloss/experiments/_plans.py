@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from peerloss._files import whole_files
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._cells import FORMAT, IDENTITY, cell_key
+from peerloss.experiments._records import parse_line
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -63,16 +64,32 @@ def read_plans(folder: Path) -> list[Plan]:
     plans = []
     for path in sorted(folder.glob("plan-*.json")):
         try:
-            plan = json.loads(path.read_text(encoding="utf-8"))
-            planned_keys(plan)
+            plan = parse_line(path.read_bytes())
+            _check_plan(plan)
         except (ValueError, KeyError, TypeError) as error:
             raise InvalidInputError(
-                f"{path} is not a plan of this version ({error!r}). Move it away."
+                f"{path} is not a plan of this version ({str(error) or type(error).__name__}). Move it away: "
+                "peerloss reproduce writes its plan again, and records are not touched."
             ) from error
         plans.append(plan)
     return sorted(
         plans, key=lambda plan: (plan["experiment"], plan["protocol"], plan["seeds"], str(plan["rows"]))
     )
+
+
+def _check_plan(plan: Plan) -> None:
+    """Raise ``ValueError``, ``KeyError`` or ``TypeError`` for what :func:`write_plan` did not write."""
+    texts = [plan[name] for name in ("experiment", "protocol", "title")]
+    numbers = [rate for _, *rates in plan["rows"] for rate in rates]
+    texts += [data_set for data_set, *_ in plan["rows"]] + [text for spec in plan["specs"] for text in spec]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a name in it is not text")
+    if not all(type(rate) is float for rate in numbers) or any(len(row) != 3 for row in plan["rows"]):
+        raise ValueError("`rows` must be lists of a data set and two rates")
+    if any(len(spec) != 3 for spec in plan["specs"]):
+        raise ValueError("`specs` must be lists of a method, a prior and a hash")
+    if not plan["seeds"] or not all(type(seed) is int for seed in plan["seeds"]):
+        raise ValueError("`seeds` must be a list of integers")
 
 
 def planned_keys(plan: Plan) -> dict[str, str]:

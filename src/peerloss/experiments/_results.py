@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._cells import IDENTITY
 
 if TYPE_CHECKING:
@@ -43,15 +44,34 @@ def final_results(records: Iterable[Record]) -> list[Result]:
 
     Where a recipe says that rows choose, it is that of the trial with the best noisy validation averaged over
     the row's seeds that are there, the first of equals; otherwise each seed's own choice.
+
+    Raises
+    ------
+    InvalidInputError
+        Records of one recipe contradict each other, which no run writes.
     """
     rows: dict[tuple[Any, ...], list[Record]] = defaultdict(list)
     for record in records:
         rows[*(record[name] for name in IDENTITY if name != "seed"), record["spec"]].append(record)
     results = []
     for members in rows.values():
+        _check_consistent(members)
         common = _common_choice(members) if members[0]["choose"] == "row" else None
         results += [_result(record, record["chosen"] if common is None else common) for record in members]
     return results
+
+
+def _check_consistent(members: list[Record]) -> None:
+    """Refuse records of one recipe and row that choose differently or among different numbers of trials."""
+    kinds = [(record["choose"], len(record["trials"]["noisy_validation"])) for record in members]
+    if len(set(kinds)) > 1:
+        rarest = min(kinds, key=kinds.count)
+        odd = members[kinds.index(rarest)]["key"]
+        raise InvalidInputError(
+            f"Records contradict each other: the one with the key {odd!r} has {rarest[1]} trials and chooses "
+            f"by {rarest[0]!r}, unlike others with the same settings. Remove its line from the folder of "
+            "results; peerloss reproduce runs that cell again."
+        )
 
 
 def _common_choice(members: list[Record]) -> int:

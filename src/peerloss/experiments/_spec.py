@@ -12,6 +12,7 @@ a list is searched.
 from __future__ import annotations
 
 import hashlib
+import math
 import tomllib
 from dataclasses import dataclass
 from importlib import resources
@@ -27,6 +28,7 @@ from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._cells import Cell, Recipe, Settings
 from peerloss.experiments._methods import METHODS, NET_SETTINGS, NetMethod
 from peerloss.experiments._observe import OBSERVATIONS
+from peerloss.experiments._settings import MAX_CELLS, MAX_GRID, check_numbers, check_seeds, check_setting
 from peerloss.experiments._tasks import PRIORS
 from peerloss.noise import NoiseModel
 
@@ -112,19 +114,25 @@ def load_experiment(
     wanted = _selected(data_sets, known, "data_sets", name)
     method_names = _selected(methods, list(chosen.get("methods", {})), "methods", name)
     priors = tuple(_each(table.get("priors"), PRIORS, f"{name}: priors"))
-    count = check_count(table.get("seeds") if seeds is None else seeds, f"{name}: seeds")
-    first = check_count(first_seed, "first_seed", minimum=0)
+    all_seeds = check_seeds(table.get("seeds") if seeds is None else seeds, first_seed)
     recipes = {
         (m, p): _recipe(table, chosen, m, p, f"{name}: [{protocol}]") for m in method_names for p in priors
     }
+    rows = [row for row in rows if row[0] in wanted]
+    cells = len(rows) * len(recipes) * len(all_seeds)
+    if cells > MAX_CELLS:
+        raise InvalidInputError(
+            f"{name} has {cells:,} cells (rows × methods × priors × seeds), more than {MAX_CELLS:,}; use "
+            "fewer rows, methods or seeds."
+        )
     return Experiment(
         name=name,
         protocol=protocol,
         title=str(table.get("title", name)),
-        rows=tuple(row for row in rows if row[0] in wanted),
+        rows=tuple(rows),
         priors=priors,
         methods=tuple(method_names),
-        seeds=tuple(range(first, first + count)),
+        seeds=all_seeds,
         recipes=recipes,
     )
 
@@ -140,9 +148,14 @@ def _read(spec: str | Path) -> tuple[str, dict[str, Any]]:
             f"`spec` must be one of {', '.join(list_experiments())}, or an existing .toml file; got {text!r}."
         )
     try:
-        return path.stem, tomllib.loads(path.read_text(encoding="utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (
+        ValueError,
+        RecursionError,
+    ) as error:  # bad TOML or UTF-8, numbers of thousands of digits, nesting
         raise InvalidInputError(f"`spec` {path} is not a TOML file: {error}.") from error
+    check_numbers(table, path.stem)
+    return path.stem, table
 
 
 def _check_keys(table: object, known: Iterable[str], where: str) -> None:
@@ -261,12 +274,7 @@ def _settings(protocol: Mapping[str, Any], method: str, prior: str, where: str) 
     plain = {name: value for name, value in own.items() if name not in PRIORS}
     settings: Settings = entry.settings | (shared if isinstance(entry, NetMethod) else {}) | plain | special
     for name, value in settings.items():
-        values = value if isinstance(value, list) else [value]
-        if not values or not all(isinstance(v, int | float | str) for v in values):
-            raise InvalidInputError(
-                f"{where} methods.{method}: `{name}` must be a number, a name or a list of them; "
-                f"got {value!r}."
-            )
+        check_setting(name, value, f"{where} methods.{method}")
     return settings
 
 
@@ -274,10 +282,16 @@ def _trials(
     searched: Mapping[str, list[Any]], count: object, method: str, where: str
 ) -> tuple[Settings, ...]:
     """Return the whole grid, or the first point and random others: the same for every row and seed."""
+    wanted = 0 if count == "all" else check_count(count, f"{where} trials")
+    size = math.prod(len(values) for values in searched.values())
+    if size > MAX_GRID:
+        raise InvalidInputError(
+            f"{where} methods.{method}: the lists of {', '.join(f'`{name}`' for name in searched)} make a "
+            f"grid of {size:,} points; at most {MAX_GRID:,} are allowed. Offer fewer values."
+        )
     grid = [dict(zip(searched, values, strict=True)) for values in product(*searched.values())]
     if count == "all" or len(grid) == 1:
         return tuple(grid)
-    wanted = check_count(count, f"{where} trials")
     if len(grid) < wanted:
         raise InvalidInputError(
             f"{where} gives every method {wanted} trials, but the grid of {method!r} has {len(grid)} points; "

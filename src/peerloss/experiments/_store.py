@@ -21,16 +21,17 @@ from typing import IO, TYPE_CHECKING, Any, Self
 from peerloss._files import append_through, lock_file
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._cells import FORMAT
+from peerloss.experiments._records import is_cell_record, parse_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
     from types import TracebackType
 
 Record = dict[str, Any]
 
 
 class StoreWarning(UserWarning):
-    """A line of a store could not be read; its cell counts as not done."""
+    """Lines of a store could not be read; their cells count as not done."""
 
 
 class Store:
@@ -76,12 +77,15 @@ class Store:
     ----------
     folder
         Made when the first record or plan is written.
+    is_usable
+        Which records count; the others are skipped with a warning, like damaged lines.
     """
 
-    def __init__(self, folder: str | Path) -> None:
+    def __init__(self, folder: str | Path, *, is_usable: Callable[[Record], bool] = is_cell_record) -> None:
         self.folder = Path(folder)
         if self.folder.exists() and not self.folder.is_dir():
             raise InvalidInputError(f"`folder` must be a folder of results; {self.folder} is a file.")
+        self._is_usable = is_usable
         self._records: dict[str, Record] = {}
         self._read_up_to: dict[Path, int] = {}
         self._out: IO[bytes] | None = None
@@ -94,19 +98,24 @@ class Store:
                 stream.seek(start)
                 complete, newline, _ = stream.read().rpartition(b"\n")
             self._read_up_to[path] = start + len(complete) + len(newline)
-            for line in complete.splitlines():
-                self._take_in(line, path)
+            lines = [line for line in complete.split(b"\n") if line.strip()]
+            skipped = sum(not self._take_in(line) for line in lines)
+            if skipped:
+                _warn(path, f"{skipped} of its {len(lines)} lines cannot be read as records and are skipped")
 
     def records(self) -> list[Record]:
         """Return one record a cell, in the order of their keys.
 
-        Lines that are no records are left out with a :class:`StoreWarning`; so is a last line without its
-        end, which a runner that was killed leaves behind.
+        Lines that are not whole records are counted in a :class:`StoreWarning` and skipped; so is a last line
+        without its end, which a runner that was killed leaves behind.
         """
         self.refresh()
         for path, end in self._read_up_to.items():
             if path.stat().st_size > end:
-                _warn(path, "its last line is incomplete (a run was stopped there, or is writing it now)")
+                _warn(
+                    path,
+                    "its last line is incomplete (a run was stopped there, or is writing it now), skipped",
+                )
         return [self._records[key] for key in sorted(self._records)]
 
     def done(self) -> set[str]:
@@ -125,30 +134,36 @@ class Store:
                 complete = content.rfind(b"\n") + 1
                 if complete < len(content) and lock_file(stream):
                     stream.truncate(complete)
-                    _warn(path, "repaired: its last line was incomplete (a run was stopped there)")
+                    _warn(path, "repaired: its last line was incomplete (a run was stopped there), removed")
 
     def append(self, records: Iterable[Record]) -> None:
-        """Write records to this runner's own file, at once and to the disk."""
+        """Write records to this runner's own file, at once and to the disk; all of them or none."""
+        lines = [json.dumps(record, allow_nan=False) + "\n" for record in records]
         if self._out is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            self._out = (self.folder / f"records-{uuid.uuid4().hex}.jsonl").open("xb")
+            self._out = (self.folder / f"records-{uuid.uuid4().hex}.jsonl").open("xb", buffering=0)
             lock_file(self._out)
-        lines = [json.dumps(record, allow_nan=False) + "\n" for record in records]
-        append_through(self._out, "".join(lines).encode())
-
-    def _take_in(self, line: bytes, path: Path) -> None:
         try:
-            record = json.loads(line)
-            key, finished = record["key"], record["finished"]
-            usable = isinstance(key, str) and isinstance(finished, str)
-        except (ValueError, KeyError, TypeError):
-            usable = False
-        if not usable:
-            _warn(path, "a line in it is no record")
-        elif record.get("format") == FORMAT:
-            other = self._records.get(key)
-            if other is None or finished < other["finished"]:
-                self._records[key] = record
+            append_through(self._out, "".join(lines).encode())
+        except OSError as error:
+            error.filename = error.filename or self._out.name  # writing names no file by itself
+            raise
+
+    def _take_in(self, line: bytes) -> bool:
+        """Take in a line; return whether it is a record, be it of another version."""
+        try:
+            record = parse_line(line)
+        except ValueError:
+            return False
+        if record.get("format") != FORMAT:
+            return isinstance(record.get("format"), int)
+        key, finished = record.get("key"), record.get("finished")
+        if not (isinstance(key, str) and isinstance(finished, str) and self._is_usable(record)):
+            return False
+        other = self._records.get(key)
+        if other is None or finished < other["finished"]:
+            self._records[key] = record
+        return True
 
     def close(self) -> None:
         """Close the file that this store appends to."""
@@ -166,6 +181,4 @@ class Store:
 
 
 def _warn(path: Path, what: str) -> None:
-    warnings.warn(
-        f"{path.name}: {what}; it is left out and its cell counts as not done.", StoreWarning, stacklevel=4
-    )
+    warnings.warn(f"{path.name}: {what}; what it held counts as not done.", StoreWarning, stacklevel=4)

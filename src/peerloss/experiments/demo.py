@@ -10,6 +10,7 @@ import torch
 from joblib import Parallel, delayed
 
 from peerloss.datasets import load_dataset, split_and_flip
+from peerloss.experiments._workers import worker_errors
 from peerloss.losses import BaseLoss, PeerLoss
 from peerloss.models import MLP
 from peerloss.noise import NoiseModel
@@ -78,9 +79,10 @@ def run_demo(
         noise = NoiseModel.binary(e_neg, e_pos)
         splits = [split_and_flip(dataset, noise, seed=first_seed + i) for i in range(seeds)]
         tasks = [(method, i) for method in METHODS for i in range(seeds)]
-        figures = Parallel(n_jobs=jobs)(
-            delayed(_accuracy)(splits[i], method, first_seed + i, steps) for method, i in tasks
-        )
+        with worker_errors():
+            figures = Parallel(n_jobs=jobs)(
+                delayed(_accuracy)(splits[i], method, first_seed + i, steps) for method, i in tasks
+            )
         accuracy = dict(zip(METHODS, np.reshape(figures, (len(METHODS), seeds)), strict=True))
         mean = {method: float(values.mean()) for method, values in accuracy.items()}
         error = {

@@ -24,6 +24,26 @@ CHOSEN_ON_TEST = (
     "the authors' code chose width, rate and batch of all networks on the clean test accuracy of peer loss, "
     "here nothing is chosen on test labels"
 )
+#: Method → how its training here differs from the authors' code or from what the paper states.
+DIFFERENCES = {
+    "peer": (
+        "peers are drawn from the batch, or averaged over all labels (expected peers); the authors' code "
+        "draws features and labels of peers separately, from all training rows"
+    ),
+    "symmetric": (
+        "Symm is the sigmoid loss of the logit z; the authors' code has |y − tanh z| for labels ±1, which is "
+        "twice the sigmoid loss of 2z"
+    ),
+    "dmi": (
+        "DMI starts with 500 steps of cross entropy (in the fair protocol 500 or 200 are chosen), without "
+        "which it cannot tell classes apart; the paper names no such start"
+    ),
+}
+#: What the methods of the fair protocol do not have in common.
+ONLY_PEER_SEARCHES_ITS_BASE = (
+    "only peer loss searches its base loss (logistic or sigmoid); all networks search width, rate and weight "
+    "decay"
+)
 #: Test sets up to this size are named as a reason.
 SMALL_TEST = 100
 

@@ -44,6 +44,13 @@ _PANEL = (4.8, 3.5)
 def curve_picture(panel: CurvePanel) -> bytes:
     """Draw test accuracy during training, a band of one standard deviation around each mean."""
     figure, axes = _new()
+    draw_curves(axes, panel)
+    _legend(axes)
+    return _png(figure)
+
+
+def draw_curves(axes: Axes, panel: CurvePanel, *, bands: bool = True) -> None:
+    """Draw the curves of one panel; the bands of many methods hide each other."""
     for curve in panel.curves:
         colour = _COLOURS.get(curve.method, _OTHER)
         axes.plot(
@@ -53,16 +60,22 @@ def curve_picture(panel: CurvePanel) -> bytes:
             linestyle=_DASHES.get(curve.method, "-"),
             label=method_title(curve.method),
         )
-        low, high = curve.mean - curve.spread, curve.mean + curve.spread
-        axes.fill_between(curve.step, low, np.minimum(high, 1.0), color=colour, alpha=0.13, linewidth=0)
+        if bands:
+            low, high = curve.mean - curve.spread, curve.mean + curve.spread
+            axes.fill_between(curve.step, low, np.minimum(high, 1.0), color=colour, alpha=0.13, linewidth=0)
     _title(axes, f"{panel.row.data_set}, noise {panel.row.noise}", "training step", "test accuracy")
-    _legend(axes)
-    return _png(figure)
 
 
 def invariance_picture(panel: InvariancePanel) -> bytes:
     """Draw peer loss on noisy against clean labels, with the line that Lemma 2 promises."""
     figure, axes = _new()
+    draw_invariance(axes, panel)
+    _legend(axes)
+    return _png(figure)
+
+
+def draw_invariance(axes: Axes, panel: InvariancePanel) -> None:
+    """Draw the points of one panel and the line."""
     looks = {
         "train": (_COLOURS["surrogate"], "training rows"),
         "validation": (_COLOURS["peer"], "held-out rows"),
@@ -81,13 +94,17 @@ def invariance_picture(panel: InvariancePanel) -> bytes:
     )
     heading = f"{panel.row.data_set}, noise {panel.row.noise}, {panel.row.prior} prior"
     _title(axes, heading, "peer loss on clean labels", "peer loss on noisy labels")
-    _legend(axes)
-    return _png(figure)
 
 
 def boundary_picture(boundary: Boundary) -> bytes:
     """Draw the probability of class 1, the decision boundary, and training points in their noisy colours."""
     figure, axes = _new((3.2, 3.4))
+    draw_boundary(axes, boundary)
+    return _png(figure)
+
+
+def draw_boundary(axes: Axes, boundary: Boundary) -> None:
+    """Draw the decision of one training."""
     axes.contourf(
         boundary.x, boundary.y, boundary.probability, levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.55
     )
@@ -105,7 +122,6 @@ def boundary_picture(boundary: Boundary) -> bytes:
     _title(axes, f"{name}, {noise}\n{figure_text}", "", "")
     axes.set(aspect="equal", xticks=[], yticks=[])
     axes.grid(visible=False)
-    return _png(figure)
 
 
 def agreement_picture(table: AccuracyTable, prior: str) -> bytes:

@@ -7,8 +7,6 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments import METHODS, Store, list_experiments, progress
 from peerloss.report._paper import Row, printed_table
@@ -25,7 +23,6 @@ Record = dict[str, Any]
 _EXPERIMENTS = ("table-a1", "heart-as-released", "table-a1-grid", "curves", "boundary", "invariance")
 _PROTOCOLS = ("paper", "fair")
 _PRIORS = ("equalized", "original")
-_TEXTS = ("experiment", "protocol", "data_set", "prior", "method", "spec", "choose", "finished")
 
 
 @dataclass(frozen=True)
@@ -58,15 +55,12 @@ def read_results(folder: Path) -> Results:
         warnings.simplefilter("always")
         stored, plans = store.records(), progress(store)
     notes = list(dict.fromkeys(str(warning.message) for warning in caught))
-    usable = [record for record in stored if is_usable(record)]
-    if len(usable) < len(stored):
-        notes.append(f"{len(stored) - len(usable)} records are damaged and were left out.")
-    if not usable:
+    if not stored:
         raise InvalidInputError(
             f"`results` {folder} holds no finished cell. Run for example: "
             f"peerloss reproduce table-a1 --data-sets heart -o {folder}"
         )
-    kept, replaced = _newest_settings(usable)
+    kept, replaced = _newest_settings(stored)
     notes += replaced
     notes += [_unfinished(plan) for plan in plans if plan.done < plan.cells]
     groups = _grouped(kept, {(plan.experiment, plan.protocol): plan.title for plan in plans})
@@ -77,51 +71,6 @@ def read_results(folder: Path) -> Results:
         if name not in found
     ]
     return Results(groups, tuple(notes))
-
-
-def is_usable(record: Record) -> bool:
-    """Whether a record has what a report reads, of the right kinds: files may come from anywhere."""
-    try:
-        trials, curve, plane = record["trials"], record["curve"], record["plane"]
-        accuracy, validation = (_numbers(trials[name]) for name in ("test_accuracy", "noisy_validation"))
-        tried = all(len(values) == len(accuracy) for values in trials["settings"].values())
-        fine = (
-            all(isinstance(record[name], str) for name in _TEXTS)
-            and all(0 <= record[name] <= 1 for name in ("e_neg", "e_pos"))
-            and all(type(record[name]) is int and record[name] >= 0 for name in ("seed", "n_test", "chosen"))
-            and record["n_test"] > 0
-            and record["chosen"] < len(accuracy) == len(validation)
-            and tried
-            and not bool(((accuracy < 0) | (accuracy > 1)).any())
-        )
-        if curve is not None:
-            lengths = {len(_numbers(values, gaps=False)) for values in curve.values()}
-            fine &= "step" in curve and len(lengths) == 1
-        if plane is not None:
-            fine &= _is_plane(plane)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
-        return False
-    return fine
-
-
-def _numbers(values: Any, *, gaps: bool = True) -> np.ndarray[Any, np.dtype[np.float64]]:
-    """Return a list of numbers as an array; ``None`` is a gap."""
-    if not isinstance(values, list) or any(isinstance(value, str | bool) for value in values):
-        raise TypeError(values)
-    array = np.array([np.nan if value is None else float(value) for value in values])
-    if np.isinf(array).any() or (not gaps and np.isnan(array).any()):
-        raise ValueError(values)
-    return array
-
-
-def _is_plane(plane: Record) -> bool:
-    x, y = _numbers(plane["x"], gaps=False), _numbers(plane["y"], gaps=False)
-    inside = np.stack([_numbers(line, gaps=False) for line in plane["probability"]])
-    points = np.stack([_numbers(point, gaps=False) for point in plane["points"]])
-    labels = _numbers(plane["noisy_labels"], gaps=False)
-    return bool(
-        inside.shape == (len(y), len(x)) and points.shape == (len(labels), 2) and min(inside.shape) > 1
-    )
 
 
 def _newest_settings(records: list[Record]) -> tuple[list[Record], list[str]]:

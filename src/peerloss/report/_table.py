@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peerloss.exceptions import InvalidInputError
 from peerloss.experiments import final_results
 from peerloss.report._paper import FAR, Row, near_best, printed
 from peerloss.report._records import method_order, row_order
@@ -112,13 +111,7 @@ def accuracy_table(group: Group) -> AccuracyTable | None:
     methods = method_order(record["method"] for record in group.records)
     if len(methods) < 2 or any(record["plane"] is not None for record in group.records):
         return None
-    try:
-        results = final_results(group.records)
-    except (ValueError, IndexError, KeyError) as error:
-        raise InvalidInputError(
-            f"The results of {group.experiment} ({group.protocol}) contradict each other ({error}). "
-            "Move the folder away and run the experiment again."
-        ) from error
+    results = final_results(group.records)
     smallest: dict[tuple[Row, str], int] = {}
     for record in group.records:
         place = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerloss.report._compare import CHOSEN_ON_TEST, ORDER
+from peerloss.report._compare import CHOSEN_ON_TEST, DIFFERENCES, ONLY_PEER_SEARCHES_ITS_BASE, ORDER
 from peerloss.report._paper import Row
 from peerloss.report._records import method_title
 
@@ -47,8 +47,15 @@ def findings(section: Section) -> list[str]:
             if entry.row == README_ROW:
                 told += _about_readme_row({m: cell.within_spread for m, cell in entry.cells.items()})
     if any(summary.printed_rows for summary in section.summaries):
-        told.append(f"Known difference to the paper: {CHOSEN_ON_TEST}.")
+        told += [f"Known difference from the paper: {difference}." for difference in _differences(section)]
     return told
+
+
+def _differences(section: Section) -> list[str]:
+    """Return how the training of the methods in a table differs from the paper's."""
+    methods = section.table.methods if section.table else ()
+    own = [difference for method, difference in DIFFERENCES.items() if method in methods]
+    return [CHOSEN_ON_TEST, *own, *([ONLY_PEER_SEARCHES_ITS_BASE] if section.protocol == "fair" else [])]
 
 
 def _about_prior(summary: PriorSummary) -> Iterator[str]:

@@ -35,16 +35,18 @@ class Sieve:
     """So many times it decides, evenly over the rest; with each round the rate starts anew. In between
     targets stay as they are, so that no mistake feeds on itself, unless the student is to ``renew`` them."""
     threshold: float = 0.0
-    """Labels with an expected peer loss below this are kept, where targets are not renewed."""
+    """How much may speak against a label that is kept: its expected peer loss where targets stay as they are,
+    minus its log-odds where they are renewed. Higher keeps more labels; below 0 a label needs support."""
     mixup: bool = False
     """Whether images and targets are mixed in pairs."""
     augment: Augment = STRONG_AUGMENT
     """Changes of the images that the student sees. Some should stay plain: those it is asked about are."""
     renew: int = 2
     """Every so many epochs of a round the student itself answers for all rows, and the targets follow the
-    mean of its answers, the teacher's included. A label is kept where that mean, with the label's ``trust``,
-    gives it more than one half. The first quarter of a round is left to the teacher, whom the student has to
-    catch up with. 0 leaves targets as they were decided: a label is kept by its expected peer loss."""
+    mean of its answers, the teacher's included. A label is kept if that mean, with the label's ``trust``,
+    gives it more than one half (at ``threshold`` 0). The first quarter of a round is left to the teacher,
+    whom the student has to catch up with. 0 leaves targets as they were decided: a label is kept by its
+    expected peer loss."""
     memory: float = 0.8
     """Share of the earlier answers in that mean."""
     trust: float = 0.5
@@ -123,9 +125,9 @@ def sieve_targets(
 
     A kept label is taken for what it is, a noisy observation: the target is the posterior p_k·T[k, ỹ], with T
     counted from the teacher's own probabilities. Elsewhere it is the teacher's answer alone. Targets that are
-    renewed have met the label before: it is kept as it is where they give it more than one half, once they
-    are multiplied by T[k, ỹ] to the power of ``trust``. A row weighs as much as its target is sure. Rows
-    without a label, −1, learn the answer.
+    renewed have met the label before: it is kept as it is where they give it log-odds above −``threshold``
+    (at 0: more than one half), once they are multiplied by T[k, ỹ] to the power of ``trust``. A row weighs as
+    much as its target is sure. Rows without a label, −1, learn the answer.
     """
     if sieve.balance is not False:
         probabilities = balanced(probabilities, None if sieve.balance is True else sieve.balance)
@@ -136,7 +138,8 @@ def sieve_targets(
     likelihood = torch.where(labelled[:, None], transition.T[known], 1.0)
     if sieve.renew:
         answers = torch.softmax(probabilities.log() + torch.xlogy(sieve.trust, likelihood), dim=1)
-        kept = labelled & (answers.gather(1, known[:, None])[:, 0] > 0.5)
+        least = 0.5 - 0.5 * math.tanh(sieve.threshold / 2.0)  # the probability whose log-odds are −threshold
+        kept = labelled & (answers.gather(1, known[:, None])[:, 0] > least)
         believed = labels
     else:
         answers = probabilities

@@ -1,15 +1,17 @@
 """Runs of the CIFAR experiments on a folder of made-up images."""
 
 import importlib.metadata
+import json
 import shutil
 
 import pytest
 import torch
 
 from peerloss.exceptions import DivergenceError, InvalidInputError
+from peerloss.experiments import StoreWarning
 from peerloss.experiments.cifar import _runner as runner
 from peerloss.experiments.cifar import _work as work
-from peerloss.experiments.cifar import load_cifar, run_cifar
+from peerloss.experiments.cifar import cifar_table, load_cifar, run_cifar
 from peerloss.experiments.cifar._work import Workshop
 from peerloss.losses import PeerLoss
 from peerloss.training import _deep, _deep_run
@@ -205,3 +207,32 @@ def test_missing_images_are_named_with_what_to_do(tmp_path):
     with pytest.raises(InvalidInputError, match=r"must hold test_batch.*PEERLOSS_DATA"):
         run(load("ce"), tmp_path / "runs", tmp_path)
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        {"run": None},
+        {"run": {"width": 4}},
+        {"noise": "sometimes"},
+        {"noise": 3},
+        {"test": {"last": "high"}},
+        {"test": None},
+        {"seconds": None},
+        {"versions": []},
+        {"commit": ["a"]},
+    ],
+    ids=str,
+)
+def test_a_damaged_record_is_run_again(data, tmp_path, monkeypatch, damage):
+    """It costs its own run alone and is counted in a warning; the table is made of the others."""
+    monkeypatch.setattr(runner, "execute", lambda *_, **__: {"test": {"last": 0.5}, "seconds": 1.0})
+    experiment = load("ce", seeds=2)
+    run(experiment, tmp_path, data)
+    (path,) = (tmp_path / "cifar10").glob("records-*")
+    whole, other = path.read_text().splitlines()
+    path.write_text(whole + "\n" + json.dumps(json.loads(other) | damage) + "\n")
+    with pytest.warns(StoreWarning, match="1 of its 2 lines cannot be read"):
+        again = run(experiment, tmp_path, data)
+    assert (again.skipped, again.done) == (1, 1)
+    assert "| 2 | 50.00 ± 0.00 |" in cifar_table(experiment, again.in_folder)

@@ -123,6 +123,8 @@ def test_a_run_is_plain_json():
         ({"noise": ["uniform:1.5"]}, "got 'uniform:1.5'"),
         ({"methods": ["sgd"]}, "`methods` must be one of 'ce'"),
         ({"seeds": 0}, "`seeds` must be an integer of at least 1"),
+        ({"seeds": 10**12}, "`seeds` must be at most 10,000; got 1,000,000,000,000"),
+        ({"first_seed": -1}, "`first_seed` must be an integer of at least 0"),
         ({"changes": ["architecture='vgg'"]}, "`architecture` must be one of"),
         ({"changes": ["epochs=1"]}, "two parts,` must be an integer of at least 2"),
         ({"changes": ["width=0"]}, "`width` must be an integer of at least 1; got 0"),

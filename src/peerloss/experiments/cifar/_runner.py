@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
@@ -11,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from peerloss._version import __version__
-from peerloss.exceptions import DivergenceError
+from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.experiments._cells import FORMAT
 from peerloss.experiments._provenance import commit, machine, versions
 from peerloss.experiments._store import Store
-from peerloss.experiments.cifar._spec import SMOKE_WIDTH
+from peerloss.experiments.cifar._spec import SMOKE_WIDTH, check_noise
 from peerloss.experiments.cifar._work import Workshop, checkpoint_file, execute
 from peerloss.training._device import usable_device
 
@@ -89,7 +90,7 @@ def run_cifar(
     started = time.perf_counter()
     runs = experiment.runs()
     summary = CifarSummary(runs=len(runs))
-    with Store(own) as store:
+    with Store(own, is_usable=is_run_record) as store:
         left = [run for run in runs if run.key not in store.done()]
         summary.skipped = len(runs) - len(left)
         summary.epochs_left = sum(run.recipe.epochs for run in left)
@@ -119,6 +120,22 @@ def run_cifar(
         summary.records = [record for record in summary.in_folder if record["key"] in wanted]
     summary.seconds = time.perf_counter() - started
     return summary
+
+
+def is_run_record(record: dict[str, Any]) -> bool:
+    """Whether a record of a folder has what a table reads, of the right kinds."""
+    try:
+        check_noise(record["noise"])
+        run = record["run"]
+        accuracies = record["held_out" if run.get("closed", False) else "test"]
+        return (
+            all(isinstance(record[name], str) for name in ("experiment", "method", "device", "commit"))
+            and all(type(run[name]) is int for name in ("width", "holdout"))
+            and isinstance(record["versions"], dict)
+            and all(0 <= figure < math.inf for figure in (record["seconds"], *accuracies.values()))
+        )
+    except (InvalidInputError, KeyError, TypeError, AttributeError):
+        return False
 
 
 def _is_like(record: dict[str, Any], experiment: CifarExperiment) -> bool:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.datasets._cifar import HUMAN_LABELS
 from peerloss.exceptions import InvalidInputError
+from peerloss.experiments._settings import check_seeds
 from peerloss.experiments.cifar._changes import changed
 from peerloss.experiments.cifar._work import LOSSES
 from peerloss.training import DeepRecipe, Sieve
@@ -160,7 +161,7 @@ def load_cifar(
     wanted = known if methods is None else [m for m in known if m in methods]
     for method in methods or ():
         check_choice(method, "methods", tuple(known))
-    count = check_count(table["seeds"] if seeds is None else seeds, "seeds")
+    all_seeds = check_seeds(table["seeds"] if seeds is None else seeds, first_seed)
     templates = {
         (kind, method): _template(name, table, kind, method, changes, smoke=smoke, closed=closed)
         for kind, method in product(kinds, wanted)
@@ -171,7 +172,7 @@ def load_cifar(
         title=table["title"] + (" (smoke test)" if smoke else "") + (", test set closed" if closed else ""),
         noise=kinds,
         methods=tuple(wanted),
-        seeds=tuple(range(first_seed, first_seed + count)),
+        seeds=all_seeds,
         source=str(published.pop("source", "")),
         published=published,
         templates=templates,
