@@ -1,7 +1,7 @@
 """The batched engine: each net for itself, all as one.
 
-Weights are compared in float64 and after few steps: Adam divides by the size of the gradient, so in float32 the
-rounding of a gradient close to zero becomes a whole step, and another processor takes it the other way.
+Weights are compared in float64 and after few steps. Adam divides by the size of the gradient, so in float32
+the rounding of a gradient close to zero becomes a whole step, which another processor takes the other way.
 """
 
 from dataclasses import replace

@@ -42,9 +42,7 @@ class BatchStream:
     are taken at a time nor on any other net. At most ``steps · batch`` row numbers are held.
     """
 
-    def __init__(
-        self, prepared: PreparedNet, *, batch_size: int, steps: int, dtype: str = "float32"
-    ) -> None:
+    def __init__(self, prepared: PreparedNet, *, batch_size: int, steps: int, dtype: str = "float32") -> None:
         _, batches, peers = np.random.SeedSequence(prepared.net.seed).spawn(3)
         self._rng = np.random.default_rng(batches)
         self._peers = np.random.default_rng(peers)
@@ -118,9 +116,7 @@ class BatchStream:
         np.subtract.at(coefficients, (step, first, codes[step, second]), share.astype(self._dtype))
 
 
-def first_weights(
-    seed: int | tuple[int, ...], sizes: tuple[int, ...], dtype: str = "float32"
-) -> RealArray:
+def first_weights(seed: int | tuple[int, ...], sizes: tuple[int, ...], dtype: str = "float32") -> RealArray:
     """Draw weights and biases as ``nn.Linear`` does, uniform in ±1/√inputs, in one flat vector."""
     rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[0])
     layers = [

@@ -282,7 +282,9 @@ def _train_part(
     kind: str,
     result: _Result,
 ) -> None:
-    streams = [BatchStream(net, batch_size=plan.batch_size, steps=plan.steps, dtype=plan.dtype) for net in nets]
+    streams = [
+        BatchStream(net, batch_size=plan.batch_size, steps=plan.steps, dtype=plan.dtype) for net in nets
+    ]
     engine: Backend = (
         NumbaBackend(table, nets, plan.sizes)
         if kind == "numba"

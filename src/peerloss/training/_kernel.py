@@ -150,7 +150,7 @@ def _probability_gradient(code: int, eps: float, c: Any, p: Any, g: Any) -> None
 
 
 @_jit
-def _margin_gradient(code: int, c: Any, z: Any, g: Any) -> None:
+def _margin_gradient(code: int, c: Any, z: Any, g: Any) -> None:  # noqa: C901 (one compiled loop)
     """Unhinged (5), ramp (6), hinge (7): losses of m_k = z_k − log Σ_{j≠k} e^{z_j}; z has all K rows."""
     real = z.dtype.type
     n_classes, batch = z.shape
