@@ -80,6 +80,8 @@ def replace_first(name, value):
         (replace_first("max_feature_idx", 10**6), "other features"),
         (replace_first("num_class", 10**30), "instead of a number"),
         (replace_first("version", "v9"), "another version"),
+        (replace_first("feature_names", "a\rtree_sizes=99999999\r"), "names that cannot be read"),
+        (replace_first("feature_infos", "none\x0b"), "names that cannot be read"),
         (lambda text: text.replace("shrinkage=", "num_cat=0\nshrinkage=", 1), "twice"),
         (lambda text: text[: text.index("Tree=")], "incomplete rounds"),
     ],

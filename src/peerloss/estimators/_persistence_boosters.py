@@ -20,6 +20,8 @@ from peerloss.exceptions import ModelFolderError
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
 _SCIENTIFIC = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
+#: Nothing that LightGBM could take for the end of a line.
+_PRINTABLE = re.compile(r"[ -~]+")
 #: Bits that the categories of all nodes of a booster may take together.
 _MAX_CATEGORY_BITS = 2**31
 #: Levels of a tree: XGBoost calls itself once for each, until the stack overflows.
@@ -67,6 +69,7 @@ def checked_lightgbm(text: str) -> str:
     require(len(trees) > 0 and len(trees) % n_scores == 0, "a booster with incomplete rounds")
     require(fields.get("version") in {"v3", "v4"}, "a booster of another version")
     for name in ("feature_names", "feature_infos"):
+        require(_PRINTABLE.fullmatch(fields[name]) is not None, "names that cannot be read")
         require(len(fields[name].split(" ")) == n_features, "a booster for other features")
     lines = ["tree", f"version={fields['version']}", *(f"{name}={counts[name]}" for name in _LIGHTGBM_COUNTS)]
     lines += [f"{name}={fields[name]}" for name in ("feature_names", "feature_infos")]
