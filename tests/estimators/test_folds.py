@@ -182,7 +182,11 @@ def test_label_issues_are_found_with_exactly_the_given_folds(numbered, folds_of_
     assert list(Rows.seen) == [train for train, _ in expected]
 
 
-@pytest.mark.parametrize("cv", ["five", 2.5, True, 1, np.int64(0), object()], ids=str)
+@pytest.mark.parametrize(
+    "cv",
+    ["five", 2.5, True, 1, np.int64(0), object()],
+    ids=["text", "fraction", "truth", "one", "zero", "object"],
+)
 @pytest.mark.parametrize(
     "model",
     [PeerClassifier(), PeerPlugInClassifier(LogisticRegression()), RobustMLPClassifier(alpha="auto")],
