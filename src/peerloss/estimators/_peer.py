@@ -19,9 +19,8 @@ from peerloss.estimators._calibration import Calibrator, log_scores
 from peerloss.estimators._clean import CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
 from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
-from peerloss.estimators._mlp_checks import choose_device
-from peerloss.estimators._networks import fit_networks
-from peerloss.estimators._portfolio import HIDDEN, portfolio
+from peerloss.estimators._networks import fit_networks, network_device
+from peerloss.estimators._portfolio import portfolio
 from peerloss.estimators._progress import in_parallel
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
@@ -90,7 +89,7 @@ class PeerClassifier(NoisyLabelClassifier):
         Processes for the portfolio; ``None`` is one.
     device
         Where the networks train: ``"cpu"``, ``"cuda"``, or ``"auto"``: the GPU if there is one and the table
-        is wide (512 features), else the CPU, which is faster for networks this small.
+        has 2,048 features or more; for fewer a CPU is faster, since the networks are small.
     random_state
         Seed of folds and models.
 
@@ -216,7 +215,7 @@ class PeerClassifier(NoisyLabelClassifier):
         tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
         fitted = in_parallel(tasks, self.n_jobs, further=1)
         by_name = {name: fitted[i :: len(candidates)] for i, name in enumerate(candidates)}
-        device = choose_device(self.device, (data.X.shape[1], *HIDDEN))
+        device = network_device(self.device, data.X.shape[1])
         by_name |= fit_networks(data, folds, seed=seed, device=device)
         self._diverged = tuple(name for name, parts in by_name.items() if not parts)
         members, held_out = [], []
