@@ -89,8 +89,11 @@ def _labels(column: pd.Series, where: str, *, with_gaps: bool) -> NDArray[Any]:
     """Return the labels in the type that the file gives them."""
     import numpy as np
 
+    from peerloss._validation import check_exact_labels
+
     if column.dtype.kind in "iuf":
         labels = column.to_numpy()
+        check_exact_labels(labels, f"{where}: column {column.name!r}")
         whole = labels == np.round(labels)
         if not whole.all():
             raise InvalidInputError(

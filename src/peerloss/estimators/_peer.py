@@ -14,7 +14,7 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
-from peerloss._validation import BoolArray, FloatArray, IntArray, check_choice
+from peerloss._validation import FARTHEST, BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators._calibration import Calibrator, log_scores
 from peerloss.estimators._clean import CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
@@ -163,7 +163,7 @@ class PeerClassifier(NoisyLabelClassifier):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             folds = self._folds(data, groups, seed)
             self.scaler_ = StandardScaler().fit(data.X, sample_weight=data.weight)
-            scaled = data._replace(X=self.scaler_.transform(data.X))
+            scaled = data._replace(X=self._standardise(data.X))
             self._fit_portfolio(scaled, folds, seed)
             prior = np.bincount(data.codes, data.weight, minlength=len(data.classes))
             self.noisy_prior_ = prior / prior.sum()
@@ -185,7 +185,7 @@ class PeerClassifier(NoisyLabelClassifier):
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
         """Return estimates of P(noisy label | x), shape (n, K)."""
-        scaled = self.scaler_.transform(self._check_predict(X))
+        scaled = self._standardise(self._check_predict(X))
         parts = [w * member.proba(scaled) for w, member in zip(self.weights_, self.members_, strict=True)]
         total: FloatArray = np.sum(parts, axis=0)
         return total
@@ -194,6 +194,11 @@ class PeerClassifier(NoisyLabelClassifier):
         """Return probabilities of the clean classes, shape (n, K)."""
         self._check_predict(X)
         return self.clean_map_.transform(self.predict_noisy_proba(X))
+
+    def _standardise(self, X: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):
+            standard: FloatArray = np.clip(self.scaler_.transform(X), -FARTHEST, FARTHEST)
+        return standard
 
     def _check_parameters(self) -> float | None:
         check_choice(self.metric, "metric", METRICS)
