@@ -136,6 +136,8 @@ def _summarise(model: Pipeline, task: Task, target: str, output: Path) -> dict[s
         "metric": report.metric,
         "estimated_metric": report.accuracy,
         "interval": [report.accuracy_low, report.accuracy_high],
+        "noise_model_fits": report.fits,
+        "misfit_p_value": report.misfit_p_value,
         "alpha": report.alpha if math.isfinite(report.alpha) else None,
         "noise": report.noise.transition.tolist(),
         "candidates": {str(name): float(weight) for name, weight in used.items()},
@@ -160,10 +162,11 @@ def _print(model: Pipeline, summary: dict[str, Any]) -> None:
     for line in [*lines, *summary["notes"], str(model["classifier"].report_)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     low, high = summary["interval"]
+    doubt = "" if summary["noise_model_fits"] else ", which the misfit of the noise model makes unreliable"
     console.print(
         f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {len(summary['classes'])} classes; "
         f"estimated {summary['metric'].replace('_', ' ')} on clean labels {summary['estimated_metric']:.3f} "
-        f"({low:.3f} to {high:.3f}); saved in {summary['model']}.",
+        f"({low:.3f} to {high:.3f}){doubt}; saved in {summary['model']}.",
         markup=False,
         highlight=False,
         soft_wrap=True,

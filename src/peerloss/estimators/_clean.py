@@ -73,6 +73,15 @@ class CleanMap:
             return np.column_stack([1.0 - positive, positive])
         return unmix(proba, self.noise)
 
+    def explained(self, proba: FloatArray) -> FloatArray:
+        """Return P(noisy label | x) as the estimated noise explains it: clean probabilities times T."""
+        if self.posterior is None:
+            return unmix(proba, self.noise) @ self.noise.transition
+        rates = self.posterior.rates
+        gain = 1.0 - rates.sum(axis=1, keepdims=True)
+        positive = self.posterior.weights @ (rates[:, :1] + gain * self.posterior.candidates(log_odds(proba)))
+        return np.column_stack([1.0 - positive, positive])
+
     def implied_alpha(self) -> float:
         """Return the α of the decision: given, 1 for balanced accuracy, else α* at the estimated rates."""
         if self.alpha is not None:
@@ -84,15 +93,18 @@ class CleanMap:
         except ValueError:  # no α* exists: balanced noisy labels with unequal rates, or K > 2
             return float("nan")
 
-    def accuracy(self, proba: FloatArray, *, seed: int) -> tuple[float, float, float]:
+    def accuracy(
+        self, proba: FloatArray, *, seed: int, as_labelled: bool = False
+    ) -> tuple[float, float, float]:
         """Estimate the metric on *clean* labels of the decisions on these rows, with a 90 % interval.
 
         For two classes it averages over what the noisy labels leave open about the rates, and adds the
-        sampling error of the rows; for more classes the rates are taken as estimated.
+        sampling error of the rows; for more classes the rates are taken as estimated. With ``as_labelled``
+        the labels are taken for clean: no rates at all.
         """
         decided = self.transform(proba).argmax(axis=1)
-        if self.posterior is None:
-            clean = unmix(proba, self.noise)[None]
+        if as_labelled or self.posterior is None:
+            clean = (proba if as_labelled else unmix(proba, self.noise))[None]
             weights = np.ones(1)
         else:
             positive = self.posterior.candidates(log_odds(proba))

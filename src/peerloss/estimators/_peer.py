@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -19,10 +20,11 @@ from peerloss.estimators._calibration import Calibrator, log_scores
 from peerloss.estimators._clean import CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
 from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
+from peerloss.estimators._misfit import LEVEL, measure_misfit
 from peerloss.estimators._networks import fit_networks, network_device
 from peerloss.estimators._portfolio import portfolio
 from peerloss.estimators._progress import in_parallel
-from peerloss.exceptions import InvalidInputError
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 from peerloss.metrics import peer_score
 from peerloss.training._device import usable_device
 
@@ -35,6 +37,14 @@ METRICS = ("accuracy", "balanced_accuracy")
 FEW_ROWS = 2000
 #: Candidates with less weight than this are left out of the average.
 LEAST_WEIGHT = 0.01
+
+
+#: What is said where the noise model does not fit.
+MISFIT = (
+    "the labels are not explained by noise of that kind at the estimated rates. The noise depends on the "
+    "row, or its rates cannot be estimated from these data. Do not rely on the estimates of noise and "
+    "accuracy, and compare with plain training, alpha=0."
+)
 
 
 @dataclass(frozen=True)
@@ -51,10 +61,25 @@ class PeerReport:
     """Estimate of the metric on *clean* labels, from noisy ones alone."""
     accuracy_low: float
     accuracy_high: float
-    """A 90 % interval under the model of the noise. Where the score itself levels off it is too narrow: see
-    ``results/accuracy_peer_classifier.md`` for how often it held."""
+    """A 90 % interval, if the noise depends on the true class alone. Where the score itself levels off it is
+    too narrow: see ``results/accuracy_peer_classifier.md`` for how often it held. Where the noise model does
+    not fit it is widened to what holds if the labels are taken as they are."""
     diverged: tuple[str, ...] = ()
-    """Networks that left the finite numbers and were dropped."""
+    """Networks whose numbers became NaN or infinite, and which were dropped."""
+    misfit: float = 0.0
+    """Log-likelihood per noisy label that is lost, out of fold, by explaining the labels through the
+    estimated noise; negative where nothing is lost."""
+    misfit_p_value: float = 1.0
+    """Of the hypothesis that nothing is lost (a paired, one-sided z-test)."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the estimated class-conditional noise explains the labels (``misfit_p_value`` of .01).
+
+        ``False`` says that the noise depends on the row, or that its rates cannot be estimated from these
+        data. ``True`` proves nothing: noise that follows the features closely looks like clean labels.
+        """
+        return self.misfit_p_value >= LEVEL
 
     def __str__(self) -> str:
         best = self.candidates["weight"].idxmax()
@@ -63,7 +88,8 @@ class PeerReport:
             f"{chosen} of {len(self.candidates)} candidates are averaged, {best!r} counts most "
             f"({self.candidates['weight'].max():.2f}). Estimated noise: {self.noise!r}; "
             f"alpha {self.alpha:.3g}. Estimated {self.metric.replace('_', ' ')} on clean labels: "
-            f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f})."
+            f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f}), if the noise "
+            f"depends on the true class alone.{'' if self.fits else f' But {MISFIT}'}"
             + (f" Diverged and dropped: {', '.join(self.diverged)}." if self.diverged else "")
         )
 
@@ -96,7 +122,8 @@ class PeerClassifier(NoisyLabelClassifier):
     Attributes
     ----------
     report_
-        What was tried and chosen, the estimated noise, and an estimate of clean accuracy with an interval.
+        What was tried and chosen, the estimated noise, an estimate of clean accuracy with an interval, and
+        whether class-conditional noise explains the labels (``report_.fits``). If not, ``fit`` warns.
     alpha_, noise_, noisy_prior_
         The α of the decision, the estimated noise, the label frequencies.
     oof_proba_
@@ -180,7 +207,11 @@ class PeerClassifier(NoisyLabelClassifier):
             self.classes_ = data.classes
             self.noise_ = self.clean_map_.noise
             self.alpha_ = self.clean_map_.implied_alpha()
-            self.report_ = self._report(data, seed)
+            self.report_ = self._report(data, seed, verified)
+            if not self.report_.fits:
+                warnings.warn(
+                    f"{MISFIT} (p = {self.report_.misfit_p_value:.2g})", IdentifiabilityWarning, stacklevel=2
+                )
         return self
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
@@ -243,7 +274,7 @@ class PeerClassifier(NoisyLabelClassifier):
         )
         self._held_out = held_out
 
-    def _report(self, data: FitInput, seed: int) -> PeerReport:
+    def _report(self, data: FitInput, seed: int, verified: BoolArray | None) -> PeerReport:
         """Score every candidate under one α and estimate the clean accuracy of the average."""
         alpha = self.alpha_ if np.isfinite(self.alpha_) else 1.0
         table = self._table.assign(
@@ -259,8 +290,19 @@ class PeerClassifier(NoisyLabelClassifier):
         )
         diverged = self._diverged
         del self._table, self._held_out, self._diverged
-        level, low, high = self.clean_map_.accuracy(self.oof_proba_[data.weight > 0], seed=seed)
-        return PeerReport(table, self.metric, self.alpha_, self.noise_, level, low, high, diverged)
+        held_out = self.oof_proba_[data.weight > 0]
+        level, low, high = self.clean_map_.accuracy(held_out, seed=seed)
+        noisy = data.weight if verified is None else np.where(verified, 0.0, data.weight)
+        loss, p_value = measure_misfit(
+            self.oof_proba_, self.clean_map_.explained(self.oof_proba_), data.codes, noisy
+        )
+        report = PeerReport(
+            table, self.metric, self.alpha_, self.noise_, level, low, high, diverged, loss, p_value
+        )
+        if report.fits:
+            return report
+        _, plain_low, plain_high = self.clean_map_.accuracy(held_out, seed=seed, as_labelled=True)
+        return replace(report, accuracy_low=min(low, plain_low), accuracy_high=max(high, plain_high))
 
 
 @dataclass(frozen=True)
