@@ -57,7 +57,7 @@ def test_exact_class_conditional_noise_is_rarely_rejected():
 
 
 def test_noise_that_depends_on_the_row_is_rejected():
-    """Half of the rows have clean labels, half are noisier than T: one T loses in nearly all of 200 worlds."""
+    """Half of the rows have clean labels, half are noisier: one T loses in nearly all of 200 worlds."""
     found = 0
     for seed in range(200):
         rng = np.random.default_rng(seed)

@@ -4,7 +4,8 @@ Out of fold, the portfolio predicts the noisy labels in two ways: directly, and 
 clean probabilities times the estimated T. If the model holds the second is as good. If it predicts the labels
 clearly worse, T does not fit: the noise depends on the row, or its rates cannot be estimated from these data.
 
-A model that fits is no proof. Any noisy posterior is explained by T = I, and noise that is a function of the
+On development tables it did not warn on noise by class but for pair flips, where the estimated rates were wrong
+(``docs/howto/covered-noise.md``). A model that fits is no proof. Any noisy posterior is explained by T = I, and noise that is a function of the
 features, such as keyword rules, looks like clean labels of an easier task.
 """
 
