@@ -4,9 +4,10 @@ Out of fold, the portfolio predicts the noisy labels in two ways: directly, and 
 clean probabilities times the estimated T. If the model holds the second is as good. If it predicts the labels
 clearly worse, T does not fit: the noise depends on the row, or its rates cannot be estimated from these data.
 
-On development tables it did not warn on noise by class but for pair flips, where the estimated rates were wrong
-(``docs/howto/covered-noise.md``). A model that fits is no proof. Any noisy posterior is explained by T = I, and noise that is a function of the
-features, such as keyword rules, looks like clean labels of an easier task.
+On development tables noise by class raised no alarm, but for pair flips, whose rates were estimated badly:
+``docs/howto/covered-noise.md`` has the numbers. A model that fits proves nothing. Any noisy posterior is
+explained by T = I, and noise that is a function of the features, such as keyword rules, looks like clean
+labels of an easier task.
 """
 
 from __future__ import annotations
