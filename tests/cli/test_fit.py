@@ -70,6 +70,7 @@ def test_json_alone_and_the_same_for_the_same_seed(fitted, tmp_path):
     done = run(folder.parent / "data.csv", "--target", "label", "-o", tmp_path / "model", "--json")
     told = json.loads(done.stdout)
     assert told["estimated_metric"] == load_model(folder)["classifier"].report_.accuracy
+    assert told["noise_model_fits"] == load_model(folder)["classifier"].report_.fits
     assert told["classes"] == table["label"].value_counts().to_dict()
     assert told["rows_without_label"] == 2
     assert told["columns"] == {"x": "number", "colour": "text"}
