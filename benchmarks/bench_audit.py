@@ -112,11 +112,12 @@ def add_noise(X: Any, y: Any, noise: str, seed: int) -> Any:
     elif kind == "pair":
         model = NoiseModel.pair_flip(classes, *numbers)
     elif kind == "instance":
-        model = InstanceNoise.from_features(X, y, rate=numbers[0], random_state=seed)
+        model = InstanceNoise.from_features(X, y, rate=numbers[0], random_state=np.random.default_rng(seed))
     else:
         scores = learner("logistic", 0).fit(X, y).decision_function(X)
         model = InstanceNoise.from_margins(y, scores, rate=numbers[0])
-    return flip_labels(y, model, random_state=seed)
+    # Generators, not seeds, so that the labels stay those of the published tables.
+    return flip_labels(y, model, random_state=np.random.default_rng(seed))
 
 
 @cache

@@ -78,9 +78,12 @@ def noisy_labels(kind: str, X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarr
         return y
     if name == "features":
         pixels = X.reshape(len(X), -1).astype(float)
-        noise = InstanceNoise.from_features(pixels, y, rate=float(rate), random_state=seed)
-        return np.asarray(noise.apply(y, random_state=seed))
-    return np.asarray(flip_labels(y, MODELS[name](10, float(rate)), random_state=seed))
+        features = np.random.default_rng(seed)
+        noise = InstanceNoise.from_features(pixels, y, rate=float(rate), random_state=features)
+        return np.asarray(noise.apply(y, random_state=np.random.default_rng(seed)))
+    # Generators, not seeds, so that the labels stay those of the published tables.
+    rng = np.random.default_rng(seed)
+    return np.asarray(flip_labels(y, MODELS[name](10, float(rate)), random_state=rng))
 
 
 def accuracies(kind: str, seed: int, methods: list[str] | None = None) -> dict[str, float]:

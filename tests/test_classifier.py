@@ -111,7 +111,7 @@ def test_a_failed_second_fit_keeps_the_first():
     before = dict(vars(model))
     model.fail = True
     with pytest.raises(RuntimeError, match="half-way"):
-        model.fit(np.ones((4, 2)), [0, 1, 0, 1])
+        model.fit(np.arange(8.0).reshape(4, 2), [0, 1, 0, 1])
     assert vars(model) == before | {"fail": True}
     assert model.predict(X).tolist() == ["a", "a", "b", "b"]
 
@@ -148,3 +148,39 @@ def test_the_number_and_names_of_features_are_checked():
         model.predict(frame.rename(columns={"a": "b"}))
     with pytest.raises(ValueError, match="expecting 1 features"):
         Threshold().fit(X, [0, 0, 1, 1]).predict(np.ones((2, 3)))
+
+
+@pytest.mark.parametrize("size", [1e40, 1e300])
+def test_features_of_overflowing_size_are_refused_by_column(size):
+    """At fit and at predict, with the name of the column, the value and the remedy."""
+    frame = pd.DataFrame({"a": X[:, 0], "price": [1.0, size, 2.0, 3.0]})
+    with pytest.raises(InvalidInputError, match=r"in column 'price', row 1\. Measure it in a larger unit"):
+        Threshold().fit(frame, [0, 0, 1, 1])
+    with pytest.raises(InvalidInputError, match="in column 1, row 1"):
+        Threshold().fit(frame.to_numpy(), [0, 0, 1, 1])
+    fitted = Threshold().fit(frame.assign(price=X[:, 0]), [0, 0, 1, 1])
+    with pytest.raises(InvalidInputError, match="in column 'price', row 1"):
+        fitted.predict(frame)
+
+
+def test_features_without_variation_are_refused():
+    """A constant column is fine, a table of constants is not."""
+    assert Threshold().fit(np.c_[X, np.ones(4)], [0, 0, 1, 1]).mean_ == 1.5
+    with pytest.raises(InvalidInputError, match="each of its 2 columns has the same value in every row"):
+        Threshold().fit(np.ones((4, 2)), [0, 0, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"X": [[10**400], [1], [2], [3]]}, "`X` and `y` must hold numbers that fit float64"),
+        ({"sample_weight": [10**400, 1, 1, 1]}, "`sample_weight` must hold numbers that fit float64"),
+        ({"sample_weight": [1e308] * 4}, r"`sample_weight` must hold numbers under .* Divide all weights"),
+    ],
+    ids=["features", "weights", "large weights"],
+)
+def test_numbers_that_overflow_are_named(change, message):
+    """No OverflowError and no failed decomposition comes through."""
+    arguments = {"X": X, "y": [0, 0, 1, 1]} | change
+    with pytest.raises(InvalidInputError, match=message):
+        Threshold().fit(**arguments)

@@ -16,6 +16,22 @@ def test_a_seed_repeats(seed):
     assert draw(seed) == draw(seed) == np.random.default_rng(int(seed)).random(4).tolist()
 
 
+def test_a_stream_of_a_seed_is_its_own():
+    """A named stream repeats, and differs from other streams and from NumPy's generator of the seed."""
+    found = [as_generator(0, stream=name).random(4).tolist() for name in ("a", "a", "b", None)]
+    assert found[0] == found[1]
+    assert len({tuple(numbers) for numbers in found}) == 3
+    assert found[3] == np.random.default_rng(0).random(4).tolist()
+
+
+def test_streams_of_generators_and_legacy_states_are_left_alone():
+    """What callers pass besides a seed is used as it is, whatever the stream."""
+    rng = np.random.default_rng(0)
+    assert as_generator(rng, stream="a") is rng
+    named = as_generator(np.random.RandomState(5), stream="a").random(4).tolist()
+    assert named == draw(np.random.RandomState(5))
+
+
 def test_a_generator_is_used_itself():
     """A generator is passed through, so that draws move it on."""
     rng = np.random.default_rng(0)

@@ -124,3 +124,58 @@ def test_messages_name_the_argument(call, message):
     """Each refusal names the argument, what is expected and what was received."""
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+@pytest.mark.parametrize("value", [10**400, -(10**400), 10**5000], ids=["400", "-400", "5000"])
+def test_integers_that_no_float_holds_are_refused_by_name(value):
+    """``10**400`` is an integer to Python and no number to float64: no OverflowError comes through."""
+    with pytest.raises(InvalidInputError, match="`alpha` must be a finite number; got an integer of about"):
+        v.check_finite(value, "alpha")
+    with pytest.raises(InvalidInputError, match="`rate` must be a finite number; got an integer of about"):
+        v.check_in_range(value, "rate", 0.0, 1.0)
+    with pytest.raises(InvalidInputError, match="`cv` must be an integer of at least 2"):
+        v.check_count(value, "cv", minimum=2)
+    with pytest.raises(InvalidInputError, match="`prior` must be an array of numbers"):
+        v.as_float_array([value, 1], "prior", ndim=1)
+
+
+@pytest.mark.parametrize("label", [1e300, -1e300, 2.0**53, np.inf])
+def test_float_labels_that_are_not_exact_are_refused(label):
+    """They were cast to class −9223372036854775808, or merged with their neighbours."""
+    for check in (v.sorted_labels, lambda y: v.as_labels(y, "y")):
+        with pytest.raises(InvalidInputError, match="`y` must hold"):
+            check(np.array([0.0, 1.0, label]))
+
+
+def test_large_integer_labels_stay_as_they_are():
+    """Integers are exact, unsigned ones above 2**63 too."""
+    for labels in ([2**53, 2**53 + 1], np.array([3, 2**63 + 5], dtype=np.uint64)):
+        classes, codes = v.sorted_labels(labels)
+        assert classes.tolist() == [int(label) for label in labels]
+        assert codes.tolist() == [0, 1]
+    with pytest.raises(InvalidInputError, match=r"0\.\.1; found 9223372036854775813"):
+        v.as_labels(np.array([3, 2**63 + 5], dtype=np.uint64), "y", n_classes=2)
+    with pytest.raises(InvalidInputError, match=r"under 2\*\*63; found 9223372036854775813"):
+        v.as_labels(np.array([3, 2**63 + 5], dtype=np.uint64), "y")
+
+
+def test_magnitudes_are_checked_by_column():
+    """Numbers above the largest float32 are refused with column, row and value; NaN passes."""
+    X = np.array([[1.0, np.nan], [3.0e38, 2.0]])
+    v.check_magnitude(X)
+    X[1, 0] = -1e40
+    with pytest.raises(InvalidInputError, match=r"found -1e\+40 in column 'a', row 1\. Measure"):
+        v.check_magnitude(X, names=["a", "b"])
+    with pytest.raises(InvalidInputError, match=r"found -1e\+40 in column 0, row 1"):
+        v.check_magnitude(X)
+    with pytest.raises(InvalidInputError, match=r"`w` must hold.*found -1e\+40, row 1"):
+        v.check_magnitude(X[:, 0], name="w")
+
+
+def test_one_column_that_varies_is_enough():
+    """Constant columns are fine beside it; a gap in a constant column is variation."""
+    v.check_varies(np.array([[1.0, 1.0], [1.0, 2.0]]))
+    v.check_varies(np.array([[1.0], [np.nan]]))
+    for X in (np.ones((3, 2)), np.full((3, 1), np.nan)):
+        with pytest.raises(InvalidInputError, match="`X` must have a column that varies"):
+            v.check_varies(X)

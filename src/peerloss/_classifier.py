@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+from sklearn.utils.validation import _check_sample_weight, _num_samples, check_is_fitted, validate_data
 
-from peerloss._validation import sorted_labels
+from peerloss._validation import check_magnitude, check_varies, sorted_labels
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -41,9 +41,22 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
     classes_: NDArray[Any]
     n_features_in_: int
 
-    def _check_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
-        """Check what ``fit`` was given; call it inside :func:`all_or_nothing`."""
-        features, y = validate_data(self, X, y, dtype=np.float64)
+    def _check_fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        check_features: bool = True,
+    ) -> FitInput:
+        """Check what ``fit`` was given; call it inside :func:`all_or_nothing`.
+
+        With ``check_features=False`` labels and weights are checked beside zeros in the place of ``X``, of
+        which the number of rows alone counts: for estimators whose ``X`` may be of another kind.
+        """
+        given = X if check_features else np.zeros((_num_samples(X), 1))
+        with no_overflow("`X` and `y`"):
+            features, y = validate_data(self, given, y, dtype=np.float64)
         classes, codes = sorted_labels(y)
         check_classification_targets(y)
         if len(classes) < 2:
@@ -51,7 +64,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
                 f"`y` must hold at least two classes; every label is class {classes.tolist()[0]!r}. "
                 "A classifier cannot be trained on one class."
             )
-        weight = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
+        if check_features:
+            check_magnitude(features, names=getattr(self, "feature_names_in_", None))
+            check_varies(features)
+        with no_overflow("`sample_weight`"):
+            weight = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
+        check_magnitude(weight, name="sample_weight", advice="Divide all weights by the largest.")
         if not weight.any():
             raise InvalidInputError("`sample_weight` must not be zero throughout; give some row weight.")
         return FitInput(features, np.asarray(codes, dtype=np.int64), weight, classes)
@@ -59,7 +77,9 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _check_predict(self, X: ArrayLike) -> FloatArray:
         """Check what ``predict`` was given against what ``fit`` saw."""
         check_is_fitted(self)
-        checked: FloatArray = validate_data(self, X, dtype=np.float64, reset=False)
+        with no_overflow("`X`"):
+            checked: FloatArray = validate_data(self, X, dtype=np.float64, reset=False)
+        check_magnitude(checked, names=getattr(self, "feature_names_in_", None))
         return checked
 
     @abstractmethod
@@ -71,6 +91,18 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
         best = self.predict_proba(X).argmax(axis=1)  # first, so that an unfitted classifier says so
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
+
+
+@contextmanager
+def no_overflow(names: str) -> Iterator[None]:
+    """Name the argument that holds an integer which no float can hold, such as 10**400."""
+    try:
+        yield
+    except OverflowError as error:
+        raise InvalidInputError(
+            f"{names} must hold numbers that fit float64; could not convert them: {error}. Correct or "
+            "rescale such entries."
+        ) from error
 
 
 @contextmanager

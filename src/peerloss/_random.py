@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import zlib
+
 import numpy as np
 
 from peerloss.exceptions import InvalidInputError
@@ -9,18 +11,34 @@ from peerloss.exceptions import InvalidInputError
 RandomState = int | np.integer | np.random.Generator | np.random.RandomState | None
 
 
-def as_generator(random_state: RandomState) -> np.random.Generator:
+#: Stream of everything that makes labels noisy.
+NOISE_STREAM = "peerloss.noise"
+
+
+def as_generator(random_state: RandomState, *, stream: str | None = None) -> np.random.Generator:
     """Return a ``numpy.random.Generator`` for a seed, a generator, a legacy state or ``None``.
 
-    A legacy ``RandomState`` (what scikit-learn hands around) is advanced by one draw to seed the new
+    A legacy ``RandomState`` (what scikit-learn passes around) is advanced by one draw to seed the new
     generator, so two calls with the same object differ and a re-seeded object repeats.
+
+    Parameters
+    ----------
+    random_state
+        Seed, generator, legacy state or ``None``.
+    stream
+        Name of an independent stream of a seed. Without it a seed gives ``default_rng(seed)``, the numbers
+        from which a caller may have made the data with the same seed: what depends on data in that way is
+        not random. A generator or a legacy state is used as it is.
     """
     if isinstance(random_state, np.random.Generator):
         return random_state
     if isinstance(random_state, np.random.RandomState):
         return np.random.default_rng(random_state.randint(2**31, dtype=np.int64))
-    if random_state is None or (isinstance(random_state, int | np.integer) and random_state >= 0):
-        return np.random.default_rng(random_state)
+    if random_state is None:
+        return np.random.default_rng()
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        spawn_key = () if stream is None else (zlib.crc32(stream.encode()),)
+        return np.random.default_rng(np.random.SeedSequence(int(random_state), spawn_key=spawn_key))
     raise InvalidInputError(
         f"`random_state` must be a non-negative integer, a numpy Generator or RandomState, or None; "
         f"got {random_state!r}. Pass an integer such as 0 for a repeatable result."

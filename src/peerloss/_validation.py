@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -19,22 +22,42 @@ BoolArray = NDArray[np.bool_]
 PROBABILITY_TOLERANCE = 1e-6
 
 
+#: Whole numbers from here on have neighbours that are the same float64.
+FIRST_INEXACT = 2**53
+#: The largest feature or weight. Trees, networks and XGBoost compute in float32, and sums of squares of
+#: larger numbers can overflow float64.
+LARGEST_NUMBER = float(np.finfo(np.float32).max)
+#: Standardised features are cut off here: so far from the training data nothing is learned from the distance,
+#: and the networks' float32 does not overflow.
+FARTHEST = 1e30
+#: Counts must fit the integers of compiled code.
+MAX_COUNT = 2**63 - 1
+
+
+def shown(value: object) -> str:
+    """Return how a message shows a value: at most 100 characters, also for a number of many digits."""
+    if isinstance(value, int) and value.bit_length() > 300:  # Python refuses to print very long numbers
+        return f"an integer of about {int(value.bit_length() * math.log10(2)) + 1} digits"
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:97]}..."
+
+
 def check_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
     """Return ``value`` if it is one of ``choices``."""
     if isinstance(value, str) and value in choices:
         return value
     listed = ", ".join(repr(choice) for choice in choices)
-    raise InvalidInputError(f"`{name}` must be one of {listed}; got {value!r}.")
+    raise InvalidInputError(f"`{name}` must be one of {listed}; got {shown(value)}.")
 
 
 def check_finite(value: Any, name: str, *, advice: str = "Pass a number such as 1.0.") -> float:
     """Return ``value`` as a finite float."""
     try:
         number = float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):  # the last for integers that no float can hold
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidInputError(f"`{name}` must be a finite number; got {value!r}. {advice}")
+        raise InvalidInputError(f"`{name}` must be a finite number; got {shown(value)}. {advice}")
     return number
 
 
@@ -53,16 +76,19 @@ def check_in_range(
 
 def check_count(value: Any, name: str, *, minimum: int = 1) -> int:
     """Return ``value`` as an integer of at least ``minimum``; booleans and fractions are refused."""
-    if isinstance(value, int | np.integer) and not isinstance(value, bool) and value >= minimum:
+    if isinstance(value, int | np.integer) and not isinstance(value, bool) and minimum <= value <= MAX_COUNT:
         return int(value)
-    raise InvalidInputError(f"`{name}` must be an integer of at least {minimum}; got {value!r}.")
+    bound = f"at least {minimum}"
+    if isinstance(value, int) and value > MAX_COUNT:
+        bound += " and at most 2**63 - 1"
+    raise InvalidInputError(f"`{name}` must be an integer of {bound}; got {shown(value)}.")
 
 
 def check_flag(value: Any, name: str) -> bool:
     """Return ``value`` if it is true or false."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise InvalidInputError(f"`{name}` must be True or False; got {value!r}.")
+    raise InvalidInputError(f"`{name}` must be True or False; got {shown(value)}.")
 
 
 def make_plain(record: Any) -> None:
@@ -85,7 +111,7 @@ def as_float_array(value: ArrayLike, name: str, *, ndim: int) -> FloatArray:
     """Return ``value`` as a finite float64 array with ``ndim`` dimensions."""
     try:
         array = np.asarray(value, dtype=np.float64)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInputError(
             f"`{name}` must be an array of numbers with {ndim} dimension(s); could not convert it: {error}."
         ) from error
@@ -104,6 +130,44 @@ def as_float_array(value: ArrayLike, name: str, *, ndim: int) -> FloatArray:
     return array
 
 
+def check_magnitude(
+    X: NDArray[Any],
+    *,
+    names: Sequence[Any] | None = None,
+    name: str = "X",
+    advice: str = "Measure it in a larger unit, take logarithms, or correct the value.",
+) -> None:
+    """Refuse numbers that overflow in later arithmetic, naming column and row; NaN passes.
+
+    Parameters
+    ----------
+    X
+        Numbers (n, d), or (n,) for a single column.
+    names
+        Names of the columns, for the message; without them columns are counted from 0.
+    name, advice
+        The argument and what to do, for the message.
+    """
+    with np.errstate(invalid="ignore"):
+        if X.size == 0 or not (np.nanmax(np.abs(X), initial=0.0) > LARGEST_NUMBER):
+            return
+    place = [int(i) for i in np.argwhere(np.abs(X) > LARGEST_NUMBER)[0]]
+    column = "" if len(place) == 1 else f" in column {shown(place[1] if names is None else names[place[1]])}"
+    raise InvalidInputError(
+        f"`{name}` must hold numbers under {LARGEST_NUMBER:.2g} in size; found "
+        f"{X[tuple(place)]:.3g}{column}, row {place[0]}. {advice}"
+    )
+
+
+def check_varies(X: NDArray[Any], name: str = "X") -> None:
+    """Refuse features (n, d) of which no column varies; NaN is a value like others."""
+    if all(((column == column[0]) | (np.isnan(column) & np.isnan(column[0]))).all() for column in X.T):
+        raise InvalidInputError(
+            f"`{name}` must have a column that varies; each of its {X.shape[1]} columns has the same value "
+            "in every row, so it cannot tell classes apart. Add features, or check how they were read."
+        )
+
+
 def as_labels(value: ArrayLike, name: str, *, n_classes: int | None = None) -> IntArray:
     """Return ``value`` as a 1-D int64 array of class codes in ``0..n_classes-1``."""
     array = np.asarray(value)
@@ -118,8 +182,8 @@ def as_labels(value: ArrayLike, name: str, *, n_classes: int | None = None) -> I
             f"`{name}` must hold integer class codes 0..K-1; got dtype {array.dtype}. "
             "Encode labels first, for example with sklearn.preprocessing.LabelEncoder."
         )
-    codes = array.astype(np.int64)
-    low, high = int(codes.min()), int(codes.max())
+    check_exact_labels(array, f"`{name}`")
+    low, high = int(array.min()), int(array.max())
     if low < 0 or (n_classes is not None and high >= n_classes):
         top = "K-1" if n_classes is None else str(n_classes - 1)
         bad = low if low < 0 else high
@@ -127,11 +191,30 @@ def as_labels(value: ArrayLike, name: str, *, n_classes: int | None = None) -> I
             f"`{name}` must hold labels in 0..{top}; found {bad}. "
             "Encode labels first (−1/+1 becomes 0/1), or pass a noise model with more classes."
         )
-    return codes
+    if high > MAX_COUNT:
+        raise InvalidInputError(f"`{name}` must hold class codes under 2**63; found {high}.")
+    return array.astype(np.int64)
+
+
+def check_exact_labels(labels: NDArray[Any], where: str) -> None:
+    """Refuse float labels that do not stand for one class: infinite, or too large to be exact.
+
+    Whole numbers become floats where others are missing, and those of 2**53 or more become their neighbours.
+    """
+    if labels.dtype.kind != "f":
+        return
+    wrong = labels[np.isinf(labels) | (np.abs(labels) >= FIRST_INEXACT)]
+    if wrong.size:
+        raise InvalidInputError(
+            f"{where} must hold class labels; found {wrong[0]:.17g}. As floats, whole numbers of 2**53 or "
+            "more cannot be told from their neighbours. Write such labels as text; integers are exact, too, "
+            "if no label is missing."
+        )
 
 
 def sorted_labels(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
     """Return the distinct labels of ``y``, of any type, sorted; and the place of each label among them."""
+    check_exact_labels(np.asarray(y), "`y`")
     try:
         classes, codes = np.unique(y, return_inverse=True)
     except TypeError as error:

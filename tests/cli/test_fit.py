@@ -70,6 +70,7 @@ def test_json_alone_and_the_same_for_the_same_seed(fitted, tmp_path):
     done = run(folder.parent / "data.csv", "--target", "label", "-o", tmp_path / "model", "--json")
     told = json.loads(done.stdout)
     assert told["estimated_metric"] == load_model(folder)["classifier"].report_.accuracy
+    assert told["noise_model_fits"] == load_model(folder)["classifier"].report_.fits
     assert told["classes"] == table["label"].value_counts().to_dict()
     assert told["rows_without_label"] == 2
     assert told["columns"] == {"x": "number", "colour": "text"}
@@ -115,6 +116,35 @@ def test_labels_keep_their_type():
     assert whole.y.dtype == np.float64, "without gaps the file itself says 1.0"
     text = _as_task(table.assign(label=["b", "a", None, "b"]), target="label", drop=[], where="t.csv")
     assert (text.y.dtype.kind, text.y.tolist()) == ("U", ["b", "a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("labels", "found"),
+    [
+        (["1e300", "0", ""], r"1.0000000000000001e\+300"),
+        (["1e300", "0", "1"], r"1.0000000000000001e\+300"),
+        (["inf", "0", ""], "inf"),
+        (["9007199254740993", "9007199254740992", ""], "9007199254740992"),
+    ],
+    ids=["large beside a gap", "large", "infinite", "inexact"],
+)
+def test_labels_that_are_not_exact_are_refused(tmp_path, labels, found):
+    """They became class −9223372036854775808, or one class with their neighbours, beside a gap."""
+    lines = [f"{i},{label}" for i, label in enumerate(labels * 10)]
+    (tmp_path / "data.csv").write_text("\n".join(["x,label", *lines]) + "\n")
+    done = run(tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "model")
+    assert done.exit_code == 2
+    with pytest.raises(ValueError, match=rf"column 'label' must hold class labels; found {found}\. "):
+        raise ValueError(done.stderr)
+    assert not (tmp_path / "model").exists()
+
+
+def test_large_whole_labels_without_gaps_stay_apart():
+    """Integers are exact."""
+    from peerloss.cli._fit import _as_task  # noqa: PLC0415 - beside its use
+
+    table = pd.DataFrame({"x": [1.0, 2.0], "label": [2**53, 2**53 + 1]})
+    assert _as_task(table, target="label", drop=[], where="t.csv").y.tolist() == [2**53, 2**53 + 1]
 
 
 def test_unreadable_files_are_said_with_their_line(tmp_path):

@@ -32,7 +32,11 @@ def task(n=400, e_neg=0.1, e_pos=0.4, seed=0, positive=0.5):
     rng = np.random.default_rng(seed)
     y = (rng.random(n) < positive).astype(int)
     X = rng.normal(size=(n, 4)) + 1.2 * (2 * y - 1)[:, None] * np.array([1.0, 1.0, 0.0, 0.0])
-    return X, y, flip_labels(y, NoiseModel.binary(e_neg, e_pos), random_state=seed + 1000)
+    return (
+        X,
+        y,
+        flip_labels(y, NoiseModel.binary(e_neg, e_pos), random_state=np.random.default_rng(seed + 1000)),
+    )
 
 
 FOLDS = "folds and the noise of the score see rows, not weights: a row of weight 2 is not two rows"
@@ -241,10 +245,10 @@ def test_a_device_that_is_not_there_is_refused_before_training(model, monkeypatc
 @pytest.mark.parametrize(
     ("device", "n_features", "gpu", "expected"),
     [
-        ("auto", 511, True, "cpu"),
-        ("auto", 512, True, "cuda"),
-        ("auto", 512, False, "cpu"),
-        ("cpu", 512, True, "cpu"),
+        ("auto", 2047, True, "cpu"),
+        ("auto", 2048, True, "cuda"),
+        ("auto", 2048, False, "cpu"),
+        ("cpu", 2048, True, "cpu"),
     ],
 )
 def test_the_networks_train_on_the_chosen_device(monkeypatch, device, n_features, gpu, expected):

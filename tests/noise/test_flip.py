@@ -78,3 +78,54 @@ def test_bad_arguments_are_refused(call, message):
     """Each argument is refused by name."""
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+MAKERS = {
+    "uniform": lambda rng, n: rng.random(n) < 0.5,
+    "reversed": lambda rng, n: rng.random(n) > 0.5,
+    "rare": lambda rng, n: rng.random(n) < 0.2,
+    "normal": lambda rng, n: rng.normal(size=n) > 0,
+    "integers": lambda rng, n: rng.integers(2, size=n),
+}
+
+
+@pytest.mark.parametrize("make", MAKERS.values(), ids=MAKERS)
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("kind", ["class-conditional", "instance", "margins"])
+def test_the_seed_of_the_labels_may_be_the_seed_of_the_flips(make, seed, kind):
+    """Labels from ``default_rng(seed)``, flipped with the same seed, flip at the stated rate."""
+    n = 4000
+    y = make(np.random.default_rng(seed), n).astype(int)
+    noise = {
+        "class-conditional": NoiseModel.binary(0.2, 0.2),
+        "instance": InstanceNoise(np.where(np.eye(2)[y] == 1, 0.8, 0.2), y),
+        "margins": InstanceNoise.from_margins(y, np.where(y, 1.0, -1.0), rate=0.2),
+    }[kind]
+    flipped = flip_labels(y, noise, random_state=seed) != y
+    for rows in (y == 0, y == 1):
+        error = np.sqrt(0.2 * 0.8 / rows.sum())
+        assert abs(flipped[rows].mean() - 0.2) < 4 * error
+
+
+def test_noise_maps_are_independent_of_features_made_with_the_same_seed():
+    """``from_features`` does not reuse the numbers that the features were drawn from.
+
+    With two classes the linear maps do not matter, so the flip rates show it: they follow a normal draw that
+    would be the first column itself.
+    """
+    n = 2000
+    rng = np.random.default_rng(0)
+    rng.normal(size=(2, 1, 2))  # as many numbers as the maps would take
+    X = rng.normal(size=(n, 1))
+    y = np.zeros(n, dtype=int)
+    noise = InstanceNoise.from_features(X, y, rate=0.3, n_classes=2, random_state=0)
+    assert abs(np.corrcoef(noise.flip_rates, X[:, 0])[0, 1]) < 4 / np.sqrt(n)
+
+
+def test_a_generator_is_used_as_it_is():
+    """The same numbers as before streams: published labels stay reproducible with a generator."""
+    y = np.arange(50) % 2
+    u = np.random.default_rng(7).random(50)
+    expected = np.where(y == 0, u >= 0.9, u >= 0.3).astype(int)
+    noisy = flip_labels(y, NoiseModel.binary(0.1, 0.3), random_state=np.random.default_rng(7))
+    assert noisy.tolist() == expected.tolist()

@@ -13,7 +13,8 @@ def noisy_problem(n, e_neg, e_pos, *, slope=3.0, seed=0):
     rng = np.random.default_rng(seed)
     score = slope * rng.normal(size=n)
     clean = (rng.random(n) < 1 / (1 + np.exp(-score))).astype(int)
-    return score, clean, flip_labels(clean, NoiseModel.binary(e_neg, e_pos), random_state=seed + 1000)
+    flips = np.random.default_rng(seed + 1000)
+    return score, clean, flip_labels(clean, NoiseModel.binary(e_neg, e_pos), random_state=flips)
 
 
 @pytest.mark.parametrize(("e_neg", "e_pos"), [(0.0, 0.0), (0.1, 0.4), (0.3, 0.2)])

@@ -7,11 +7,20 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.model_selection import train_test_split
-from sklearn.utils.validation import _num_samples, check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from peerloss._classifier import NoisyLabelClassifier, all_or_nothing
+from peerloss._classifier import NoisyLabelClassifier, all_or_nothing, no_overflow
 from peerloss._random import RandomState, as_generator
-from peerloss._validation import FloatArray, IntArray, check_choice, check_count, check_finite, check_in_range
+from peerloss._validation import (
+    FloatArray,
+    IntArray,
+    check_choice,
+    check_count,
+    check_finite,
+    check_in_range,
+    check_magnitude,
+    check_varies,
+)
 from peerloss.boosting._backends import BACKENDS, Plan, Rows, Trained, import_backend, raw_scores, train
 from peerloss.boosting._columns import CategoricalColumns
 from peerloss.boosting._objectives import BASES, PeerObjective, label_prior, raw_to_proba
@@ -137,8 +146,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             Non-negative weights of the rows.
         """
         with all_or_nothing(self):
-            # Labels and weights are checked beside a stand-in, since this X may hold NaN and text.
-            labels = self._check_fit(np.zeros((_num_samples(X), 1)), y, sample_weight)
+            labels = self._check_fit(X, y, sample_weight, check_features=False)  # X may hold NaN and text
             validate_data(self, X, skip_check_array=True)
             self._columns = CategoricalColumns.learn(X, self.categorical_features)
             weighty = np.flatnonzero(labels.weight)
@@ -147,7 +155,9 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
                     "`sample_weight` must leave at least two classes; all rows of positive weight are class "
                     f"{labels.classes[labels.codes[weighty[0]]]!r}. Give rows of another class some weight."
                 )
-            rows = Rows(self._features(X), labels.codes, labels.weight).take(weighty)
+            features = self._features(X)
+            check_varies(features)
+            rows = Rows(features, labels.codes, labels.weight).take(weighty)
             self.classes_ = labels.classes
             self.noisy_prior_ = label_prior(rows.codes, len(labels.classes), rows.weight)
             self._plan = self._make_plan(as_generator(self.random_state))
@@ -179,12 +189,14 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     def _features(self, X: ArrayLike) -> FloatArray:
         """Return checked features with categories as codes; the columns are known by now."""
         allowed = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-        if not self._columns.categories:
-            features: FloatArray = validate_data(self, X, reset=False, **allowed)
-            return features
-        validate_data(self, X, reset=False, skip_check_array=True)
-        encoded: FloatArray = check_array(self._columns.encode(X), estimator=self, **allowed)
-        return encoded
+        with no_overflow("`X`"):
+            if self._columns.categories:
+                validate_data(self, X, reset=False, skip_check_array=True)
+                features: FloatArray = check_array(self._columns.encode(X), estimator=self, **allowed)
+            else:
+                features = validate_data(self, X, reset=False, **allowed)
+        check_magnitude(features, names=getattr(self, "feature_names_in_", None))
+        return features
 
     def _make_plan(self, generator: np.random.Generator) -> Plan:
         stop = self.early_stopping_rounds

@@ -197,9 +197,12 @@ def _names(column: pd.Series, where: str) -> pd.Index:
 
 def _classes(column: pd.Series, where: str) -> pd.Series:
     """Return labels in the type that the file gives them: whole numbers as such, though gaps hide it."""
+    from peerloss._validation import check_exact_labels
+
     if column.dtype.kind not in "iuf":
         return column.astype(object)
     known = column.dropna()
+    check_exact_labels(known.to_numpy(), f"{where}: column {column.name!r}")
     broken = known[known != known.round()]
     if len(broken):
         raise InvalidInputError(

@@ -91,8 +91,11 @@ def _labels(column: pd.Series, where: str, *, with_gaps: bool) -> NDArray[Any]:
     """Return the labels in the type that the file gives them."""
     import numpy as np
 
+    from peerloss._validation import check_exact_labels
+
     if column.dtype.kind in "iuf":
         labels = column.to_numpy()
+        check_exact_labels(labels, f"{where}: column {column.name!r}")
         whole = labels == np.round(labels)
         if not whole.all():
             raise InvalidInputError(
@@ -135,6 +138,8 @@ def _summarise(model: Pipeline, task: Task, target: str, output: Path) -> dict[s
         "metric": report.metric,
         "estimated_metric": report.accuracy,
         "interval": [report.accuracy_low, report.accuracy_high],
+        "noise_model_fits": report.fits,
+        "misfit_p_value": report.misfit_p_value,
         "alpha": report.alpha if math.isfinite(report.alpha) else None,
         "noise": report.noise.transition.tolist(),
         "candidates": {str(name): float(weight) for name, weight in used.items()},
@@ -159,8 +164,9 @@ def _print(model: Pipeline, summary: dict[str, Any]) -> None:
     for line in [*lines, *summary["notes"], str(model["classifier"].report_)]:
         say(line)
     low, high = summary["interval"]
+    doubt = "" if summary["noise_model_fits"] else ", which the misfit of the noise model makes unreliable"
     say(
         f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {len(summary['classes'])} classes; "
         f"estimated {summary['metric'].replace('_', ' ')} on clean labels {summary['estimated_metric']:.3f} "
-        f"({low:.3f} to {high:.3f}); saved in {summary['model']}."
+        f"({low:.3f} to {high:.3f}){doubt}; saved in {summary['model']}."
     )

@@ -85,6 +85,15 @@ class CleanMap:
             return np.column_stack([1.0 - positive, positive])
         return unmix(proba, self.noise)
 
+    def explained(self, proba: FloatArray) -> FloatArray:
+        """Return P(noisy label | x) as the estimated noise explains it: clean probabilities times T."""
+        if self.posterior is None:
+            return unmix(proba, self.noise) @ self.noise.transition
+        rates = self.posterior.rates
+        gain = 1.0 - rates.sum(axis=1, keepdims=True)
+        positive = self.posterior.weights @ (rates[:, :1] + gain * self.posterior.candidates(log_odds(proba)))
+        return np.column_stack([1.0 - positive, positive])
+
     def implied_alpha(self) -> float:
         """Return the α of the decision, NaN where no α describes it.
 
@@ -102,15 +111,19 @@ class CleanMap:
         except ValueError:  # no α* exists: balanced noisy labels with unequal rates, or K > 2
             return float("nan")
 
-    def accuracy(self, proba: FloatArray, *, seed: int) -> tuple[float, float, float]:
+    def accuracy(
+        self, proba: FloatArray, *, seed: int, as_labelled: bool = False
+    ) -> tuple[float, float, float]:
         """Estimate the metric on *clean* labels of the decisions on these rows, with a 90 % interval.
 
         For two classes, and for balanced accuracy of more, it averages over what the noisy labels leave open
         about the noise, and adds the sampling error of the rows. For accuracy of more than two classes the
-        noise is taken as estimated.
+        noise is taken as estimated. With ``as_labelled`` the labels are taken as clean.
         """
         decided = self.transform(proba).argmax(axis=1)
-        if self.posterior is not None:
+        if as_labelled:
+            clean, weights = proba[None], np.ones(1)
+        elif self.posterior is not None:
             positive = self.posterior.candidates(log_odds(proba))
             clean = np.stack([1.0 - positive, positive], axis=2)
             weights = self.posterior.weights

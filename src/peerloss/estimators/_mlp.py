@@ -10,6 +10,7 @@ import numpy as np
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._random import RandomState, as_generator
+from peerloss._validation import FARTHEST
 from peerloss.estimators._mlp_checks import check_parameters, choose_device
 from peerloss.estimators._mlp_search import (
     ALPHA_GRID,
@@ -330,9 +331,9 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         return train
 
     def _standardise(self, X: FloatArray) -> Any:
-        standard = X - self.mean_
-        standard /= self.scale_
-        return standard.astype(np.float32)
+        with np.errstate(over="ignore"):
+            standard = (X - self.mean_) / self.scale_
+        return np.clip(standard, -FARTHEST, FARTHEST, out=standard).astype(np.float32)
 
     def _tell_divergence(self, X: Any) -> None:
         lost = np.flatnonzero(self.nets_.diverged).tolist()

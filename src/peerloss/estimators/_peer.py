@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import warnings
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,16 +15,16 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
-from peerloss._validation import BoolArray, FloatArray, IntArray, check_choice
+from peerloss._validation import FARTHEST, BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators._calibration import Calibrator, log_scores
 from peerloss.estimators._clean import METRICS, CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
 from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
-from peerloss.estimators._mlp_checks import choose_device
-from peerloss.estimators._networks import fit_networks
-from peerloss.estimators._portfolio import HIDDEN, portfolio
+from peerloss.estimators._misfit import LEVEL, measure_misfit
+from peerloss.estimators._networks import fit_networks, network_device
+from peerloss.estimators._portfolio import portfolio
 from peerloss.estimators._progress import in_parallel
-from peerloss.exceptions import InvalidInputError
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 from peerloss.metrics import peer_score
 from peerloss.training._device import usable_device
 
@@ -35,6 +36,14 @@ if TYPE_CHECKING:
 FEW_ROWS = 2000
 #: Candidates with less weight than this are left out of the average.
 LEAST_WEIGHT = 0.01
+
+
+#: What is said where the noise model does not fit.
+MISFIT = (
+    "the labels are not explained by noise of that kind at the estimated rates. The noise depends on the "
+    "row, or its rates cannot be estimated from these data. Do not rely on the estimates of noise and "
+    "accuracy, and compare with plain training, alpha=0."
+)
 
 
 @dataclass(frozen=True)
@@ -51,10 +60,25 @@ class PeerReport:
     """Estimate of the metric on *clean* labels, from noisy ones alone."""
     accuracy_low: float
     accuracy_high: float
-    """A 90 % interval under the model of the noise. Where the score itself levels off it is too narrow: see
-    ``results/accuracy_peer_classifier.md`` for how often it held."""
+    """A 90 % interval, if the noise depends on the true class alone. Where the score itself levels off it is
+    too narrow: see ``results/accuracy_peer_classifier.md`` for how often it held. Where the noise model does
+    not fit it is widened to what holds if the labels are taken as they are."""
     diverged: tuple[str, ...] = ()
-    """Networks that left the finite numbers and were dropped."""
+    """Networks whose numbers became NaN or infinite, and which were dropped."""
+    misfit: float = 0.0
+    """Log-likelihood per noisy label that is lost, out of fold, by explaining the labels through the
+    estimated noise; negative where nothing is lost."""
+    misfit_p_value: float = 1.0
+    """Of the hypothesis that nothing is lost (a paired, one-sided z-test)."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the estimated class-conditional noise explains the labels (``misfit_p_value`` of .01).
+
+        ``False`` says that the noise depends on the row, or that its rates cannot be estimated from these
+        data. ``True`` proves nothing: noise that follows the features closely looks like clean labels.
+        """
+        return self.misfit_p_value >= LEVEL
 
     def __str__(self) -> str:
         best = self.candidates["weight"].idxmax()
@@ -64,7 +88,8 @@ class PeerReport:
             f"({self.candidates['weight'].max():.2f}). Estimated noise: {self.noise!r}"
             + ("" if np.isnan(self.alpha) else f"; alpha {self.alpha:.3g}")
             + f". Estimated {self.metric.replace('_', ' ')} on clean labels: "
-            f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f})."
+            f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f}), if the noise "
+            f"depends on the true class alone.{'' if self.fits else f' But {MISFIT}'}"
             + (f" Diverged and dropped: {', '.join(self.diverged)}." if self.diverged else "")
         )
 
@@ -93,14 +118,15 @@ class PeerClassifier(NoisyLabelClassifier):
         Processes for the portfolio; ``None`` is one.
     device
         Where the networks train: ``"cpu"``, ``"cuda"``, or ``"auto"``: the GPU if there is one and the table
-        is wide (512 features), else the CPU, which is faster for networks this small.
+        has 2,048 features or more; for fewer a CPU is faster, since the networks are small.
     random_state
         Seed of folds and models.
 
     Attributes
     ----------
     report_
-        What was tried and chosen, the estimated noise, and an estimate of clean accuracy with an interval.
+        What was tried and chosen, the estimated noise, an estimate of clean accuracy with an interval, and
+        whether class-conditional noise explains the labels (``report_.fits``). If not, ``fit`` warns.
     alpha_, noise_, noisy_prior_
         The α of the decision (NaN where no α describes it: most often with more than two classes), the
         estimated noise, the label frequencies.
@@ -168,7 +194,7 @@ class PeerClassifier(NoisyLabelClassifier):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             folds = self._folds(data, groups, seed)
             self.scaler_ = StandardScaler().fit(data.X, sample_weight=data.weight)
-            scaled = data._replace(X=self.scaler_.transform(data.X))
+            scaled = data._replace(X=self._standardise(data.X))
             self._fit_portfolio(scaled, folds, seed)
             prior = np.bincount(data.codes, data.weight, minlength=len(data.classes))
             self.noisy_prior_ = prior / prior.sum()
@@ -185,12 +211,16 @@ class PeerClassifier(NoisyLabelClassifier):
             self.classes_ = data.classes
             self.noise_ = self.clean_map_.noise
             self.alpha_ = self.clean_map_.implied_alpha()
-            self.report_ = self._report(data, seed)
+            self.report_ = self._report(data, seed, verified)
+            if not self.report_.fits:
+                warnings.warn(
+                    f"{MISFIT} (p = {self.report_.misfit_p_value:.2g})", IdentifiabilityWarning, stacklevel=2
+                )
         return self
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
         """Return estimates of P(noisy label | x), shape (n, K)."""
-        scaled = self.scaler_.transform(self._check_predict(X))
+        scaled = self._standardise(self._check_predict(X))
         parts = [w * member.proba(scaled) for w, member in zip(self.weights_, self.members_, strict=True)]
         total: FloatArray = np.sum(parts, axis=0)
         return total
@@ -199,6 +229,11 @@ class PeerClassifier(NoisyLabelClassifier):
         """Return probabilities of the clean classes, shape (n, K)."""
         self._check_predict(X)
         return self.clean_map_.transform(self.predict_noisy_proba(X))
+
+    def _standardise(self, X: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):
+            standard: FloatArray = np.clip(self.scaler_.transform(X), -FARTHEST, FARTHEST)
+        return standard
 
     def _check_parameters(self) -> float | None:
         check_choice(self.metric, "metric", METRICS)
@@ -220,7 +255,7 @@ class PeerClassifier(NoisyLabelClassifier):
         tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
         fitted = in_parallel(tasks, self.n_jobs, further=1)
         by_name = {name: fitted[i :: len(candidates)] for i, name in enumerate(candidates)}
-        device = choose_device(self.device, (data.X.shape[1], *HIDDEN))
+        device = network_device(self.device, data.X.shape[1])
         by_name |= fit_networks(data, folds, seed=seed, device=device)
         self._diverged = tuple(name for name, parts in by_name.items() if not parts)
         members, held_out = [], []
@@ -243,7 +278,7 @@ class PeerClassifier(NoisyLabelClassifier):
         )
         self._held_out = held_out
 
-    def _report(self, data: FitInput, seed: int) -> PeerReport:
+    def _report(self, data: FitInput, seed: int, verified: BoolArray | None) -> PeerReport:
         """Score every candidate under one α and estimate the clean accuracy of the average."""
         alpha = self.alpha_ if np.isfinite(self.alpha_) else 1.0
         table = self._table.assign(
@@ -259,8 +294,19 @@ class PeerClassifier(NoisyLabelClassifier):
         )
         diverged = self._diverged
         del self._table, self._held_out, self._diverged
-        level, low, high = self.clean_map_.accuracy(self.oof_proba_[data.weight > 0], seed=seed)
-        return PeerReport(table, self.metric, self.alpha_, self.noise_, level, low, high, diverged)
+        held_out = self.oof_proba_[data.weight > 0]
+        level, low, high = self.clean_map_.accuracy(held_out, seed=seed)
+        noisy = data.weight if verified is None else np.where(verified, 0.0, data.weight)
+        loss, p_value = measure_misfit(
+            self.oof_proba_, self.clean_map_.explained(self.oof_proba_), data.codes, noisy
+        )
+        report = PeerReport(
+            table, self.metric, self.alpha_, self.noise_, level, low, high, diverged, loss, p_value
+        )
+        if report.fits:
+            return report
+        _, plain_low, plain_high = self.clean_map_.accuracy(held_out, seed=seed, as_labelled=True)
+        return replace(report, accuracy_low=min(low, plain_low), accuracy_high=max(high, plain_high))
 
 
 @dataclass(frozen=True)

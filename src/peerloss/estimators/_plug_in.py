@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, get_tags, indexable
-from sklearn.utils.validation import _num_samples, check_is_fitted, has_fit_parameter, validate_data
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._validation import check_choice
@@ -132,8 +132,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         """
         with all_or_nothing(self):
             alpha = self._check_alpha()
-            # Labels and weights are checked beside a stand-in: what X may be is the estimator's business.
-            data = self._check_fit(np.zeros((_num_samples(X), 1)), y, sample_weight)
+            data = self._check_fit(X, y, sample_weight, check_features=False)  # the estimator checks X
             validate_data(self, X, skip_check_array=True)
             (X,) = indexable(X)
             self._check_estimator(weighted=sample_weight is not None)
@@ -260,5 +259,12 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             raise InvalidInputError(
                 f"`estimator` must give one score a class, {n_classes} columns; got shape {scores.shape}. "
                 "Check that each fold holds every class, or use fewer folds."
+            )
+        if not np.isfinite(scores).all():
+            row = int(np.argwhere(~np.isfinite(scores))[0, 0])
+            raise InvalidInputError(
+                f"`estimator` must give finite scores; {type(self.estimator).__name__} gave "
+                f"{scores[row].tolist()} for row {row} of a part. Standardise the features: put a "
+                "StandardScaler before it in a pipeline."
             )
         return scores

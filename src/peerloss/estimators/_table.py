@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from peerloss._validation import check_magnitude
 from peerloss.datasets import column_kinds, make_encoder, require_columns
 from peerloss.exceptions import InvalidInputError
 
@@ -143,7 +144,9 @@ def _numbers(column: pd.Series) -> pd.Series:
             f"column {column.name!r} must hold numbers, as in training; got {wrong.iloc[0]!r} in row "
             f"{wrong.index[0]}."
         )
-    return numbers.where(np.isfinite(numbers))
+    finite = numbers.where(np.isfinite(numbers))
+    check_magnitude(finite.to_numpy()[:, None], names=[column.name])
+    return finite
 
 
 def _as_text(column: pd.Series) -> pd.Series:

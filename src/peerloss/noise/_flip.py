@@ -33,7 +33,8 @@ def flip_labels(
         ``False`` flips each row independently. ``True`` flips fixed numbers, ``floor(n_i · T[i, j])`` rows
         of class i to class j, as the paper's code does: the noise rates are then the same in each draw.
     random_state
-        Seed, generator or ``None``.
+        Seed, generator or ``None``. A seed has a stream of its own here: labels that were drawn from
+        ``default_rng(seed)`` may be flipped with the same seed. A generator is used as it is.
 
     Returns
     -------

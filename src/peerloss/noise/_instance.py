@@ -9,7 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import softmax
 
-from peerloss._random import RandomState, as_generator
+from peerloss._random import NOISE_STREAM, RandomState, as_generator
 from peerloss._validation import (
     PROBABILITY_TOLERANCE,
     FloatArray,
@@ -110,7 +110,7 @@ class InstanceNoise:
         k = _count_classes(labels, n_classes)
         mean = check_in_range(rate, "rate", 0.0, 1.0)
         width = check_in_range(spread, "spread", 0.0, 1.0)
-        rng = as_generator(random_state)
+        rng = as_generator(random_state, stream=f"{NOISE_STREAM}.features")
         scale = features.std(axis=0)
         standard = (features - features.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
         maps = rng.normal(size=(k, features.shape[1], k)) / np.sqrt(features.shape[1])
@@ -174,7 +174,7 @@ class InstanceNoise:
                 "`exact=True` fixes counts per class and exists for class-conditional noise only; "
                 "got InstanceNoise. Leave `exact` out."
             )
-        return draw_labels(self.label_probabilities(y), as_generator(random_state))
+        return draw_labels(self.label_probabilities(y), as_generator(random_state, stream=NOISE_STREAM))
 
 
 def _count_classes(labels: IntArray, n_classes: int | None) -> int:

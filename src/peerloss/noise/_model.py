@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from peerloss._random import RandomState, as_generator
+from peerloss._random import NOISE_STREAM, RandomState, as_generator
 from peerloss._validation import (
     PROBABILITY_TOLERANCE,
     FloatArray,
@@ -225,7 +225,7 @@ class NoiseModel:
     def apply(self, y: ArrayLike, *, random_state: RandomState = None, exact: bool = False) -> IntArray:
         """Return noisy copies of the labels ``y``; ``exact`` is that of :func:`peerloss.flip_labels`."""
         labels = as_labels(y, "y", n_classes=self.n_classes)
-        rng = as_generator(random_state)
+        rng = as_generator(random_state, stream=NOISE_STREAM)
         if not exact:
             return draw_labels(self.transition[labels], rng)
         noisy = labels.copy()
