@@ -115,6 +115,8 @@ def four_classes(n, seed):
     return centres[y] + rng.normal(size=(n, 2)), y
 
 
+# Where classes overlap that much, T is estimated badly, and the report may say so.
+@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
 def test_balanced_accuracy_of_four_classes(small_portfolio):  # noqa: ARG001 (a fixture)
     """It is above that of α = 1, near that of clean labels, and inside the report's interval."""
     X, y = four_classes(3000, 0)

@@ -87,6 +87,8 @@ class CleanMap:
 
     def explained(self, proba: FloatArray) -> FloatArray:
         """Return P(noisy label | x) as the estimated noise explains it: clean probabilities times T."""
+        if self.curves is not None:
+            return self.curves.curves[-1].explained(proba)
         if self.posterior is None:
             return unmix(proba, self.noise) @ self.noise.transition
         rates = self.posterior.rates

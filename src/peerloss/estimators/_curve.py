@@ -60,6 +60,10 @@ class CleanCurve:
         clean: FloatArray = softmax(self.slope * scores + self.bias, axis=1)
         return clean
 
+    def explained(self, proba: FloatArray) -> FloatArray:
+        """Return P(noisy label | x) as the curve explains it: clean probabilities times T."""
+        return self.transform(proba) @ self.noise.transition
+
 
 @dataclass(frozen=True)
 class CleanCurves:
