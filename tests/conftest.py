@@ -7,7 +7,12 @@ import torch
 from hypothesis import HealthCheck, settings
 
 settings.register_profile(
-    "default", deadline=None, max_examples=40, suppress_health_check=[HealthCheck.too_slow]
+    "default",
+    deadline=None,
+    max_examples=40,
+    suppress_health_check=[HealthCheck.too_slow],
+    database=None,  # the checkout may be read-only; a failure prints what repeats it
+    print_blob=True,
 )
 settings.load_profile("default")
 torch.set_num_threads(1)
