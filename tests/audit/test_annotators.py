@@ -283,3 +283,11 @@ def test_real_suspects_are_no_better_than_chance(real):
         assert flag.sum() <= 0.1 * len(flag), name
         if flag.any():
             assert exact[flag.index[flag]].mean() < exact.mean() - 0.15, name
+
+
+@pytest.mark.parametrize("options", [{"floor": 0.1}, {"floor": np.nan, "budget": 10}])
+def test_a_floor_that_does_nothing_is_refused(options):
+    """A floor needs a budget and the affine payment, and must be a number."""
+    table = pd.DataFrame({"task": [0, 0, 1, 1], "worker": ["a", "b"] * 2, "label": [0, 0, 1, 1]})
+    with pytest.raises(InvalidInputError, match="`floor`"):
+        score_annotators(table, **options)

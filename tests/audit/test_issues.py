@@ -326,3 +326,12 @@ def test_single_precision_and_memory_maps_are_taken_as_they_are(tmp_path):
         warnings.simplefilter("error")
         a, b = (find_label_issues(None, codes, pred_proba=p).table["p_error"] for p in (proba, on_disk))
     assert a.to_numpy() == pytest.approx(b.to_numpy(), abs=1e-3)
+
+
+def test_probabilities_that_name_rows_in_another_order_are_refused():
+    """They are used by position: with an index of the same names in another order that would mix up rows."""
+    X = pd.DataFrame({"x": np.arange(20.0)}, index=[f"r{i}" for i in range(20)])
+    y = np.arange(20) % 2
+    proba = pd.DataFrame(np.full((20, 2), 0.5), index=X.index)
+    with pytest.raises(InvalidInputError, match="`pred_proba` must have its rows in the order of `X`"):
+        find_label_issues(X, y, pred_proba=proba.iloc[::-1])

@@ -214,3 +214,23 @@ def test_splits_that_are_no_partition_are_refused(numbered):
     for cv in ([], list(StratifiedKFold(3).split(X, y))[:2]):
         with pytest.raises(InvalidInputError, match="`cv` must hold each row out exactly once"):
             held_out_folds(cv, data, seed=0)
+
+
+def test_training_on_held_out_rows_is_refused(numbered):
+    """Splits whose training parts hold their own test rows would make every probability in-sample."""
+    X, y, _ = numbered
+    rows = np.arange(len(y))
+    half = len(y) // 2
+    cheat = [(rows, rows[:half]), (rows, rows[half:])]
+    with pytest.raises(InvalidInputError, match="`cv` must not train on the rows that it holds out; fold 0"):
+        PeerPlugInClassifier(LogisticRegression(), cv=cheat).fit(X, y)
+
+
+def test_a_fold_without_weight_is_left_out_of_the_search():
+    """A fold that holds out rows of weight 0 only has no score; the others choose α."""
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(100, 2))
+    y = (X[:, 0] > 0).astype(int)
+    weight = np.where(np.arange(100) < 80, 1.0, 0.0)
+    model = RobustMLPClassifier(alpha="auto", cv=KFold(5), max_steps=20, random_state=0)
+    assert model.fit(X, y, sample_weight=weight).score(X, y) > 0.5

@@ -7,6 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from peerloss import NoiseModel, PeerClassifier
 from peerloss.estimators import _clean, _peer
+from peerloss.estimators._clean import CleanMap
 from peerloss.estimators._misfit import LEVEL, measure_misfit
 from peerloss.exceptions import IdentifiabilityWarning
 
@@ -117,3 +118,19 @@ def test_class_conditional_noise_of_two_classes_fits():
         X = rng.normal(size=(300, 2)) + 2.0 * y[:, None]
         noisy = NoiseModel.binary(0.1, 0.3).apply(y, random_state=seed)
         assert PeerClassifier(random_state=0, cv=3).fit(X, noisy).report_.fits
+
+
+def test_without_a_row_to_explain_nothing_is_refused():
+    """If every label is known to be right, the check has no rows, and the noise model is not blamed."""
+    proba = np.full((5, 2), 0.5)
+    assert measure_misfit(proba, proba, np.zeros(5, dtype=int), np.zeros(5)) == (0.0, 1.0)
+
+
+def test_a_nearly_singular_noise_that_is_true_fits():
+    """Exact posteriors under the true T of ten classes, hard to invert, raise no alarm."""
+    rng = np.random.default_rng(0)
+    noise = NoiseModel.uniform(10, 0.88)
+    noisy = rng.dirichlet(np.full(10, 0.3), size=20_000) @ noise.transition
+    codes = (noisy.cumsum(axis=1) < rng.random((20_000, 1))).sum(axis=1).clip(max=9)
+    mapped = CleanMap("accuracy", None, np.full(10, 0.1), noise, None)
+    assert measure_misfit(noisy, mapped.explained(noisy), codes, np.ones(20_000)).p_value > 0.01

@@ -107,3 +107,11 @@ def test_negative_eps_is_refused():
     """The floor is a small positive number."""
     with pytest.raises(InvalidInputError, match="`eps` must lie in"):
         dmi_loss(torch.zeros(2, 2), torch.tensor([0, 1]), eps=-1.0)
+
+
+def test_a_missing_class_is_never_better_than_a_complete_batch():
+    """Without a floor too, and with many classes: losing a class must not pay."""
+    for k in (10, 50, 200):
+        logits = torch.randn(4 * k, k, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+        complete = torch.arange(4 * k) % k
+        assert dmi_loss(logits, complete % (k - 1), eps=0.0) > dmi_loss(logits, complete, eps=0.0)

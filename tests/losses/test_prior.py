@@ -119,3 +119,24 @@ def test_counting_under_a_transform_is_refused_with_the_remedy(pair, transform):
     loss(z, y)
     loss.eval()
     assert torch.isfinite(call()).all()
+
+
+@pytest.mark.parametrize("prior", [None, [0.5, 0.5]])
+def test_states_from_before_labels_were_counted_load(prior):
+    """A saved loss without counts loads, alone and inside a module, and starts to count."""
+    loss = FDivergenceLoss(noisy_prior=prior)
+    saved = {name: value for name, value in loss.state_dict().items() if name != "label_counts"}
+    loss.load_state_dict(saved)
+    together = torch.nn.ModuleDict({"loss": loss})
+    together.load_state_dict({f"loss.{name}": value for name, value in saved.items()})
+    assert "label_counts" not in saved
+
+
+def test_a_loss_built_in_inference_mode_takes_another_alpha():
+    """What was built under torch.inference_mode() can be changed and trained outside."""
+    with torch.inference_mode():
+        loss = PeerLoss(alpha=1.0, noisy_prior=[0.5, 0.5])
+    loss.alpha = 2.0
+    logits = torch.zeros(2, 2, requires_grad=True)
+    loss(logits, torch.tensor([0, 1])).backward()
+    assert loss.alpha == 2.0

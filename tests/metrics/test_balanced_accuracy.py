@@ -96,7 +96,7 @@ def test_without_noise_it_is_scikit_learns():
         (
             lambda: clean_balanced_accuracy([0, 0], [0, 1], NoiseModel.binary(0.2, 0.1)),
             NotIdentifiableError,
-            "`noise` cannot have led to the labels",
+            "`noise` and these labels give a negative clean prior",
         ),
         (
             lambda: clean_balanced_accuracy([0, 1], [0, 1], np.full((2, 2), 0.5)),
@@ -109,3 +109,10 @@ def test_bad_arguments_are_named(call, error, message):
     """The message names the argument and what came."""
     with pytest.raises(error, match=message):
         call()
+
+
+def test_huge_weights_are_shares():
+    """Weights whose sum overflows count as equal weights of one do."""
+    arguments = [0, 0, 1], [0, 1, 1], NoiseModel.binary(0.0, 0.2)
+    huge = clean_balanced_accuracy(*arguments, sample_weight=[1e308] * 3)
+    assert huge == pytest.approx(clean_balanced_accuracy(*arguments))

@@ -8,7 +8,14 @@ import numpy as np
 import pandas as pd
 
 from peerloss._random import RandomState, as_generator
-from peerloss._validation import FloatArray, IntArray, check_choice, check_count, check_in_range
+from peerloss._validation import (
+    FloatArray,
+    IntArray,
+    check_choice,
+    check_count,
+    check_finite,
+    check_in_range,
+)
 from peerloss.audit._aggregate import majority_agreement
 from peerloss.audit._dawid_skene import DawidSkene, dawid_skene
 from peerloss.audit._intervals import bootstrap_intervals
@@ -67,8 +74,8 @@ def score_annotators(
         A frame with columns ``task`` (or ``item``), ``worker``, ``label``; (task, worker, label) triples;
         :class:`~peerloss.peer_prediction.Reports`; or the result of :func:`dawid_skene` on them.
     duplicates
-        What to do where a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
-        ``"last"`` of its labels in the order of the table.
+        What to do if a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
+        ``"last"`` of its labels in the order of the table. ``Reports`` never hold duplicates.
     mechanism
         ``"ca"`` (:func:`~peerloss.peer_prediction.correlated_agreement`), ``"quadratic"`` or ``"log"``.
     budget
@@ -114,7 +121,8 @@ def score_annotators(
         flagged: there is no evidence either way. A copier is informed; see :func:`find_copiers`.
     ``payment``
         With ``budget`` only. ``"affine"``: at least ``floor`` per task, ``base`` per task in expectation for
-        whoever does not look (and for tasks without a score), at most ``budget`` in total.
+        whoever does not look (and for tasks without a score), at most ``budget`` in total. The worker's total
+        is rounded down to the cent.
         ``"untruthful_split"``: sums to the budget exactly.
 
     Raises
@@ -136,7 +144,7 @@ def score_annotators(
     level = check_in_range(confidence, "confidence", 0.0, 1.0, low_open=True, high_open=True)
     rate = check_in_range(false_positive_rate, "false_positive_rate", 0.0, 1.0)
     draws = check_count(n_bootstrap, "n_bootstrap", minimum=20)
-    _check_payment(budget, payment, mechanism)
+    _check_payment(budget, payment, floor, mechanism)
     generator = as_generator(random_state)
     given = reports.reports if isinstance(reports, DawidSkene) else reports
     coded = as_reports(given, duplicates=duplicates)
@@ -175,8 +183,13 @@ def score_annotators(
     return table
 
 
-def _check_payment(budget: float | str | Decimal | None, payment: str, mechanism: str) -> None:
+def _check_payment(budget: float | str | Decimal | None, payment: str, floor: float, mechanism: str) -> None:
     check_choice(payment, "payment", PAYMENTS)
+    if check_finite(floor, "floor") != 0.0 and (budget is None or payment != "affine"):
+        raise InvalidInputError(
+            f"`floor` needs a `budget` and `payment` 'affine'; got floor={floor!r}, budget={budget!r} and "
+            f"payment={payment!r}. Leave the floor out, or give a budget."
+        )
     if budget is None:
         return
     check_budget(budget)

@@ -99,8 +99,8 @@ def dawid_skene(
     max_iter
         Most rounds of EM.
     duplicates
-        What to do where a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
-        ``"last"`` of its labels in the order of the table.
+        What to do if a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
+        ``"last"`` of its labels in the order of the table. ``Reports`` never hold duplicates.
 
     Returns
     -------

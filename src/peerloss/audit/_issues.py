@@ -115,6 +115,7 @@ def find_label_issues(
     index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
     if X is not None and index is None and np.ndim(X) != 2:
         raise InvalidInputError(f"`X` must have one row an example, 2 dimensions; got shape {np.shape(X)}.")
+    _check_same_order(index, pred_proba)
     several = read_annotations(y, X, pred_proba, duplicates=duplicates) if is_several(y) else None
     labels = _one_label(y, index) if several is None else several.given
     if refit:
@@ -147,6 +148,17 @@ def find_label_issues(
             found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood, n_jobs=n_jobs
         )
     return _audit(labels, classes, codes, found, X)
+
+
+def _check_same_order(index: pd.Index | None, pred_proba: Any) -> None:
+    """Refuse probabilities that name the rows of ``X`` in another order: they are used by position."""
+    if index is None or not isinstance(pred_proba, pd.DataFrame) or pred_proba.index.equals(index):
+        return
+    if len(index) == len(pred_proba) and index.isin(pred_proba.index).all():
+        raise InvalidInputError(
+            "`pred_proba` must have its rows in the order of `X`; its index has the same names in another "
+            "order. Use pred_proba.loc[X.index], or pass an array."
+        )
 
 
 def _audit(

@@ -30,6 +30,8 @@ class Outlook:
     """Whether peer loss applies to the labels, and what to expect of training on them."""
 
     applies: bool
+    """For more than two classes: whether the conditions hold within the uncertainty of the estimated noise,
+    which says little with few rows."""
     why: str
     sum_of_rates: float | None
     """Σ_j e_j; where T has no such rates (more than two classes), e_j is the mean of column j off the

@@ -80,9 +80,10 @@ def affine_payments(scores: ArrayLike, n_tasks: ArrayLike, *, base: float, rate:
 
     An increasing affine function of the score has its largest expectation where the score has. This holds
     for :func:`~peerloss.peer_prediction.correlated_agreement`: whoever does not look at the tasks expects
-    exactly ``n · base``, and an honest worker among honest workers expects more. Nothing is clipped and
-    nothing is normalised, because either rewards luck: see :func:`untruthful_split`. ``base`` and ``rate``
-    must be fixed before the reports are seen.
+    exactly ``n · base``, and an honest worker among honest workers expects more if Sgn(Δ) is known or
+    estimated correctly (with three or more labels, two or three tasks may not suffice). Nothing is clipped
+    and nothing is normalised, because either rewards luck: see :func:`untruthful_split`. ``base`` and
+    ``rate`` must be fixed before the reports are seen.
 
     Parameters
     ----------

@@ -90,7 +90,7 @@ class CleanMap:
         if self.curves is not None:
             return self.curves.curves[-1].explained(proba)
         if self.posterior is None:
-            return unmix(proba, self.noise) @ self.noise.transition
+            return unmix(proba, self.noise) @ stable_noise(self.noise).transition
         rates = self.posterior.rates
         gain = 1.0 - rates.sum(axis=1, keepdims=True)
         positive = self.posterior.weights @ (rates[:, :1] + gain * self.posterior.candidates(log_odds(proba)))

@@ -33,8 +33,8 @@ class CleanCurve:
     """Maps noisy to clean probabilities under one T, ``η = softmax(slope · score(η̃) + bias)``.
 
     The score is log(η̃ T⁻¹) or log(η̃/t), with t the mean row of T; slope and biases make the noisy labels
-    likeliest under η T. The first score is exact for exact probabilities. The second is stable where an
-    estimated η̃ T⁻¹ leaves the simplex, as it often does for rare classes. The likelier one is taken.
+    likeliest under η T. The first score is exact for exact probabilities above .01/K. The second is stable
+    where an estimated η̃ T⁻¹ leaves the simplex, as it often does for rare classes. The likelier one is taken.
     """
 
     noise: NoiseModel

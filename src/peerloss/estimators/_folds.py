@@ -115,9 +115,11 @@ def _given_folds(cv: Any, data: FitInput, groups: Any, X: Any) -> Folds:
         splits = list(check_cv(cv, labels, classifier=True).split(X, labels, groups))
         folds = [(np.arange(n_rows)[train], np.arange(n_rows)[test]) for train, test in splits]
     except (TypeError, ValueError, IndexError) as error:
+        needs = "If the splitter needs groups, pass them as fit(..., groups=...)."
+        remedy = needs if groups is None else "Use fewer folds than there are groups."
         raise InvalidInputError(
             f"`cv` must be a number of folds, a splitter, or index pairs for these {n_rows} rows; "
-            f"{cv!r} failed: {error} If the splitter needs groups, pass them as fit(..., groups=...)."
+            f"{cv!r} failed: {error} {remedy}"
         ) from error
     held_out = np.concatenate([test for _, test in folds]) if folds else np.arange(0)
     times = np.bincount(held_out, minlength=n_rows)
@@ -128,7 +130,12 @@ def _given_folds(cv: Any, data: FitInput, groups: Any, X: Any) -> Folds:
             "Use KFold, StratifiedKFold or GroupKFold, not random splits."
         )
     folds = [(train[data.weight[train] > 0], test) for train, test in folds]
-    for number, (train, _) in enumerate(folds):
+    for number, (train, test) in enumerate(folds):
+        if np.intersect1d(train, test).size:
+            raise InvalidInputError(
+                f"`cv` must not train on the rows that it holds out; fold {number} does. Use KFold, "
+                "StratifiedKFold or GroupKFold."
+            )
         absent = np.setdiff1d(np.arange(len(data.classes)), data.codes[train])
         if absent.size:
             raise InvalidInputError(

@@ -45,6 +45,8 @@ def measure_misfit(direct: FloatArray, explained: FloatArray, codes: IntArray, w
     codes, weight
         Noisy labels 0..K-1 and weights of the rows; those of weight 0 are excluded.
     """
+    if not weight.any():  # every label is known to be right: there is nothing to explain
+        return Misfit(0.0, 1.0)
     share = weight / weight.sum()
     lost = _log_likelihood(direct, codes) - _log_likelihood(explained, codes)
     mean = float(share @ lost)

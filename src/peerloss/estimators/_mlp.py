@@ -314,7 +314,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         return settings | {"loss": "peer", "base": base, "alpha": 0.0, "peers": "expected"}
 
     def _trainer(self, hidden: tuple[int, ...], n_classes: int) -> Callable[..., TrainedNets]:
-        device = choose_device(self.device, hidden)
+        device = choose_device(self.device, max(hidden, default=0))
 
         def train(X: Any, nets: list[Net], **options: Any) -> TrainedNets:
             return train_nets(

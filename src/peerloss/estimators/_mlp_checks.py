@@ -46,10 +46,10 @@ def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[int, .
     return _check_hidden(model.hidden_layer_sizes)
 
 
-def choose_device(device: str | torch.device, widths: tuple[int, ...]) -> str:
-    """Return the torch device to train on; ``"auto"`` takes a GPU if there is one and a layer is wide."""
+def choose_device(device: str | torch.device, width: int, *, least: int = GPU_WIDTH) -> str:
+    """Return the torch device to train on; ``"auto"`` takes a GPU, if there is one, from a ``width`` on."""
     if device == "auto":
-        return "cuda" if torch.cuda.is_available() and max(widths, default=0) >= GPU_WIDTH else "cpu"
+        return "cuda" if torch.cuda.is_available() and width >= least else "cpu"
     return str(usable_device(device))
 
 

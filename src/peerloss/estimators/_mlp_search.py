@@ -83,7 +83,7 @@ def _mean_score(
     if np.isnan(proba).any():
         return -np.inf
     predicted = proba.argmax(axis=1)
-    parts = [test for _, test in folds]
+    parts = [test for _, test in folds if len(test)]  # a fold may hold out rows without weight only
     scores = [
         peer_score(y[i], predicted[i], alpha=alpha, sample_weight=None if weight is None else weight[i])
         for i in parts

@@ -6,12 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-import torch
 from scipy.special import softmax
 
 from peerloss.estimators._portfolio import HIDDEN, STEPS, networks
 from peerloss.training import Net, TrainedNets, train_nets
-from peerloss.training._device import usable_device
 
 if TYPE_CHECKING:
     from peerloss._classifier import FitInput
@@ -19,13 +17,6 @@ if TYPE_CHECKING:
 
 #: From this many features on, one H200 trains the networks of all folds as fast as 16 CPU cores do.
 GPU_FEATURES = 2048
-
-
-def network_device(device: str, n_features: int) -> str:
-    """Return the torch device to train on; ``"auto"`` takes a GPU, if there is one, for wide tables."""
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() and n_features >= GPU_FEATURES else "cpu"
-    return str(usable_device(device))
 
 
 @dataclass(frozen=True)

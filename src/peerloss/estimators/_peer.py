@@ -21,7 +21,8 @@ from peerloss.estimators._clean import METRICS, CleanMap, check_alpha_or_auto
 from peerloss.estimators._combine import weigh
 from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
 from peerloss.estimators._misfit import LEVEL, measure_misfit
-from peerloss.estimators._networks import fit_networks, network_device
+from peerloss.estimators._mlp_checks import choose_device
+from peerloss.estimators._networks import GPU_FEATURES, fit_networks
 from peerloss.estimators._portfolio import portfolio
 from peerloss.estimators._progress import in_parallel
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
@@ -255,7 +256,7 @@ class PeerClassifier(NoisyLabelClassifier):
         tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
         fitted = in_parallel(tasks, self.n_jobs, further=1)
         by_name = {name: fitted[i :: len(candidates)] for i, name in enumerate(candidates)}
-        device = network_device(self.device, data.X.shape[1])
+        device = choose_device(self.device, data.X.shape[1], least=GPU_FEATURES)
         by_name |= fit_networks(data, folds, seed=seed, device=device)
         self._diverged = tuple(name for name, parts in by_name.items() if not parts)
         members, held_out = [], []

@@ -52,7 +52,8 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         What to be good at, on clean labels, in place of a number for ``alpha``: ``"accuracy"``, the same as
         ``alpha="auto"``, or ``"balanced_accuracy"``. The latter is α = 1 for two classes. For more it is
         argmax(η/π), clean posterior over clean prior, with the noise estimated from the out-of-fold
-        probabilities (:func:`peerloss.theory.balanced_decision` says why it is needed).
+        probabilities (:func:`peerloss.theory.balanced_decision` says why it is needed). Leave ``alpha`` at
+        its default then; it is not used.
     cv
         Number of stratified folds (shuffled with a fixed seed), a splitter, or an iterable of index pairs.
         With fewer rows of a class than folds, fewer folds are made.

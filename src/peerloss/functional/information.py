@@ -63,7 +63,7 @@ def joint_loss(joint: Tensor, eps: float) -> Tensor:
     k = joint.shape[-1]
     scaled = k * joint  # its determinant is at most 1 in absolute value
     log_det = torch.linalg.slogdet(scaled).logabsdet
-    log_floor = 0.5 * k * math.log(4.0 * eps) if eps > 0 else math.log(torch.finfo(joint.dtype).tiny)
+    log_floor = 0.5 * k * math.log(4.0 * eps) if eps > 0 else k * math.log(torch.finfo(joint.dtype).tiny)
     floor = torch.full_like(log_det, log_floor)
     singular = log_det.detach() == -math.inf
     if values_are_checkable(log_det) and not singular.any():

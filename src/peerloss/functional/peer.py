@@ -179,7 +179,12 @@ def batch_peer_loss(
         losses = loss_columns(z, base, eps)
         first, second = draw_peers(batch, generator=generator)
         own = _against_labels(losses, y, weight, score_matrix, batch)
-        rows = own - alpha * _against_labels(losses[first], y[second], weight, score_matrix, batch)
+        if score_matrix is not None:
+            peer = _against_labels(losses[first], y[second], weight, score_matrix, batch)
+        else:  # picks n entries instead of copying n rows
+            peer = losses[first, y[second]]
+            peer = peer if weight is None else peer * weight[y[second]]
+        rows = own - alpha * peer
         return reduce_rows(rows, batch, weight=weight, reduction=reduction)
     prior = batch.counted_prior() if noisy_prior is None else fit_to_batch(noisy_prior, "noisy_prior", batch)
     shared = -alpha * prior

@@ -175,6 +175,8 @@ class PeerLoss(PriorLoss):
     @alpha.setter
     def alpha(self, value: float) -> None:
         self._alpha = float(check_alpha(value))
+        if self._alpha_input.is_inference():  # built under torch.inference_mode()
+            self._alpha_input = self._alpha_input.clone()
         self._alpha_input.fill_(self._alpha)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:

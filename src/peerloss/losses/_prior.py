@@ -98,8 +98,9 @@ class PriorLoss(LabelLoss):
         distributed.all_reduce(counts)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        saved = state_dict.get(f"{prefix}label_counts")
-        if saved is not None and saved.shape != self.label_counts.shape:
+        # Losses that did not count labels yet saved none.
+        saved = state_dict.setdefault(f"{prefix}label_counts", self.label_counts)
+        if saved.shape != self.label_counts.shape:
             self.label_counts = self.label_counts.new_zeros(saved.shape)
         super()._load_from_state_dict(state_dict, prefix, *args)
 

@@ -62,7 +62,8 @@ def clean_balanced_accuracy(
     Raises
     ------
     NotIdentifiableError
-        If T cannot be inverted, or the clean prior π̃ T⁻¹ of a class is negative.
+        If T cannot be inverted, or the clean prior π̃ T⁻¹ of a class is negative. Sampling error alone can
+        make it so for a rare class.
     InvalidInputError
         If the arrays disagree in length or hold anything but codes of ``noise``.
 
@@ -82,8 +83,9 @@ def clean_balanced_accuracy(
     prior = weight @ clean
     if (prior < -ROUNDING).any():
         raise NotIdentifiableError(
-            f"`noise` cannot have led to the labels: the clean prior would be {prior.round(4).tolist()}. "
-            "Estimate the noise anew, or on the same rows."
+            f"`noise` and these labels give a negative clean prior, {prior.round(4).tolist()}: a class is "
+            "too rare for so few rows, or the rates are too high. Use more rows, merge rare classes, or "
+            "lower the rates."
         )
     classes = np.flatnonzero(prior > ROUNDING)
     clean, prior = clean[:, classes], prior[classes]

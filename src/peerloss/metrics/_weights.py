@@ -22,5 +22,6 @@ def as_shares(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray:
             f"`sample_weight` must hold {n_rows} non-negative numbers, not all zero; got shape "
             f"{weight.shape}."
         )
+    weight = weight / weight.max()  # the sum of huge weights would overflow
     shares: FloatArray = weight / weight.sum()
     return shares

@@ -68,8 +68,8 @@ def balanced_decision(
     noisy_posterior
         P(Ỹ = k | x), one row per example and one column per class.
     noise
-        A NoiseModel or a transition matrix, invertible. For two classes with Σe < 1 every noise gives the
-        same decision.
+        A NoiseModel or a transition matrix, invertible. For two classes with Σe < 1 every noise that leaves
+        both clean priors π̃ T⁻¹ positive gives the same decision.
     noisy_prior
         P(Ỹ = 1), or a vector over classes.
 

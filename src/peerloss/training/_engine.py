@@ -343,7 +343,7 @@ def _record(
 
 def _predictor(flat: torch.Tensor, sizes: tuple[int, ...]) -> Callable[[Any], RealArray]:
     def logits(X: Any) -> RealArray:
-        x = torch.as_tensor(np.asarray(X), dtype=flat.dtype)[None]
+        x = torch.as_tensor(np.ascontiguousarray(X), dtype=flat.dtype)[None]
         values: RealArray = as_class_logits(outputs(flat, sizes, x))[0].numpy()
         return values
 
