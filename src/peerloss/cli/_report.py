@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import say
 
 
 def report(
@@ -48,6 +49,6 @@ def write_page(results: Path, output: Path | None = None) -> None:
         page = results / "report.html" if output is None else output
         written = write_report(found, page)
     for note in found.notes:
-        typer.echo(f"Note: {note}", err=True)
+        say(f"Note: {note}", err=True)
     experiments = ", ".join(section.name for section in found.sections)
-    typer.echo(f"{page}: {experiments}; {len(written) - 1} files more in {page.with_suffix('')}.")
+    say(f"{page}: {experiments}; {len(written) - 1} files more in {page.with_suffix('')}.")
