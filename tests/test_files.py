@@ -317,26 +317,28 @@ def test_an_addition_that_was_refused_is_never_written(tmp_path, monkeypatch, mo
     """Half of it is taken back, and the next addition does not bring it along."""
     path = tmp_path / "lines"
     with path.open(mode) as stream:
-        append_through(stream, b"one\n")
+        append_through(stream, b"one\n", advice="")
         with monkeypatch.context() as patch:
             failing_write(patch, accepted)
-            with pytest.raises(OSError, match="No space left"):
-                append_through(stream, b"refused\n")
+            with pytest.raises(OutputError, match=r"lines could not be written: No space left.*\. Try again\."):
+                append_through(stream, b"refused\n", advice="Try again.")
         assert path.read_bytes() == b"one\n"
-        append_through(stream, b"two\n")
+        append_through(stream, b"two\n", advice="")
     assert path.read_bytes() == b"one\ntwo\n"
 
 
 def test_nothing_follows_an_incomplete_line(tmp_path, monkeypatch):
-    """If taking back fails as well, the file is closed."""
+    """If taking back fails as well, the file is closed, and later additions are refused in words."""
     path = tmp_path / "lines"
     with path.open("ab+") as stream:
-        append_through(stream, b"one\n")
+        append_through(stream, b"one\n", advice="")
         failing_write(monkeypatch, 2)
         monkeypatch.setattr(os, "ftruncate", lambda *_: os.close(-1))
-        with pytest.raises(OSError, match="No space left"):
-            append_through(stream, b"two\n")
+        with pytest.raises(OutputError, match="No space left"):
+            append_through(stream, b"two\n", advice="")
         assert stream.closed
+        with pytest.raises(OutputError, match=r"lines could not be written: .*closed file. Start again"):
+            append_through(stream, b"three\n", advice="Start again.")
 
 
 def test_one_process_holds_a_lock(tmp_path):

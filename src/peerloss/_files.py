@@ -38,7 +38,7 @@ def whole_files(*paths: Path) -> Iterator[list[Path]]:
     Of a symbolic link the target is replaced.
     """
     places = [_resolved(path) for path in paths]
-    with ExitStack() as stack, _output_errors(places):
+    with ExitStack() as stack, output_errors(places):
         unfinished = []
         for place in places:
             check_file_place(place)
@@ -58,7 +58,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     Of a symbolic link the target is replaced.
     """
     place = _resolved(path)
-    with _output_errors([place]):
+    with output_errors([place]):
         check_folder_place(place)
         with _hidden_folder(place) as fresh:
             yield fresh
@@ -109,12 +109,23 @@ def restore_folder(path: Path) -> None:
             shutil.rmtree(left, ignore_errors=True)
 
 
-def append_through(stream: IO[bytes], content: bytes) -> None:
+def append_through(stream: IO[bytes], content: bytes, *, advice: str) -> None:
     """Add to the end of a file and force it to the disk; if that fails, take all of it back.
 
     Nothing is buffered: what was refused cannot be written later. If even taking back fails, the file is
-    closed, so that nothing can follow an incomplete line.
+    closed, so that nothing can follow an incomplete line; every later addition is then refused too. The
+    error ends with ``advice``: what was kept, and what to do.
     """
+    try:
+        _append(stream, content)
+    except (OSError, ValueError) as error:  # ValueError: the file was closed
+        raise OutputError(
+            f"{stream.name} could not be written: {getattr(error, 'strerror', None) or error}. {advice}",
+            getattr(error, "errno", None),
+        ) from error
+
+
+def _append(stream: IO[bytes], content: bytes) -> None:
     descriptor = stream.fileno()
     end = os.fstat(descriptor).st_size
     try:
@@ -149,7 +160,7 @@ def _check_writable(place: Path) -> None:
 
 
 @contextmanager
-def _output_errors(places: Sequence[Path]) -> Iterator[None]:
+def output_errors(places: Sequence[Path]) -> Iterator[None]:
     """Say which output could not be written, and that nothing was lost."""
     try:
         yield

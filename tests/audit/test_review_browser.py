@@ -70,7 +70,7 @@ def test_a_full_disk_is_shown(browser, serve, tmp_path, monkeypatch):
     server = serve(read_folder(tmp_path / "audit"))
     opened(browser, server.url)
     with monkeypatch.context() as patch:
-        patch.setattr(_journal, "append_through", full_disk)
+        patch.setattr(os, "fsync", full_disk)
         browser.execute_script(
             "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'k', bubbles: true}))"
         )
