@@ -216,12 +216,11 @@ def _reports(
     path: Path, rows: pd.Index, abstain: str | None, duplicates: str, id_column: str | None
 ) -> pd.DataFrame:
     """Read the reports on the rows of the data, in the order of these rows."""
-    import numpy as np
     import pandas as pd
 
     from peerloss._validation import check_choice
     from peerloss.audit import read_reports
-    from peerloss.audit._read_reports import row_numbers, task_names
+    from peerloss.audit._read_reports import keep_one, row_numbers, task_names
     from peerloss.peer_prediction._reports import DUPLICATES
 
     check_choice(duplicates, "--duplicates", DUPLICATES)
@@ -233,7 +232,10 @@ def _reports(
             f"{path}: every task must be an entry of --id {id_column!r}, such as {str(rows[0])!r}; "
             f"{str(tasks[place < 0].iloc[0])!r} is not. Check which column names the tasks."
         )
-    return said.assign(task=tasks).iloc[np.argsort(place, kind="stable")]
+    said = said.assign(task=tasks.astype("category"), place=place)
+    said = keep_one(said, duplicates, ("task", "worker"), path)  # tasks such as 3 and 3.0 are now the same
+    said = said.assign(task=said["task"].astype(tasks.dtype))
+    return said.sort_values("place", kind="stable").drop(columns="place")
 
 
 def _probabilities(path: Path, task: Labelled) -> pd.DataFrame:
