@@ -142,9 +142,9 @@ def _append(stream: IO[bytes], content: bytes) -> None:
         raise
 
 
-def lock_file(stream: IO[bytes]) -> bool:
-    """Whether this process now holds the file; it does until it closes the file or ends."""
-    return bool(_lock(stream.fileno()))
+def lock_file(stream: IO[bytes]) -> bool | None:
+    """Whether this process now holds the file, until it closes it or ends; ``None`` if there are no locks."""
+    return _lock(stream.fileno())
 
 
 def _resolved(path: Path) -> Path:

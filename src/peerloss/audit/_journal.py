@@ -9,7 +9,6 @@ names.
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -111,7 +110,7 @@ class Journal:
         self.close()
 
     def _lock(self) -> None:
-        if not lock_file(self._out) and sys.platform != "win32":
+        if lock_file(self._out) is False:  # None: a system, or a file system, without locks
             raise InvalidInputError(
                 f"{self.path} is open in another review; two at once would mix their decisions. Close "
                 "the other one."

@@ -89,10 +89,11 @@ def worker_errors(kinds: tuple[type[Exception], ...] = (BrokenProcessPool,)) -> 
 def end_with_parent(parent: int) -> None:
     """End this process, a worker, soon after the process ``parent`` that started it, however that ended.
 
-    A killed parent cannot tell its workers. (Windows does not show that a parent has gone; there a worker
-    ends when it has been idle for some minutes.)
+    A killed parent cannot tell its workers. Only direct children of ``parent`` watch it: others, such as
+    workers of Dask or of a fork server, have another parent from the start. (Windows does not show that a
+    parent has gone; there a worker ends when it has been idle for some minutes.)
     """
-    if os.getpid() != parent:
+    if os.getppid() == parent:
         _watch(parent)
 
 
