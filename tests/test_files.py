@@ -2,11 +2,13 @@
 
 import errno
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -219,6 +221,40 @@ def test_a_kill_at_the_worst_moment_is_recovered(tmp_path):
     assert names(tmp_path) == ["model"]
 
 
+def test_a_kill_while_the_old_folder_is_removed_does_not_bring_half_of_it_back(tmp_path):
+    """Without exchange: the half that is left is never given the name of the folder."""
+    folder = make_folder(tmp_path / "model", "old", "older")
+    code = f"""
+        import os, pathlib, shutil
+        from peerloss import _files
+        def half(path, **_):
+            next(iter(path.iterdir())).unlink()
+            os._exit(9)
+        _files.exchange = lambda one, other: False
+        shutil.rmtree = half
+        with _files.whole_folder(pathlib.Path({str(folder)!r})) as fresh:
+            (fresh / "new").touch()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
+    assert done.returncode == 9
+    assert names(folder) == ["new"]
+    shutil.rmtree(folder)
+    restore_folder(folder)
+    assert names(tmp_path) == []
+
+
+def test_a_kill_while_left_overs_are_removed_does_not_bring_half_of_one_back(tmp_path, monkeypatch):
+    """A left-over that was to be removed is not restored later, though its folder is gone by then."""
+    folder = make_folder(tmp_path / "model", "new")
+    make_folder(tmp_path / f".model.{'a' * 16}.old", "old")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        restore_folder(folder)
+    shutil.rmtree(folder)
+    restore_folder(folder)
+    assert names(tmp_path) == []
+
+
 SAVING = """
     import pathlib, sys
     from peerloss._files import whole_files, whole_folder
@@ -294,7 +330,27 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, mon
                 check(tmp_path / "absent" / "out")
     with pytest.raises(InvalidInputError, match="must be a file; it is a folder"):
         check_file_place(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"file is a file; name a folder"):
+        check_folder_place(tmp_path / "file")
     assert names(tmp_path) == ["around", "file"]
+
+
+@pytest.mark.parametrize("check", [check_folder_place, check_file_place])
+def test_a_drive_that_does_not_exist_is_refused(tmp_path, monkeypatch, check):
+    """On Windows a drive may not be there, so that no folder above the place exists."""
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    with pytest.raises(OutputError, match=r"cannot be written: .* does not exist. Choose another place"):
+        check(tmp_path / "out")
+
+
+def test_a_file_is_not_exchanged_for_a_folder(tmp_path):
+    """It is refused and kept."""
+    file = tmp_path / "mine"
+    file.write_text("mine")
+    with pytest.raises(InvalidInputError, match="mine is a file"), whole_folder(file) as fresh:
+        (fresh / "new").touch()
+    assert file.read_text() == "mine"
+    assert names(tmp_path) == ["mine"]
 
 
 def failing_write(monkeypatch, accepted):
@@ -320,7 +376,9 @@ def test_an_addition_that_was_refused_is_never_written(tmp_path, monkeypatch, mo
         append_through(stream, b"one\n", advice="")
         with monkeypatch.context() as patch:
             failing_write(patch, accepted)
-            with pytest.raises(OutputError, match=r"lines could not be written: No space left.*\. Try again\."):
+            with pytest.raises(
+                OutputError, match=r"lines could not be written: No space left.*\. Try again\."
+            ):
                 append_through(stream, b"refused\n", advice="Try again.")
         assert path.read_bytes() == b"one\n"
         append_through(stream, b"two\n", advice="")

@@ -83,6 +83,8 @@ def check_folder_place(path: Path) -> None:
     """Refuse, before any work is done, a path to which :func:`whole_folder` cannot write."""
     place = _resolved(path)
     restore_folder(place)
+    if place.exists() and not place.is_dir():
+        raise InvalidInputError(f"{path} is a file; name a folder. The file is left as it is.")
     here = Path(os.path.realpath(os.curdir))
     if place == here or place in here.parents:
         raise InvalidInputError(
@@ -105,8 +107,10 @@ def restore_folder(path: Path) -> None:
     for left in _left_overs(place, "partial|old"):
         if left.suffix == ".old" and not place.exists():
             left.rename(place)
-        else:
-            shutil.rmtree(left, ignore_errors=True)
+            continue
+        if left.suffix == ".old":  # half of it must not be restored if this process is killed too
+            left = left.rename(_beside(place, "partial"))  # noqa: PLW2901
+        shutil.rmtree(left, ignore_errors=True)
 
 
 def append_through(stream: IO[bytes], content: bytes, *, advice: str) -> None:
@@ -152,7 +156,9 @@ def _resolved(path: Path) -> Path:
 
 
 def _check_writable(place: Path) -> None:
-    parent = next(folder for folder in place.parents if folder.exists())
+    parent = next((folder for folder in place.parents if folder.exists()), None)
+    if parent is None:
+        raise OutputError(f"{place} cannot be written: {place.anchor} does not exist. Choose another place.")
     if not parent.is_dir():
         raise OutputError(f"{place} cannot be written: {parent} is a file. Choose another place.")
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -274,7 +280,8 @@ def _put_in_place(fresh: Path, place: Path) -> None:
         except BaseException:
             old.rename(place)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        with suppress(OSError):
+            old.rename(fresh)  # the caller removes it under this name, which is never restored
 
 
 def _beside(place: Path, ending: str) -> Path:

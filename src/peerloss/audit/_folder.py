@@ -75,10 +75,8 @@ class AuditFolder:
 def check_free(folder: Path) -> None:
     """Refuse a place that cannot be written, or a folder with anything but an audit without decisions."""
     check_folder_place(folder)
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    if not folder.exists() or not any(folder.iterdir()):
         return
-    if not folder.is_dir():
-        raise InvalidInputError(f"{folder} is a file; name a folder for the audit.")
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         known = {MANIFEST, LABELS, PAGE, str(manifest["data"])}
