@@ -9,7 +9,6 @@ import threading
 
 import pytest
 
-from peerloss.audit import _journal
 from peerloss.audit._folder import read_folder
 from peerloss.audit._journal import read_journal
 from peerloss.audit._review import Review, ReviewServer

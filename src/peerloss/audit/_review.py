@@ -120,7 +120,13 @@ class ReviewServer(ThreadingHTTPServer):
     def __init__(self, review: Review, port: int = 0) -> None:
         self.review = review
         self.token = secrets.token_urlsafe(24)
-        super().__init__(("127.0.0.1", port), _Handler)
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            raise InvalidInputError(
+                f"`port` {port} cannot be used: {error.strerror or error}. Choose another one (--port), or 0 "
+                "for any that is free."
+            ) from error
         self.hosts = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")}
 
     @property
