@@ -77,7 +77,9 @@ def test_errors_cannot_control_the_terminal(tmp_path):
 
 def is_quiet(text):
     """Whether nothing in a text would control the terminal."""
-    return not any(character in text for character in ESCAPE if not character.isprintable() and character != "\n")
+    return not any(
+        character in text for character in ESCAPE if not character.isprintable() and character != "\n"
+    )
 
 
 def test_the_description_of_a_file_cannot_control_the_terminal(tmp_path):

@@ -72,9 +72,7 @@ def _print_list(loaded: list[Dataset]) -> None:
         share = f"{data.y.mean():.1%}"
         table.add_row(data.name, str(len(data.y)), str(len(data.feature_names)), share, _plain(data.citation))
     Console().print(table)
-    say(
-        f"{len(loaded)} data sets. `peerloss datasets NAME` tells more; openml:NUMBER and files work too."
-    )
+    say(f"{len(loaded)} data sets. `peerloss datasets NAME` tells more; openml:NUMBER and files work too.")
 
 
 def _print_one(data: Dataset) -> None:
@@ -93,9 +91,7 @@ def _print_one(data: Dataset) -> None:
     for note in data.notes:
         table.add_row("note", _plain(note))
     Console().print(table)
-    say(
-        f"{data.name}: {told['rows']} rows, {told['features']} features, {len(told['classes'])} classes."
-    )
+    say(f"{data.name}: {told['rows']} rows, {told['features']} features, {len(told['classes'])} classes.")
 
 
 def _plain(text: str) -> str:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from peerloss.cli._errors import user_errors
-from peerloss.cli._terminal import say, visible
 from peerloss.cli._report import write_page
 from peerloss.cli._reproduce_cifar import CIFAR, reproduce_cifar
+from peerloss.cli._terminal import say, visible
 from peerloss.cli._warnings import store_warnings
 
 if TYPE_CHECKING:
