@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.cli._errors import user_errors
 from peerloss.cli._progress import training_bar
 from peerloss.cli._terminal import say, say_json, visible
 from peerloss.exceptions import InvalidInputError
@@ -87,37 +86,36 @@ def audit(
 
     Example: peerloss audit data.csv --target label -o audit/
     """
-    with user_errors():
-        from peerloss.audit._folder import check_free, write_folder
-        from peerloss.datasets import read_table
+    from peerloss.audit._folder import check_free, write_folder
+    from peerloss.datasets import read_table
 
-        check_free(output)
-        table = read_table(data)
-        task = _as_task(
-            table,
-            str(data),
-            target=target or [],
-            reports=reports,
-            id_column=id_column,
-            duplicates=duplicates,
-            abstain=abstain,
-            drop=drop or [],
-        )
-        proba = None if probabilities is None else _probabilities(probabilities, task)
-        note = f"training on {len(task.X):,} rows" if proba is None else f"reading {len(task.X):,} rows"
-        with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            found = _find(task, proba, seed=seed, jobs=jobs)
-        columns = [name for name in task.columns if name in table]
-        write_folder(
-            output,
-            found,
-            data,
-            rows=task.rows,
-            labels=columns,
-            title=f"Labels of {data.name}",
-            spreadsheet_safe=spreadsheet_safe,
-        )
+    check_free(output)
+    table = read_table(data)
+    task = _as_task(
+        table,
+        str(data),
+        target=target or [],
+        reports=reports,
+        id_column=id_column,
+        duplicates=duplicates,
+        abstain=abstain,
+        drop=drop or [],
+    )
+    proba = None if probabilities is None else _probabilities(probabilities, task)
+    note = f"training on {len(task.X):,} rows" if proba is None else f"reading {len(task.X):,} rows"
+    with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = _find(task, proba, seed=seed, jobs=jobs)
+    columns = [name for name in task.columns if name in table]
+    write_folder(
+        output,
+        found,
+        data,
+        rows=task.rows,
+        labels=columns,
+        title=f"Labels of {data.name}",
+        spreadsheet_safe=spreadsheet_safe,
+    )
     notes = sorted({str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)})
     summary = {
         "audit": str(output),

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.cli._errors import user_errors
 from peerloss.cli._terminal import say_json
 from peerloss.exceptions import NotIdentifiableError
 
@@ -109,8 +108,7 @@ def bound(
         loss_range=loss_range,
         base=base,
     )
-    with user_errors():
-        rows = bound_rows(question)
+    rows = bound_rows(question)
     if as_json:
         say_json([asdict(row) for row in rows])
     else:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.cli._errors import user_errors
 from peerloss.cli._terminal import say, say_json, visible
 
 if TYPE_CHECKING:
@@ -31,8 +30,7 @@ def datasets(
     from peerloss.datasets import OTHER_DATASETS, list_datasets, load_dataset
 
     names = [*list_datasets(), *OTHER_DATASETS] if name is None else [name]
-    with user_errors():
-        loaded = [load_dataset(each, data_dir=data_dir, target=target) for each in names]
+    loaded = [load_dataset(each, data_dir=data_dir, target=target) for each in names]
     if as_json:
         told = [_describe(data) for data in loaded]
         say_json(told if name is None else told[0])

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from peerloss.cli._errors import user_errors
 from peerloss.cli._report import write_page
 from peerloss.cli._reproduce_cifar import CIFAR, reproduce_cifar
 from peerloss.cli._terminal import say, visible
@@ -97,7 +96,7 @@ def reproduce(
     everything, images = name == "all", name in CIFAR
     _refuse_other_options(context, name)
     failed = False
-    with user_errors(), store_warnings(), _interruptible(output):
+    with store_warnings(), _interruptible(output):
         if images:
             failed = reproduce_cifar(
                 name,

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from peerloss.cli._errors import user_errors
 from peerloss.cli._terminal import say, visible
 from peerloss.cli._warnings import store_warnings
 from peerloss.exceptions import InvalidInputError
@@ -30,7 +29,7 @@ def status(
 
     from peerloss.experiments import Store, progress
 
-    with user_errors(), store_warnings():
+    with store_warnings():
         if not results.is_dir():
             raise InvalidInputError(
                 f"{results} is not a folder; give the one that peerloss reproduce -o wrote."
