@@ -26,6 +26,8 @@ from peerloss.datasets._csv_text import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
 
     from peerloss.audit._label_audit import LabelAudit
@@ -70,6 +72,15 @@ class AuditFolder:
         """Read the table without its label columns."""
         table = read_table(self.data_path)
         return table[[name for name in table.columns if name not in self.manifest["labels"]]]
+
+    def check_rows(self, named: Iterable[int], rows: int) -> None:
+        """Refuse rows named by labels.csv that data with so many ``rows`` do not have."""
+        last = max(named, default=-1)
+        if last >= rows:
+            raise InvalidInputError(
+                f"{self.path}: labels.csv names row {last}, but the data have {rows} rows, counted from 0. "
+                "Correct it, or run `peerloss audit` again."
+            )
 
 
 def check_free(folder: Path) -> None:

@@ -47,11 +47,7 @@ class Review:
         self._place = {int(row): place for place, row in enumerate(suspects["row"])}
         features = folder.features()
         self._names = [str(name) for name in features]
-        if len(suspects) and suspects["row"].max() >= len(features):
-            raise InvalidInputError(
-                f"{folder.path}: labels.csv names row {suspects['row'].max()}, but the data have "
-                f"{len(features)} rows, counted from 0. Correct it, or run `peerloss audit` again."
-            )
+        folder.check_rows(suspects["row"], len(features))
         self._features = features.iloc[suspects["row"].to_numpy()].to_numpy(dtype=object)
         self._lock = threading.Lock()
         self._journal = Journal(folder.decisions_path)
