@@ -75,14 +75,20 @@ def spread(
 
 
 @contextmanager
-def worker_errors(kinds: tuple[type[Exception], ...] = (BrokenProcessPool,)) -> Iterator[None]:
-    """Turn what joblib (or, by other ``kinds``, Ray) raises for a lost worker into :class:`WorkerError`."""
+def worker_errors(
+    kinds: tuple[type[Exception], ...] = (BrokenProcessPool,), *, stored: bool = True
+) -> Iterator[None]:
+    """Turn what joblib (or, by other ``kinds``, Ray) raises for a lost worker into :class:`WorkerError`.
+
+    The message says whether results are ``stored`` as they come.
+    """
     try:
         yield
     except kinds as error:
         raise WorkerError(
-            "A worker process was killed, most often by the system because memory ran out. What is finished "
-            "is kept: run the same command again, with fewer `jobs` if memory is short."
+            "A worker process was killed, most often by the system because memory ran out. "
+            f"{'What is finished is kept' if stored else 'Nothing was stored'}: run the same command again, "
+            "with fewer `jobs` if memory is short."
         ) from error
 
 
