@@ -198,6 +198,21 @@ def test_a_folder_that_lost_its_name_gets_it_back(tmp_path):
     assert names(folder) == ["old"]
 
 
+def test_a_folder_gets_its_name_back_without_locks(tmp_path, monkeypatch):
+    """An old folder is restored or removed; a partial one may be in use, and stays."""
+    monkeypatch.setattr(_files, "_lock", lambda _: None)
+    folder, partial = tmp_path / "model", f".model.{'b' * 16}.partial"
+    make_folder(tmp_path / f".model.{'a' * 16}.old", "old")
+    make_folder(tmp_path / partial, "new")
+    restore_folder(folder)
+    assert names(folder) == ["old"]
+    assert names(tmp_path) == [partial, "model"]
+    make_folder(tmp_path / f".model.{'a' * 16}.old", "older")
+    restore_folder(folder)
+    assert names(folder) == ["old"]
+    assert names(tmp_path) == [partial, "model"]
+
+
 def test_a_kill_at_the_worst_moment_is_recovered(tmp_path):
     """Without exchange: dead after the first of two renames, and the next start finds the old folder."""
     folder = make_folder(tmp_path / "model", "old")

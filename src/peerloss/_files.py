@@ -4,6 +4,10 @@ New content is written into a hidden folder beside its place, forced to the disk
 folder is locked while its process lives; the next write to the same place removes those that are not locked,
 which killed processes left. Files that only grow are locked by their one writer, and each addition is on the
 disk, or taken back, before the caller continues.
+
+Linux exchanges the old folder and the new one in one step. Elsewhere there are two renames; if the process is
+killed between them, the next write or read gives the old folder its name back. Windows, and file systems
+without locks, keep the hidden folders of killed processes, and do not refuse a second writer.
 """
 
 from __future__ import annotations
@@ -105,12 +109,13 @@ def restore_folder(path: Path) -> None:
     """
     place = _resolved(path)
     for left in _left_overs(place, "partial|old"):
-        if left.suffix == ".old" and not place.exists():
-            left.rename(place)
-            continue
-        if left.suffix == ".old":  # half of it must not be restored if this process is killed too
-            left = left.rename(_beside(place, "partial"))  # noqa: PLW2901
-        shutil.rmtree(left, ignore_errors=True)
+        with suppress(FileNotFoundError):  # without locks: its process took it back
+            if left.suffix == ".old" and not place.exists():
+                left.rename(place)
+                continue
+            if left.suffix == ".old":  # half of it must not be restored if this process is killed too
+                left = left.rename(_beside(place, "partial"))  # noqa: PLW2901
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def append_through(stream: IO[bytes], content: bytes, *, advice: str) -> None:
@@ -194,7 +199,7 @@ def _is_about(error: OSError, places: Sequence[Path]) -> bool:
 
 
 def _left_overs(place: Path, endings: str) -> Iterator[Path]:
-    """Yield the hidden folders of a place that no process holds, locked while the caller looks at them."""
+    """Yield the hidden folders of a place that no process needs, locked while the caller looks at them."""
     pattern = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{16}}\.({endings})")
     try:
         names = sorted(filter(pattern.fullmatch, os.listdir(place.parent)))  # noqa: PTH208 - names only
@@ -202,7 +207,8 @@ def _left_overs(place: Path, endings: str) -> Iterator[Path]:
         return
     for left in (place.parent / name for name in names):
         with _locked(left) as ours:
-            if ours:
+            # Without locks it is not known whether a process fills a partial folder; nobody fills an old one.
+            if ours or (ours is None and left.suffix == ".old"):
                 yield left
 
 
@@ -237,10 +243,10 @@ def _make_locked(place: Path) -> tuple[Path, int | None]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder for the block; false if another process holds it or it cannot be locked."""
+def _locked(folder: Path) -> Iterator[bool | None]:
+    """Lock a folder for the block; false if another process holds it, ``None`` if there are no locks here."""
     if sys.platform == "win32":
-        yield False
+        yield None
         return
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -248,7 +254,7 @@ def _locked(folder: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        yield bool(_lock(descriptor))
+        yield _lock(descriptor)
     finally:
         os.close(descriptor)
 
