@@ -2,11 +2,13 @@
 
 import errno
 import os
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import pytest
 
@@ -196,6 +198,21 @@ def test_a_folder_that_lost_its_name_gets_it_back(tmp_path):
     assert names(folder) == ["old"]
 
 
+def test_a_folder_gets_its_name_back_without_locks(tmp_path, monkeypatch):
+    """An old folder is restored or removed; a partial one may be in use, and stays."""
+    monkeypatch.setattr(_files, "_lock", lambda _: None)
+    folder, partial = tmp_path / "model", f".model.{'b' * 16}.partial"
+    make_folder(tmp_path / f".model.{'a' * 16}.old", "old")
+    make_folder(tmp_path / partial, "new")
+    restore_folder(folder)
+    assert names(folder) == ["old"]
+    assert names(tmp_path) == [partial, "model"]
+    make_folder(tmp_path / f".model.{'a' * 16}.old", "older")
+    restore_folder(folder)
+    assert names(folder) == ["old"]
+    assert names(tmp_path) == [partial, "model"]
+
+
 def test_a_kill_at_the_worst_moment_is_recovered(tmp_path):
     """Without exchange: dead after the first of two renames, and the next start finds the old folder."""
     folder = make_folder(tmp_path / "model", "old")
@@ -217,6 +234,40 @@ def test_a_kill_at_the_worst_moment_is_recovered(tmp_path):
     check_folder_place(folder)
     assert names(folder) == ["old"]
     assert names(tmp_path) == ["model"]
+
+
+def test_a_kill_while_the_old_folder_is_removed_does_not_bring_half_of_it_back(tmp_path):
+    """Without exchange: the half that is left is never given the name of the folder."""
+    folder = make_folder(tmp_path / "model", "old", "older")
+    code = f"""
+        import os, pathlib, shutil
+        from peerloss import _files
+        def half(path, **_):
+            next(iter(path.iterdir())).unlink()
+            os._exit(9)
+        _files.exchange = lambda one, other: False
+        shutil.rmtree = half
+        with _files.whole_folder(pathlib.Path({str(folder)!r})) as fresh:
+            (fresh / "new").touch()
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
+    assert done.returncode == 9
+    assert names(folder) == ["new"]
+    shutil.rmtree(folder)
+    restore_folder(folder)
+    assert names(tmp_path) == []
+
+
+def test_a_kill_while_left_overs_are_removed_does_not_bring_half_of_one_back(tmp_path, monkeypatch):
+    """A left-over that was to be removed is not restored later, though its folder is gone by then."""
+    folder = make_folder(tmp_path / "model", "new")
+    make_folder(tmp_path / f".model.{'a' * 16}.old", "old")
+    with monkeypatch.context() as patch:
+        patch.setattr(shutil, "rmtree", lambda *_, **__: None)
+        restore_folder(folder)
+    shutil.rmtree(folder)
+    restore_folder(folder)
+    assert names(tmp_path) == []
 
 
 SAVING = """
@@ -294,7 +345,27 @@ def test_places_that_cannot_be_written_are_refused_before_the_work(tmp_path, mon
                 check(tmp_path / "absent" / "out")
     with pytest.raises(InvalidInputError, match="must be a file; it is a folder"):
         check_file_place(tmp_path)
+    with pytest.raises(InvalidInputError, match=r"file is a file; name a folder"):
+        check_folder_place(tmp_path / "file")
     assert names(tmp_path) == ["around", "file"]
+
+
+@pytest.mark.parametrize("check", [check_folder_place, check_file_place])
+def test_a_drive_that_does_not_exist_is_refused(tmp_path, monkeypatch, check):
+    """On Windows a drive may not be there, so that no folder above the place exists."""
+    monkeypatch.setattr(Path, "exists", lambda _: False)
+    with pytest.raises(OutputError, match=r"cannot be written: .* does not exist. Choose another place"):
+        check(tmp_path / "out")
+
+
+def test_a_file_is_not_exchanged_for_a_folder(tmp_path):
+    """It is refused and kept."""
+    file = tmp_path / "mine"
+    file.write_text("mine")
+    with pytest.raises(InvalidInputError, match="mine is a file"), whole_folder(file) as fresh:
+        (fresh / "new").touch()
+    assert file.read_text() == "mine"
+    assert names(tmp_path) == ["mine"]
 
 
 def failing_write(monkeypatch, accepted):
@@ -317,26 +388,30 @@ def test_an_addition_that_was_refused_is_never_written(tmp_path, monkeypatch, mo
     """Half of it is taken back, and the next addition does not bring it along."""
     path = tmp_path / "lines"
     with path.open(mode) as stream:
-        append_through(stream, b"one\n")
+        append_through(stream, b"one\n", advice="")
         with monkeypatch.context() as patch:
             failing_write(patch, accepted)
-            with pytest.raises(OSError, match="No space left"):
-                append_through(stream, b"refused\n")
+            with pytest.raises(
+                OutputError, match=r"lines could not be written: No space left.*\. Try again\."
+            ):
+                append_through(stream, b"refused\n", advice="Try again.")
         assert path.read_bytes() == b"one\n"
-        append_through(stream, b"two\n")
+        append_through(stream, b"two\n", advice="")
     assert path.read_bytes() == b"one\ntwo\n"
 
 
 def test_nothing_follows_an_incomplete_line(tmp_path, monkeypatch):
-    """If taking back fails as well, the file is closed."""
+    """If taking back fails as well, the file is closed, and later additions are refused in words."""
     path = tmp_path / "lines"
     with path.open("ab+") as stream:
-        append_through(stream, b"one\n")
+        append_through(stream, b"one\n", advice="")
         failing_write(monkeypatch, 2)
         monkeypatch.setattr(os, "ftruncate", lambda *_: os.close(-1))
-        with pytest.raises(OSError, match="No space left"):
-            append_through(stream, b"two\n")
+        with pytest.raises(OutputError, match="No space left"):
+            append_through(stream, b"two\n", advice="")
         assert stream.closed
+        with pytest.raises(OutputError, match=r"lines could not be written: .*closed file. Start again"):
+            append_through(stream, b"three\n", advice="Start again.")
 
 
 def test_one_process_holds_a_lock(tmp_path):

@@ -139,6 +139,14 @@ def test_integers_that_no_float_holds_are_refused_by_name(value):
         v.as_float_array([value, 1], "prior", ndim=1)
 
 
+@pytest.mark.parametrize("value", [[10**5000], (1, 10**5000), {"a": 10**5000}], ids=["list", "tuple", "dict"])
+def test_containers_of_integers_that_python_does_not_print_are_shown(value):
+    """The message is about the argument, not about how many digits Python prints."""
+    told = f"`base` must be one of 'a', 'b'; got a {type(value).__name__} that holds a very long integer"
+    with pytest.raises(InvalidInputError, match=told):
+        v.check_choice(value, "base", ("a", "b"))
+
+
 @pytest.mark.parametrize("label", [1e300, -1e300, 2.0**53, np.inf])
 def test_float_labels_that_are_not_exact_are_refused(label):
     """They were cast to class −9223372036854775808, or merged with their neighbours."""

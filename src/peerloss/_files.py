@@ -4,6 +4,10 @@ New content is written into a hidden folder beside its place, forced to the disk
 folder is locked while its process lives; the next write to the same place removes those that are not locked,
 which killed processes left. Files that only grow are locked by their one writer, and each addition is on the
 disk, or taken back, before the caller continues.
+
+Linux exchanges the old folder and the new one in one step. Elsewhere there are two renames; if the process is
+killed between them, the next write or read gives the old folder its name back. Windows, and file systems
+without locks, keep the hidden folders of killed processes, and do not refuse a second writer.
 """
 
 from __future__ import annotations
@@ -38,7 +42,7 @@ def whole_files(*paths: Path) -> Iterator[list[Path]]:
     Of a symbolic link the target is replaced.
     """
     places = [_resolved(path) for path in paths]
-    with ExitStack() as stack, _output_errors(places):
+    with ExitStack() as stack, output_errors(places):
         unfinished = []
         for place in places:
             check_file_place(place)
@@ -58,7 +62,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
     Of a symbolic link the target is replaced.
     """
     place = _resolved(path)
-    with _output_errors([place]):
+    with output_errors([place]):
         check_folder_place(place)
         with _hidden_folder(place) as fresh:
             yield fresh
@@ -83,6 +87,8 @@ def check_folder_place(path: Path) -> None:
     """Refuse, before any work is done, a path to which :func:`whole_folder` cannot write."""
     place = _resolved(path)
     restore_folder(place)
+    if place.exists() and not place.is_dir():
+        raise InvalidInputError(f"{path} is a file; name a folder. The file is left as it is.")
     here = Path(os.path.realpath(os.curdir))
     if place == here or place in here.parents:
         raise InvalidInputError(
@@ -103,18 +109,32 @@ def restore_folder(path: Path) -> None:
     """
     place = _resolved(path)
     for left in _left_overs(place, "partial|old"):
-        if left.suffix == ".old" and not place.exists():
-            left.rename(place)
-        else:
+        with suppress(FileNotFoundError):  # without locks: its process took it back
+            if left.suffix == ".old" and not place.exists():
+                left.rename(place)
+                continue
+            if left.suffix == ".old":  # half of it must not be restored if this process is killed too
+                left = left.rename(_beside(place, "partial"))  # noqa: PLW2901
             shutil.rmtree(left, ignore_errors=True)
 
 
-def append_through(stream: IO[bytes], content: bytes) -> None:
+def append_through(stream: IO[bytes], content: bytes, *, advice: str) -> None:
     """Add to the end of a file and force it to the disk; if that fails, take all of it back.
 
     Nothing is buffered: what was refused cannot be written later. If even taking back fails, the file is
-    closed, so that nothing can follow an incomplete line.
+    closed, so that nothing can follow an incomplete line; every later addition is then refused too. The
+    error ends with ``advice``: what was kept, and what to do.
     """
+    try:
+        _append(stream, content)
+    except (OSError, ValueError) as error:  # ValueError: the file was closed
+        raise OutputError(
+            f"{stream.name} could not be written: {getattr(error, 'strerror', None) or error}. {advice}",
+            getattr(error, "errno", None),
+        ) from error
+
+
+def _append(stream: IO[bytes], content: bytes) -> None:
     descriptor = stream.fileno()
     end = os.fstat(descriptor).st_size
     try:
@@ -131,9 +151,9 @@ def append_through(stream: IO[bytes], content: bytes) -> None:
         raise
 
 
-def lock_file(stream: IO[bytes]) -> bool:
-    """Whether this process now holds the file; it does until it closes the file or ends."""
-    return bool(_lock(stream.fileno()))
+def lock_file(stream: IO[bytes]) -> bool | None:
+    """Whether this process now holds the file, until it closes it or ends; ``None`` if there are no locks."""
+    return _lock(stream.fileno())
 
 
 def _resolved(path: Path) -> Path:
@@ -141,7 +161,9 @@ def _resolved(path: Path) -> Path:
 
 
 def _check_writable(place: Path) -> None:
-    parent = next(folder for folder in place.parents if folder.exists())
+    parent = next((folder for folder in place.parents if folder.exists()), None)
+    if parent is None:
+        raise OutputError(f"{place} cannot be written: {place.anchor} does not exist. Choose another place.")
     if not parent.is_dir():
         raise OutputError(f"{place} cannot be written: {parent} is a file. Choose another place.")
     if not os.access(parent, os.W_OK | os.X_OK):
@@ -149,7 +171,7 @@ def _check_writable(place: Path) -> None:
 
 
 @contextmanager
-def _output_errors(places: Sequence[Path]) -> Iterator[None]:
+def output_errors(places: Sequence[Path]) -> Iterator[None]:
     """Say which output could not be written, and that nothing was lost."""
     try:
         yield
@@ -177,7 +199,7 @@ def _is_about(error: OSError, places: Sequence[Path]) -> bool:
 
 
 def _left_overs(place: Path, endings: str) -> Iterator[Path]:
-    """Yield the hidden folders of a place that no process holds, locked while the caller looks at them."""
+    """Yield the hidden folders of a place that no process needs, locked while the caller looks at them."""
     pattern = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{16}}\.({endings})")
     try:
         names = sorted(filter(pattern.fullmatch, os.listdir(place.parent)))  # noqa: PTH208 - names only
@@ -185,7 +207,8 @@ def _left_overs(place: Path, endings: str) -> Iterator[Path]:
         return
     for left in (place.parent / name for name in names):
         with _locked(left) as ours:
-            if ours:
+            # Without locks it is not known whether a process fills a partial folder; nobody fills an old one.
+            if ours or (ours is None and left.suffix == ".old"):
                 yield left
 
 
@@ -220,10 +243,10 @@ def _make_locked(place: Path) -> tuple[Path, int | None]:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[bool]:
-    """Lock a folder for the block; false if another process holds it or it cannot be locked."""
+def _locked(folder: Path) -> Iterator[bool | None]:
+    """Lock a folder for the block; false if another process holds it, ``None`` if there are no locks here."""
     if sys.platform == "win32":
-        yield False
+        yield None
         return
     try:
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
@@ -231,7 +254,7 @@ def _locked(folder: Path) -> Iterator[bool]:
         yield False
         return
     try:
-        yield bool(_lock(descriptor))
+        yield _lock(descriptor)
     finally:
         os.close(descriptor)
 
@@ -263,7 +286,8 @@ def _put_in_place(fresh: Path, place: Path) -> None:
         except BaseException:
             old.rename(place)
             raise
-        shutil.rmtree(old, ignore_errors=True)
+        with suppress(OSError):
+            old.rename(fresh)  # the caller removes it under this name, which is never restored
 
 
 def _beside(place: Path, ending: str) -> Path:

@@ -38,7 +38,10 @@ def shown(value: object) -> str:
     """Return how a message shows a value: at most 100 characters, also for a number of many digits."""
     if isinstance(value, int) and value.bit_length() > 300:  # Python refuses to print very long numbers
         return f"an integer of about {int(value.bit_length() * math.log10(2)) + 1} digits"
-    text = repr(value)
+    try:
+        text = repr(value)
+    except ValueError:  # it holds such a number
+        text = f"a {type(value).__name__} that holds a very long integer"
     return text if len(text) <= 100 else f"{text[:97]}..."
 
 

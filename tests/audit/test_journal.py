@@ -1,5 +1,6 @@
 """Decisions on disk: nothing that was acknowledged is ever lost."""
 
+import errno
 import json
 import os
 import subprocess
@@ -77,6 +78,20 @@ def test_two_reviews_at_once_are_refused(path):
         Journal(path)
     with Journal(path):
         pass
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks are those of POSIX")
+def test_a_file_system_without_locks_can_be_used(path, monkeypatch):
+    """Some network disks refuse every lock; a review works there all the same."""
+    fcntl = pytest.importorskip("fcntl")
+
+    def refuse(*_):
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr(fcntl, "flock", refuse)
+    with Journal(path) as journal:
+        journal.append(1, "keep")
+    assert [decision.row for decision in read_journal(path)] == [1]
 
 
 def test_a_killed_process_loses_nothing_it_acknowledged(path):

@@ -13,6 +13,7 @@ import pytest
 from peerloss.audit._folder import read_folder
 from peerloss.audit._journal import read_journal
 from peerloss.audit._review import BATCH, LARGEST_BODY, Review, ReviewServer
+from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import HOSTILE, write_audit
 
 
@@ -70,6 +71,13 @@ def test_it_listens_on_this_machine_only(server):
     assert server.server_address[0] == "127.0.0.1"
     assert len(server.token) >= 32
     assert server.token in server.url
+
+
+def test_a_port_that_is_taken_is_named_with_the_remedy(server):
+    """The system's own words would not say which address, or what to do."""
+    taken = server.server_port
+    with pytest.raises(InvalidInputError, match=rf"`port` {taken} cannot be used: .*in use.*--port.*or 0"):
+        ReviewServer(server.review, taken)
 
 
 def test_page_and_suspects(server, folder):

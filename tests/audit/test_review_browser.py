@@ -9,7 +9,6 @@ import threading
 
 import pytest
 
-from peerloss.audit import _journal
 from peerloss.audit._folder import read_folder
 from peerloss.audit._journal import read_journal
 from peerloss.audit._review import Review, ReviewServer
@@ -70,7 +69,7 @@ def test_a_full_disk_is_shown(browser, serve, tmp_path, monkeypatch):
     server = serve(read_folder(tmp_path / "audit"))
     opened(browser, server.url)
     with monkeypatch.context() as patch:
-        patch.setattr(_journal, "append_through", full_disk)
+        patch.setattr(os, "fsync", full_disk)
         browser.execute_script(
             "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'k', bubbles: true}))"
         )

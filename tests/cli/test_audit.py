@@ -336,6 +336,29 @@ def test_one_of_several_reports_is_kept(run, tmp_path):
     assert pd.read_csv(tmp_path / "out" / "labels.csv")["given"].tolist() == clean.tolist()
 
 
+@pytest.mark.parametrize("id_column", [None, "number"])
+@pytest.mark.parametrize("kept", ["first", "last"])
+def test_one_report_is_kept_of_a_task_that_is_written_in_two_ways(run, tmp_path, id_column, kept):
+    """3 and 3.0 are one task; which of its labels counts is chosen like that of any other task."""
+    data, clean = made_up(tmp_path)
+    data.assign(number=range(60)).to_csv(tmp_path / "data.csv", index=False)
+    table = long_table(tmp_path, clean, range(60))
+    wrong = table.assign(
+        label=np.where(table["label"] == "yes", "no", "yes"), item=table["item"].map("{}.0".format)
+    )
+    both = [table, wrong] if kept == "first" else [wrong, table]
+    pd.concat(both).to_csv(tmp_path / "reports.csv", index=False)
+    more = ["--drop", "x", "--drop", "label", "--drop", "id"]
+    more += ["--id", id_column] if id_column else ["--drop", "number"]
+    result = audit_reports(run, tmp_path, *more, "--duplicates", kept)
+    assert result.exit_code == 0, result.output
+    labels = pd.read_csv(tmp_path / "out" / "labels.csv")
+    assert labels["given"].tolist() == clean.tolist()
+    result = audit_reports(run, tmp_path, *more)
+    assert result.exit_code == 2
+    assert "reports.csv must hold one label for each task and worker" in result.stderr
+
+
 def wrong_proba(folder):
     pd.DataFrame({"yes": ["a"] * 60, "no": ["b"] * 60}).to_csv(folder / "proba.csv", index=False)
 

@@ -3,10 +3,10 @@ import subprocess
 import sys
 
 import pytest
-import typer
 from typer.testing import CliRunner
 
-from peerloss.cli._bound import BoundQuestion, bound, bound_rows
+from peerloss.cli import app
+from peerloss.cli._bound import BoundQuestion, bound_rows
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
 from peerloss.noise import NoiseModel
 from peerloss.theory import (
@@ -36,15 +36,6 @@ STATEMENTS = [
     "Appendix Lemma 3",
     "Theorem 7",
 ]
-
-
-@pytest.fixture
-def app():
-    """Make an application with the one command, as the main one registers it."""
-    made = typer.Typer()
-    made.callback()(lambda: None)
-    made.command()(bound)
-    return made
 
 
 def ask(**options):
@@ -151,7 +142,7 @@ def test_wrong_options_are_named(options, error, match):
         ask(**options)
 
 
-def test_table_and_summary(app):
+def test_table_and_summary():
     """The command prints a row for each statement, what is missing, and one closing line."""
     arguments = ["bound", "--samples", "5000", "--e-neg", "0.2", "--e-pos", "0.4"]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
@@ -161,7 +152,7 @@ def test_table_and_summary(app):
     assert result.stdout.rstrip().splitlines()[-1].startswith("3 of 11 statements evaluated")
 
 
-def test_json_is_alone_and_in_order(app):
+def test_json_is_alone_and_in_order():
     """--json prints one list, rows in the paper's order, null and "needs" where something is missing."""
     arguments = [
         "bound",
@@ -185,7 +176,7 @@ def test_json_is_alone_and_in_order(app):
     assert "--lipschitz" in rows[-1]["needs"]
 
 
-def test_errors_go_to_stderr_with_code_2(app):
+def test_errors_go_to_stderr_with_code_2():
     """Σe ≥ 1 ends with exit code 2 and the message on stderr."""
     result = CliRunner().invoke(app, ["bound", "--samples", "10", "--e-neg", "0.6", "--e-pos", "0.6"])
     assert result.exit_code == 2

@@ -1,12 +1,14 @@
 """The demonstration."""
 
 import json
+from concurrent.futures.process import BrokenProcessPool
 
 import pytest
 from typer.testing import CliRunner
 
 import peerloss
 from peerloss.cli import app
+from peerloss.experiments import demo as demo_module
 from peerloss.experiments.demo import CASES, run_demo
 
 
@@ -55,3 +57,16 @@ def test_version_and_help():
     """The command knows its name."""
     assert CliRunner().invoke(app, ["--version"]).stdout.strip() == peerloss.__version__
     assert "demo" in CliRunner().invoke(app, ["--help"]).stdout
+
+
+def test_a_killed_worker_is_told_of(tmp_path, monkeypatch):
+    """The message does not promise that results were kept: the demonstration stores none before its end."""
+
+    def killed(**_):
+        raise BrokenProcessPool
+
+    monkeypatch.setattr(demo_module, "Parallel", killed)
+    done = CliRunner().invoke(app, ["demo", "--seeds", "1", "-o", str(tmp_path / "page.html")])
+    assert done.exit_code == 2
+    assert "A worker process was killed" in done.stderr
+    assert "Nothing was stored: run the same command again" in done.stderr

@@ -1,9 +1,11 @@
 """A write that fails ends every command with one line, and what was there is unchanged."""
 
+import json
 import os
 import shutil
 import subprocess
 import sys
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -18,6 +20,7 @@ from peerloss.cli import _fit, app
 from peerloss.cli._errors import user_errors
 from peerloss.estimators import TableEncoder
 from tests.audit.crowds import random_crowd
+from tests.experiments.tiny import write_spec
 
 resource = pytest.importorskip("resource", reason="needs limits on the size of files")
 
@@ -59,6 +62,17 @@ def run(command, home, output=None):
     return CliRunner().invoke(app, [command, *map(str, arguments)])
 
 
+@contextmanager
+def small_files():
+    """Let no file grow beyond a few bytes, as if the disk were full."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    try:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (40, limits[1]))
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
 def contents(folder):
     return {path.relative_to(folder): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
@@ -79,17 +93,31 @@ def test_a_full_disk_is_one_line(home, monkeypatch, command):
     (home / "predicted.csv").write_text("old")
     (home / "scores.csv").write_text("old")
     before = contents(home)
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    try:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (40, limits[1]))
+    with small_files():
         done = run(command, home)
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert done.exit_code == 2, done.output
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("Error: "))
     assert "could not be written: File too large. Nothing was lost" in line
     assert "Traceback" not in done.output
     assert contents(home) == before
+
+
+def test_a_full_disk_ends_experiments_with_the_remedy(tmp_path):
+    """One line names the file, says that earlier records are kept, and how to go on; going on works."""
+    arguments = ["reproduce", write_spec(tmp_path), "--methods", "pam", "--data-sets", "heart", "--jobs", "1"]
+    arguments = [str(argument) for argument in [*arguments, "--json", "-o", tmp_path / "runs"]]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
+    (path,) = (tmp_path / "runs").glob("records-*.jsonl")
+    kept = path.read_text().splitlines(keepends=True)[:1]
+    path.write_text("".join(kept))
+    with small_files():
+        done = CliRunner().invoke(app, arguments)
+    assert done.exit_code == 2, done.output
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Error: ")
+    assert "could not be written: File too large. All earlier records are kept. Free some space, then" in line
+    assert path.read_text() == "".join(kept)
+    assert json.loads(CliRunner().invoke(app, arguments).stdout)["done"] == 3
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -1,6 +1,7 @@
 """What comes from outside is shown on the terminal, never obeyed, in whatever encoding there is."""
 
 import json
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -9,6 +10,7 @@ from typer.testing import CliRunner
 
 from peerloss.cli import app
 from peerloss.cli._terminal import say, visible
+from peerloss.experiments._cells import FORMAT
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2028"
 SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2028"
@@ -71,6 +73,51 @@ def test_errors_cannot_control_the_terminal(tmp_path):
     )
     assert done.exit_code == 2
     assert r"\x1b[2J.csv does not exist" in done.stderr
+
+
+def is_quiet(text):
+    """Whether nothing in a text would control the terminal."""
+    return not any(
+        character in text for character in ESCAPE if not character.isprintable() and character != "\n"
+    )
+
+
+def test_the_description_of_a_file_cannot_control_the_terminal(tmp_path):
+    """Neither its name nor its labels."""
+    (tmp_path / "\x1b[2J.csv").write_text("x,label\n1,\x1b[31mred\n2,b\n3,b\n")
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(
+        app, ["datasets", "\x1b[2J.csv", "--target", "label", "--data-dir", str(tmp_path)]
+    )
+    assert done.exit_code == 0, done.output
+    assert is_quiet(done.output)
+    assert r"\x1b[31mred: 1 (33.3%)" in done.stdout
+    assert done.stdout.splitlines()[-1].startswith(r"\x1b[2J.csv: 3 rows")
+
+
+def test_a_plan_cannot_control_the_terminal(tmp_path):
+    """Names of methods and experiments are not markup either."""
+    plan = {"format": FORMAT, "experiment": ESCAPE, "protocol": "paper", "title": f"[/x]{ESCAPE}"}
+    plan |= {"rows": [["heart", 0.1, 0.3]], "seeds": [0], "specs": [[f"[/x]{ESCAPE}", "equalized", "abc"]]}
+    (tmp_path / "plan-1.json").write_text(json.dumps(plan))
+    done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["status", str(tmp_path)])
+    assert done.exit_code == 0, done.exception
+    assert is_quiet(done.output)
+    assert done.stdout.splitlines()[0] == f"{SHOWN}, protocol paper: [/x]{SHOWN}"
+    assert f"[/x]{SHOWN}" in done.stdout.splitlines()[4]
+
+
+def test_warnings_and_notes_cannot_control_the_terminal(tmp_path, monkeypatch):
+    """A folder of results may hold files of any name, and any text."""
+    (tmp_path / "records-\x1b[2J.jsonl").write_text("nonsense\n")
+    done = CliRunner().invoke(app, ["status", str(tmp_path)])
+    assert done.stderr.startswith(r"Warning: records-\x1b[2J.jsonl: 1 of its 1 lines")
+    assert is_quiet(done.output)
+    found = SimpleNamespace(notes=[ESCAPE], sections=[SimpleNamespace(name=ESCAPE)])
+    monkeypatch.setattr("peerloss.report.build_report", lambda _: found)
+    monkeypatch.setattr("peerloss.report.write_report", lambda *_: ["page"])
+    done = CliRunner().invoke(app, ["report", str(tmp_path)])
+    assert done.stderr == f"Note: {SHOWN}\n"
+    assert is_quiet(done.output)
 
 
 @pytest.mark.parametrize("charset", ["ascii", "latin-1", "cp1252"])

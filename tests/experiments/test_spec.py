@@ -93,7 +93,8 @@ def test_a_part_can_be_asked_for(spec):
         ('["heart", 0.1, 0.3]', '["heart", 1.1, 0.3]', "e_neg"),
         ('["thyroid", 0.2, 0.2]', '["heart", 0.1, 0.3]', "repeated"),
         ('"original"]', '"orignal"]', "priors must be among equalized, original; got 'orignal'"),
-        ("seeds = 2", "seeds = 0", "seeds"),
+        ("seeds = 2", "seeds = 0", "tiny: seeds` must be an integer of at least 1; got 0"),
+        ("seeds = 2", "", "tiny: seeds` must be an integer of at least 1; got None"),
         ("test_size = 0.15", "test_size = 1.5", "test_size"),
         ("validation_size = 0.10", "validation_size = 0.9", "validation_size"),
         ("margin = [0.0, 1.0]", "margins = [0.0, 1.0]", "unknown key `margins`; known are average, "),
@@ -116,7 +117,7 @@ def test_a_part_can_be_asked_for(spec):
             "`paper.methods.peer.alpha` must be a number within 64 bits",
         ),
         ("alpha = 1.0", f"alpha = 1{'0' * 5000}", "is not a TOML file"),
-        ("seeds = 2", "seeds = 1000000000000", "seeds` must be at most 10,000; got 1,000,000,000,000"),
+        ("seeds = 2", "seeds = 1000000000000", "tiny: seeds` must be at most 10,000; got 1,000,000,000,000"),
         (
             "steps = 10",
             "steps = 10\nhidden_layers = -1",

@@ -11,7 +11,8 @@ from types import SimpleNamespace
 import pytest
 
 from peerloss.exceptions import WorkerError
-from peerloss.experiments._workers import _take_from_ray, spread
+from peerloss.experiments import _workers
+from peerloss.experiments._workers import _take_from_ray, end_with_parent, spread
 
 #: A parent that starts two workers, which write down who they are and would sleep for an hour.
 PARENT = """
@@ -110,6 +111,17 @@ def test_a_worker_that_ray_lost_is_told_of_alike():
         )
         with pytest.raises(expected):
             list(_take_from_ray(ray, str, range(2), 1))
+
+
+def test_only_a_direct_child_watches_its_parent(monkeypatch):
+    """Workers of Dask or of a fork server have another parent; they must not end at once."""
+    watched = []
+    monkeypatch.setattr(_workers, "_watch", watched.append)
+    for process in (os.getpid(), -1):
+        end_with_parent(process)
+        assert watched == []
+    end_with_parent(os.getppid())
+    assert watched == [os.getppid()]
 
 
 def test_the_parent_itself_is_not_watched():

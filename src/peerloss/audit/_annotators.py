@@ -121,8 +121,8 @@ def score_annotators(
         flagged: there is no evidence either way. A copier is informed; see :func:`find_copiers`.
     ``payment``
         With ``budget`` only. ``"affine"``: at least ``floor`` per task, ``base`` per task in expectation for
-        whoever does not look (and for tasks without a score), at most ``budget`` in total. The worker's total
-        is rounded down to the cent.
+        whoever does not look (and for tasks without a score), then rounded down to the cent, which can take
+        less than a cent from each worker; at most ``budget`` in total.
         ``"untruthful_split"``: sums to the budget exactly.
 
     Raises

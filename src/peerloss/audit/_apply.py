@@ -99,13 +99,13 @@ def _splice(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
                 else:
                     output.write(replace_field(record.source, place, label, found.delimiter))
             row += 1
-    _check_rows(folder, cleaning, row)
+    folder.check_rows([*cleaning.new_labels, *cleaning.dropped], row)
     return row - len(cleaning.dropped)
 
 
 def _convert(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
     table = read_table(folder.data_path)
-    _check_rows(folder, cleaning, len(table))
+    folder.check_rows([*cleaning.new_labels, *cleaning.dropped], len(table))
     place = _label_place(folder, list(map(str, table.columns)))
     if place is None:
         place = table.shape[1]
@@ -116,15 +116,6 @@ def _convert(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
     table = table.assign(**{str(table.columns[place]): labels}).drop(index=list(cleaning.dropped))
     write_table(output, table)
     return len(table)
-
-
-def _check_rows(folder: AuditFolder, cleaning: Cleaning, rows: int) -> None:
-    last = max([*cleaning.new_labels, *cleaning.dropped], default=-1)
-    if last >= rows:
-        raise InvalidInputError(
-            f"{folder.path}: labels.csv names row {last}, but the data have {rows} rows, counted from 0. "
-            "Correct it, or run `peerloss audit` again."
-        )
 
 
 def _label_place(folder: AuditFolder, header: Sequence[str]) -> int | None:

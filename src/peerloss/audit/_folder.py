@@ -26,6 +26,8 @@ from peerloss.datasets._csv_text import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     import numpy as np
 
     from peerloss.audit._label_audit import LabelAudit
@@ -71,14 +73,21 @@ class AuditFolder:
         table = read_table(self.data_path)
         return table[[name for name in table.columns if name not in self.manifest["labels"]]]
 
+    def check_rows(self, named: Iterable[int], rows: int) -> None:
+        """Refuse rows named by labels.csv that data with so many ``rows`` do not have."""
+        last = max(named, default=-1)
+        if last >= rows:
+            raise InvalidInputError(
+                f"{self.path}: labels.csv names row {last}, but the data have {rows} rows, counted from 0. "
+                "Correct it, or run `peerloss audit` again."
+            )
+
 
 def check_free(folder: Path) -> None:
     """Refuse a place that cannot be written, or a folder with anything but an audit without decisions."""
     check_folder_place(folder)
-    if not folder.exists() or (folder.is_dir() and not any(folder.iterdir())):
+    if not folder.exists() or not any(folder.iterdir()):
         return
-    if not folder.is_dir():
-        raise InvalidInputError(f"{folder} is a file; name a folder for the audit.")
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         known = {MANIFEST, LABELS, PAGE, str(manifest["data"])}

@@ -9,14 +9,13 @@ names.
 from __future__ import annotations
 
 import json
-import sys
 import warnings
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Self
 
 from peerloss._files import append_through, lock_file
-from peerloss.exceptions import InvalidInputError, OutputError
+from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -87,14 +86,12 @@ class Journal:
         if label is not None:
             line["label"] = label
         line["time"] = datetime.now(UTC).isoformat(timespec="seconds")
-        try:
-            append_through(self._out, json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n")
-        except (OSError, ValueError) as error:  # ValueError: closed, since a failure could not be undone
-            raise OutputError(
-                f"{self.path} could not be written: {getattr(error, 'strerror', None) or error}. This "
-                "decision does not count; all before it do. Free some space, then decide again.",
-                getattr(error, "errno", None),
-            ) from error
+        append_through(
+            self._out,
+            json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n",
+            advice="This decision does not count; all before it do. Free some space, then decide again, or "
+            "start the review again.",
+        )
         if action == "undo":
             self.decisions = replay([*map(_as_line, self.decisions), line])
         else:
@@ -113,7 +110,7 @@ class Journal:
         self.close()
 
     def _lock(self) -> None:
-        if not lock_file(self._out) and sys.platform != "win32":
+        if lock_file(self._out) is False:  # None: a system, or a file system, without locks
             raise InvalidInputError(
                 f"{self.path} is open in another review; two at once would mix their decisions. Close "
                 "the other one."

@@ -64,7 +64,7 @@ def read_reports(
                 "For a table with the columns task, worker and label leave out --wide."
             )
         table = _collect(_melted(path, task, workers, repeats=duplicates != "error"))
-        return _keep_one(_without(table, abstain), duplicates, (task or "row", "worker"), path)
+        return keep_one(_without(table, abstain), duplicates, (task or "row", "worker"), path)
     missing = [name for name in ("worker", "label") if name not in names]
     if task is None or missing:
         lacking = ", ".join((["task (or item)"] if task is None else []) + missing)
@@ -77,7 +77,7 @@ def read_reports(
     kinds = dict.fromkeys(wanted, "text")
     chunks = iter_table(path, chunk_rows=200_000, kinds=kinds)  # type: ignore[arg-type]
     table = _collect(chunk[wanted].set_axis(["task", "worker", "label"], axis=1) for chunk in chunks)
-    return _keep_one(_without(table, abstain), duplicates, (task, "worker"), path)
+    return keep_one(_without(table, abstain), duplicates, (task, "worker"), path)
 
 
 def _without(table: pd.DataFrame, label: str | None) -> pd.DataFrame:
@@ -115,7 +115,7 @@ def row_numbers(tasks: pd.Series, n_rows: int, path: str | Path) -> pd.Series:
     return numbers.astype(np.int64)
 
 
-def _keep_one(table: pd.DataFrame, duplicates: str, columns: Sequence[str], path: str | Path) -> pd.DataFrame:
+def keep_one(table: pd.DataFrame, duplicates: str, columns: Sequence[str], path: str | Path) -> pd.DataFrame:
     """Keep one label for each task and worker; rows with a gap stay as they are."""
     whole = table.notna().all(axis=1).to_numpy()
     task, worker = table["task"].cat, table["worker"].cat

@@ -47,11 +47,7 @@ class Review:
         self._place = {int(row): place for place, row in enumerate(suspects["row"])}
         features = folder.features()
         self._names = [str(name) for name in features]
-        if len(suspects) and suspects["row"].max() >= len(features):
-            raise InvalidInputError(
-                f"{folder.path}: labels.csv names row {suspects['row'].max()}, but the data have "
-                f"{len(features)} rows, counted from 0. Correct it, or run `peerloss audit` again."
-            )
+        folder.check_rows(suspects["row"], len(features))
         self._features = features.iloc[suspects["row"].to_numpy()].to_numpy(dtype=object)
         self._lock = threading.Lock()
         self._journal = Journal(folder.decisions_path)
@@ -120,7 +116,13 @@ class ReviewServer(ThreadingHTTPServer):
     def __init__(self, review: Review, port: int = 0) -> None:
         self.review = review
         self.token = secrets.token_urlsafe(24)
-        super().__init__(("127.0.0.1", port), _Handler)
+        try:
+            super().__init__(("127.0.0.1", port), _Handler)
+        except OSError as error:
+            raise InvalidInputError(
+                f"`port` {port} cannot be used: {error.strerror or error}. Choose another one (--port), or 0 "
+                "for any that is free."
+            ) from error
         self.hosts = {f"{name}:{self.server_port}" for name in ("127.0.0.1", "localhost")}
 
     @property

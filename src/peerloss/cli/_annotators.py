@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import check_file_place, whole_files
-from peerloss.cli._errors import user_errors
 from peerloss.cli._terminal import say, say_json, visible
 from peerloss.exceptions import InvalidInputError
 
@@ -76,45 +75,44 @@ def annotators(
 
     Example: peerloss annotators crowd.csv -o scores.csv --budget 100 --aggregate labels.csv
     """
-    with user_errors():
-        from rich.console import Console
+    from rich.console import Console
 
-        from peerloss._validation import check_choice
-        from peerloss.audit import aggregate_labels, dawid_skene, find_copiers, read_reports, score_annotators
-        from peerloss.audit._annotators import MECHANISMS, PAYMENTS
-        from peerloss.peer_prediction import Reports
-        from peerloss.peer_prediction._reports import DUPLICATES
+    from peerloss._validation import check_choice
+    from peerloss.audit import aggregate_labels, dawid_skene, find_copiers, read_reports, score_annotators
+    from peerloss.audit._annotators import MECHANISMS, PAYMENTS
+    from peerloss.peer_prediction import Reports
+    from peerloss.peer_prediction._reports import DUPLICATES
 
-        check_choice(mechanism, "--mechanism", MECHANISMS)
-        check_choice(payment, "--payment", PAYMENTS)
-        check_choice(duplicates, "--duplicates", DUPLICATES)
-        paths = {"--output": output, "--aggregate": aggregate, "--copies": copies}
-        _check_paths({name: path for name, path in paths.items() if path is not None}, data)
-        with Console(stderr=True).status("reading") as status:
-            table = read_reports(data, wide=wide, duplicates=duplicates)
-            missing = 0 if wide else int(table["label"].isna().sum())
-            reports = Reports.from_table(table)
-            del table
-            status.update(f"scoring {len(reports.workers):,} workers by {len(reports):,} reports")
-            model = dawid_skene(reports)
-            scores = score_annotators(
-                model,
-                mechanism=mechanism,
-                budget=budget,
-                payment=payment,
-                floor=floor,
-                false_positive_rate=false_positive_rate,
-                n_jobs=jobs,
-                random_state=seed,
-            )
-            written: dict[Path, pd.DataFrame] = {output: scores.reset_index()}
-            if aggregate is not None:
-                written[aggregate] = aggregate_labels(model).reset_index()
-            pairs = None
-            if copies is not None:
-                status.update("comparing workers in pairs")
-                pairs = written[copies] = find_copiers(reports)
-        _write(written, spreadsheet_safe=spreadsheet_safe)
+    check_choice(mechanism, "--mechanism", MECHANISMS)
+    check_choice(payment, "--payment", PAYMENTS)
+    check_choice(duplicates, "--duplicates", DUPLICATES)
+    paths = {"--output": output, "--aggregate": aggregate, "--copies": copies}
+    _check_paths({name: path for name, path in paths.items() if path is not None}, data)
+    with Console(stderr=True).status("reading") as status:
+        table = read_reports(data, wide=wide, duplicates=duplicates)
+        missing = 0 if wide else int(table["label"].isna().sum())
+        reports = Reports.from_table(table)
+        del table
+        status.update(f"scoring {len(reports.workers):,} workers by {len(reports):,} reports")
+        model = dawid_skene(reports)
+        scores = score_annotators(
+            model,
+            mechanism=mechanism,
+            budget=budget,
+            payment=payment,
+            floor=floor,
+            false_positive_rate=false_positive_rate,
+            n_jobs=jobs,
+            random_state=seed,
+        )
+        written: dict[Path, pd.DataFrame] = {output: scores.reset_index()}
+        if aggregate is not None:
+            written[aggregate] = aggregate_labels(model).reset_index()
+        pairs = None
+        if copies is not None:
+            status.update("comparing workers in pairs")
+            pairs = written[copies] = find_copiers(reports)
+    _write(written, spreadsheet_safe=spreadsheet_safe)
     summary: dict[str, Any] = {
         "scores": str(output),
         "reports": len(reports),
@@ -142,7 +140,7 @@ def annotators(
 def _check_paths(outputs: dict[str, Path], data: Path) -> None:
     seen: dict[Path, str] = {}
     for option, path in outputs.items():
-        if path.suffix.lower() != ".csv" or path.is_dir():
+        if path.suffix.lower() != ".csv":
             raise InvalidInputError(f"{option} must be a file whose name ends in .csv; got {path}.")
         check_file_place(path)
         resolved = path.resolve()

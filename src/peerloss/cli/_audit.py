@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.cli._errors import user_errors
 from peerloss.cli._progress import training_bar
 from peerloss.cli._terminal import say, say_json, visible
 from peerloss.exceptions import InvalidInputError
@@ -87,37 +86,36 @@ def audit(
 
     Example: peerloss audit data.csv --target label -o audit/
     """
-    with user_errors():
-        from peerloss.audit._folder import check_free, write_folder
-        from peerloss.datasets import read_table
+    from peerloss.audit._folder import check_free, write_folder
+    from peerloss.datasets import read_table
 
-        check_free(output)
-        table = read_table(data)
-        task = _as_task(
-            table,
-            str(data),
-            target=target or [],
-            reports=reports,
-            id_column=id_column,
-            duplicates=duplicates,
-            abstain=abstain,
-            drop=drop or [],
-        )
-        proba = None if probabilities is None else _probabilities(probabilities, task)
-        note = f"training on {len(task.X):,} rows" if proba is None else f"reading {len(task.X):,} rows"
-        with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            found = _find(task, proba, seed=seed, jobs=jobs)
-        columns = [name for name in task.columns if name in table]
-        write_folder(
-            output,
-            found,
-            data,
-            rows=task.rows,
-            labels=columns,
-            title=f"Labels of {data.name}",
-            spreadsheet_safe=spreadsheet_safe,
-        )
+    check_free(output)
+    table = read_table(data)
+    task = _as_task(
+        table,
+        str(data),
+        target=target or [],
+        reports=reports,
+        id_column=id_column,
+        duplicates=duplicates,
+        abstain=abstain,
+        drop=drop or [],
+    )
+    proba = None if probabilities is None else _probabilities(probabilities, task)
+    note = f"training on {len(task.X):,} rows" if proba is None else f"reading {len(task.X):,} rows"
+    with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        found = _find(task, proba, seed=seed, jobs=jobs)
+    columns = [name for name in task.columns if name in table]
+    write_folder(
+        output,
+        found,
+        data,
+        rows=task.rows,
+        labels=columns,
+        title=f"Labels of {data.name}",
+        spreadsheet_safe=spreadsheet_safe,
+    )
     notes = sorted({str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)})
     summary = {
         "audit": str(output),
@@ -216,12 +214,11 @@ def _reports(
     path: Path, rows: pd.Index, abstain: str | None, duplicates: str, id_column: str | None
 ) -> pd.DataFrame:
     """Read the reports on the rows of the data, in the order of these rows."""
-    import numpy as np
     import pandas as pd
 
     from peerloss._validation import check_choice
     from peerloss.audit import read_reports
-    from peerloss.audit._read_reports import row_numbers, task_names
+    from peerloss.audit._read_reports import keep_one, row_numbers, task_names
     from peerloss.peer_prediction._reports import DUPLICATES
 
     check_choice(duplicates, "--duplicates", DUPLICATES)
@@ -233,7 +230,10 @@ def _reports(
             f"{path}: every task must be an entry of --id {id_column!r}, such as {str(rows[0])!r}; "
             f"{str(tasks[place < 0].iloc[0])!r} is not. Check which column names the tasks."
         )
-    return said.assign(task=tasks).iloc[np.argsort(place, kind="stable")]
+    said = said.assign(task=tasks.astype("category"), place=place)
+    said = keep_one(said, duplicates, ("task", "worker"), path)  # tasks such as 3 and 3.0 are now the same
+    said = said.assign(task=said["task"].astype(tasks.dtype))
+    return said.sort_values("place", kind="stable").drop(columns="place")
 
 
 def _probabilities(path: Path, task: Labelled) -> pd.DataFrame:

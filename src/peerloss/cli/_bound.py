@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import say_json
 from peerloss.exceptions import NotIdentifiableError
 
 if TYPE_CHECKING:
@@ -109,10 +108,9 @@ def bound(
         loss_range=loss_range,
         base=base,
     )
-    with user_errors():
-        rows = bound_rows(question)
+    rows = bound_rows(question)
     if as_json:
-        typer.echo(json.dumps([asdict(row) for row in rows], indent=2))
+        say_json([asdict(row) for row in rows])
     else:
         _print_table(rows)
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import say, say_json, visible
 
 if TYPE_CHECKING:
     from peerloss.datasets import Dataset
@@ -31,11 +30,10 @@ def datasets(
     from peerloss.datasets import OTHER_DATASETS, list_datasets, load_dataset
 
     names = [*list_datasets(), *OTHER_DATASETS] if name is None else [name]
-    with user_errors():
-        loaded = [load_dataset(each, data_dir=data_dir, target=target) for each in names]
+    loaded = [load_dataset(each, data_dir=data_dir, target=target) for each in names]
     if as_json:
         told = [_describe(data) for data in loaded]
-        typer.echo(json.dumps(told if name is None else told[0], indent=2))
+        say_json(told if name is None else told[0])
     elif name is None:
         _print_list(loaded)
     else:
@@ -72,9 +70,7 @@ def _print_list(loaded: list[Dataset]) -> None:
         share = f"{data.y.mean():.1%}"
         table.add_row(data.name, str(len(data.y)), str(len(data.feature_names)), share, _plain(data.citation))
     Console().print(table)
-    typer.echo(
-        f"{len(loaded)} data sets. `peerloss datasets NAME` tells more; openml:NUMBER and files work too."
-    )
+    say(f"{len(loaded)} data sets. `peerloss datasets NAME` tells more; openml:NUMBER and files work too.")
 
 
 def _print_one(data: Dataset) -> None:
@@ -93,13 +89,11 @@ def _print_one(data: Dataset) -> None:
     for note in data.notes:
         table.add_row("note", _plain(note))
     Console().print(table)
-    typer.echo(
-        f"{data.name}: {told['rows']} rows, {told['features']} features, {len(told['classes'])} classes."
-    )
+    say(f"{data.name}: {told['rows']} rows, {told['features']} features, {len(told['classes'])} classes.")
 
 
 def _plain(text: str) -> str:
-    """Keep rich from reading square brackets as markup."""
+    """Keep rich from reading square brackets as markup, and the terminal from reading control characters."""
     from rich.markup import escape
 
-    return escape(text)
+    return escape(visible(text))

@@ -8,7 +8,6 @@ from typing import Annotated
 
 import typer
 
-from peerloss.cli._errors import user_errors
 from peerloss.exceptions import InvalidInputError
 
 
@@ -35,12 +34,11 @@ def demo(
     from peerloss.experiments.demo import CASES, run_demo
     from peerloss.report import check_page_path, write_demo
 
-    with user_errors():
-        check_page_path(output)
+    check_page_path(output)
     quiet = Console(stderr=True)
     rows = []
     with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), TimeRemainingColumn(), console=quiet,
-                  disable=as_json) as progress, user_errors():  # fmt: skip
+                  disable=as_json) as progress:  # fmt: skip
         task = progress.add_task("training", total=len(CASES))
         for row in run_demo(seeds=seeds, first_seed=seed, steps=steps, jobs=jobs):
             rows.append(row)
@@ -60,12 +58,11 @@ def demo(
             f"{row.peer - row.plain:+.3f}",
         )
     Console().print(table)
-    with user_errors():
-        try:
-            write_demo(rows, output, steps=steps)
-            typer.echo(f"The same as a page: {output}")
-        except InvalidInputError as error:  # matplotlib or jinja2 is missing; the table is there all the same
-            typer.echo(f"No page: {error}", err=True)
+    try:
+        write_demo(rows, output, steps=steps)
+        typer.echo(f"The same as a page: {output}")
+    except InvalidInputError as error:  # matplotlib or jinja2 is missing; the table is there all the same
+        typer.echo(f"No page: {error}", err=True)
     gain = sum(row.peer - row.plain for row in rows) / len(rows)
     typer.echo(
         f"Peer loss: {gain:+.3f} accuracy on average, without knowing the noise rates (± standard error)."

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from peerloss.cli._terminal import say_json
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +37,7 @@ def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON o
     found = features(machine["cuda"])
     if as_json:
         told["features"] = [asdict(feature) for feature in found]
-        typer.echo(json.dumps(told, indent=2))
+        say_json(told)
     else:
         _print(told, found)
     if problems:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import check_folder_place
-from peerloss.cli._errors import user_errors
 from peerloss.cli._progress import training_bar
 from peerloss.cli._terminal import say, say_json, visible
 from peerloss.exceptions import InvalidInputError
@@ -51,22 +50,21 @@ def fit(
 
     Example: peerloss fit data.csv --target label -o model/
     """
-    with user_errors():
-        from peerloss._validation import check_choice
-        from peerloss.datasets import read_table
-        from peerloss.estimators import save_model
-        from peerloss.estimators._clean import METRICS
-        from peerloss.estimators._persistence import check_replaceable
+    from peerloss._validation import check_choice
+    from peerloss.datasets import read_table
+    from peerloss.estimators import save_model
+    from peerloss.estimators._clean import METRICS
+    from peerloss.estimators._persistence import check_replaceable
 
-        check_choice(metric, "--metric", METRICS)
-        check_folder_place(output)  # before the training, not after it
-        check_replaceable(output.resolve())
-        task = _as_task(read_table(data), target=target, drop=drop or [], where=str(data))
-        note = f"training on {len(task.y):,} rows"
-        with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", UserWarning)
-            model = _train(task, metric=metric, seed=seed, jobs=jobs)
-        save_model(model, output)
+    check_choice(metric, "--metric", METRICS)
+    check_folder_place(output)  # before the training, not after it
+    check_replaceable(output.resolve())
+    task = _as_task(read_table(data), target=target, drop=drop or [], where=str(data))
+    note = f"training on {len(task.y):,} rows"
+    with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", UserWarning)
+        model = _train(task, metric=metric, seed=seed, jobs=jobs)
+    save_model(model, output)
     notes = sorted({str(warning.message) for warning in caught if warning.category is UserWarning})
     summary = _summarise(model, task, target, output) | {"notes": notes}
     if as_json:

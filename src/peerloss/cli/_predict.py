@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import check_file_place, whole_files
-from peerloss.cli._errors import user_errors
 from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
@@ -50,16 +49,15 @@ def predict(
     """
     if seed is not None:
         typer.echo("Warning: --seed is deprecated and has no effect; predictions are not random.", err=True)
-    with user_errors():
-        from peerloss.estimators import load_model
+    from peerloss.estimators import load_model
 
-        _check_output(output, data)
-        loaded = load_model(model)
-        counts: Counter[str] = Counter()
-        threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
-        chunks = _predicted(loaded, _read(loaded, data, id_columns or []), id_columns or [], threads)
-        counted = _counted(_with_progress(chunks, data, quiet=as_json), counts)
-        _write(output, counted, spreadsheet_safe=spreadsheet_safe)
+    _check_output(output, data)
+    loaded = load_model(model)
+    counts: Counter[str] = Counter()
+    threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
+    chunks = _predicted(loaded, _read(loaded, data, id_columns or []), id_columns or [], threads)
+    counted = _counted(_with_progress(chunks, data, quiet=as_json), counts)
+    _write(output, counted, spreadsheet_safe=spreadsheet_safe)
     rows = sum(counts.values())
     if as_json:
         told = {"model": str(model), "predictions": str(output), "rows": rows, "predicted": dict(counts)}

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import say
 
 
 def report(
@@ -33,21 +33,19 @@ def report(
     if not as_json:
         write_page(results, output)
         return
-    with user_errors():
-        from peerloss.report import build_report, figures
+    from peerloss.report import build_report, figures
 
-        typer.echo(json.dumps(figures(build_report(results))))
+    typer.echo(json.dumps(figures(build_report(results))))
 
 
 def write_page(results: Path, output: Path | None = None) -> None:
     """Write the page, by default into the folder of results, and say where."""
-    with user_errors():
-        from peerloss.report import build_report, write_report
+    from peerloss.report import build_report, write_report
 
-        found = build_report(results)
-        page = results / "report.html" if output is None else output
-        written = write_report(found, page)
+    found = build_report(results)
+    page = results / "report.html" if output is None else output
+    written = write_report(found, page)
     for note in found.notes:
-        typer.echo(f"Note: {note}", err=True)
+        say(f"Note: {note}", err=True)
     experiments = ", ".join(section.name for section in found.sections)
-    typer.echo(f"{page}: {experiments}; {len(written) - 1} files more in {page.with_suffix('')}.")
+    say(f"{page}: {experiments}; {len(written) - 1} files more in {page.with_suffix('')}.")

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from peerloss.cli._errors import user_errors
 from peerloss.cli._report import write_page
 from peerloss.cli._reproduce_cifar import CIFAR, reproduce_cifar
+from peerloss.cli._terminal import say, visible
 from peerloss.cli._warnings import store_warnings
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def reproduce(
     everything, images = name == "all", name in CIFAR
     _refuse_other_options(context, name)
     failed = False
-    with user_errors(), store_warnings(), _interruptible(output):
+    with store_warnings(), _interruptible(output):
         if images:
             failed = reproduce_cifar(
                 name,
@@ -178,9 +178,9 @@ def _run_and_tell(
     if as_json:
         typer.echo(json.dumps(_as_json(experiment.name, experiment.protocol, summary, results)))
     else:
-        typer.echo(f"{experiment.title} (test accuracy, mean over the cells that are done)")
+        say(f"{experiment.title} (test accuracy, mean over the cells that are done)")
         Console().print(_table(results, experiment.methods))
-        typer.echo(_told(summary, output))
+        say(_told(summary, output))
     for key, trace in list(summary.failed.items())[:3]:
         typer.echo(f"Failed: {key}\n{trace}", err=True)
     return bool(summary.failed)
@@ -241,6 +241,7 @@ def _as_json(name: str, protocol: str, summary: RunSummary, results: list[Result
 
 def _table(results: list[Result], methods: Sequence[str]) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
     means = _means(results)
     priors = list(dict.fromkeys(result.prior for result in results))
@@ -250,7 +251,7 @@ def _table(results: list[Result], methods: Sequence[str]) -> Table:
         table.add_column(f"{prior} prior", justify="right")
     for method in methods:
         found = [means.get((method, prior)) for prior in priors]
-        table.add_row(method, *("" if entry is None else f"{entry[0]:.3f}" for entry in found))
+        table.add_row(Text(visible(method)), *("" if entry is None else f"{entry[0]:.3f}" for entry in found))
     return table
 
 

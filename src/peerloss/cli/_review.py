@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 
 from peerloss._files import check_file_place
-from peerloss.cli._errors import user_errors
 from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError
 
@@ -29,18 +28,17 @@ def review(
 
     Example: peerloss review audit/
     """
-    with user_errors():
-        from peerloss.audit._folder import read_folder
-        from peerloss.audit._journal import JournalWarning
-        from peerloss.audit._review import Review, ReviewServer
+    from peerloss.audit._folder import read_folder
+    from peerloss.audit._journal import JournalWarning
+    from peerloss.audit._review import Review, ReviewServer
 
-        folder = read_folder(audit, accept_edits=accept_edits)
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always", JournalWarning)
-            session = Review(folder)
-        for warning in caught:
-            say(f"Warning: {warning.message}", err=True)
-        server = ReviewServer(session, port)
+    folder = read_folder(audit, accept_edits=accept_edits)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always", JournalWarning)
+        session = Review(folder)
+    for warning in caught:
+        say(f"Warning: {warning.message}", err=True)
+    server = ReviewServer(session, port)
     say(f"Reviewing {len(session):,} suspects at {server.url}")
     say("The address is secret: who has it can decide. Stop with Ctrl+C.")
     if browser:
@@ -76,20 +74,19 @@ def apply(
 
     Example: peerloss apply audit/ -o cleaned.csv --rest relabel
     """
-    with user_errors():
-        from peerloss._validation import check_choice
-        from peerloss.audit._apply import RESTS, plan_cleaning, write_cleaned
-        from peerloss.audit._folder import read_folder
+    from peerloss._validation import check_choice
+    from peerloss.audit._apply import RESTS, plan_cleaning, write_cleaned
+    from peerloss.audit._folder import read_folder
 
-        check_choice(rest, "--rest", RESTS)
-        if output.suffix.lower() != ".csv":
-            raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
-        check_file_place(output)
-        folder = read_folder(audit, accept_edits=accept_edits)
-        if output.resolve().parent == folder.path.resolve():
-            raise InvalidInputError(f"--output must lie outside the audit, {audit}, which is left as it is.")
-        cleaning = plan_cleaning(folder, rest)
-        rows = write_cleaned(folder, cleaning, output)
+    check_choice(rest, "--rest", RESTS)
+    if output.suffix.lower() != ".csv":
+        raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
+    check_file_place(output)
+    folder = read_folder(audit, accept_edits=accept_edits)
+    if output.resolve().parent == folder.path.resolve():
+        raise InvalidInputError(f"--output must lie outside the audit, {audit}, which is left as it is.")
+    cleaning = plan_cleaning(folder, rest)
+    rows = write_cleaned(folder, cleaning, output)
     told = {
         "cleaned": str(output),
         "rows": rows,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import say, visible
 from peerloss.cli._warnings import store_warnings
 from peerloss.exceptions import InvalidInputError
 
@@ -25,10 +25,11 @@ def status(
     """
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     from peerloss.experiments import Store, progress
 
-    with user_errors(), store_warnings():
+    with store_warnings():
         if not results.is_dir():
             raise InvalidInputError(
                 f"{results} is not a folder; give the one that peerloss reproduce -o wrote."
@@ -38,16 +39,16 @@ def status(
         typer.echo(json.dumps([asdict(plan) for plan in plans]))
         return
     for plan in plans:
-        typer.echo(f"{plan.experiment}, protocol {plan.protocol}: {plan.title}")
+        say(f"{plan.experiment}, protocol {plan.protocol}: {plan.title}")
         table = Table()
         for heading in ("method", "done", "of"):
             table.add_column(heading, justify="left" if heading == "method" else "right")
         for method, (done, planned) in plan.by_method.items():
-            table.add_row(method, str(done), str(planned))
+            table.add_row(Text(visible(method)), str(done), str(planned))
         Console().print(table)
-        typer.echo(
+        say(
             f"{plan.done} of {plan.cells} cells done, {len(plan.seeds)} seeds from {plan.seeds[0]} on, "
             f"{plan.training_seconds:.0f} s of training; the latest: {plan.last_finished or 'none yet'}."
         )
     if not plans:
-        typer.echo(f"No experiment has been started in {results}.")
+        say(f"No experiment has been started in {results}.")

@@ -6,7 +6,7 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-import typer
+from peerloss.cli._terminal import say
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -22,7 +22,7 @@ def store_warnings() -> Iterator[None]:
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
             if issubclass(category, StoreWarning):
-                typer.echo(f"Warning: {message}", err=True)
+                say(f"Warning: {message}", err=True)
             else:
                 usual(message, category, *where, **more)
 

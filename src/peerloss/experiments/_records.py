@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 
+from peerloss._validation import FIRST_INEXACT
 from peerloss.experiments._cells import cell_key
 
 Record = dict[str, Any]
 
 #: Deepest nesting of a record. Whoever walks through one need not fear Python's recursion limit.
 MAX_DEPTH = 8
-#: Largest number that is counted with: the integers that a float holds exactly.
-MAX_COUNT = 2**53
 _TEXTS = ("experiment", "protocol", "data_set", "prior", "method", "spec", "choose", "finished")
 _COUNTS = ("seed", "n_test", "chosen")
 
@@ -55,7 +54,7 @@ def is_cell_record(record: Record) -> bool:
         return (
             all(isinstance(record[name], str) for name in _TEXTS)
             and all(0 <= record[name] <= 1 for name in ("e_neg", "e_pos"))
-            and all(type(record[name]) is int and 0 <= record[name] <= MAX_COUNT for name in _COUNTS)
+            and all(type(record[name]) is int and 0 <= record[name] <= FIRST_INEXACT for name in _COUNTS)
             and record["n_test"] > 0
             and 0 <= record["seconds"] < math.inf
             and record["key"] == cell_key(record, record["spec"])

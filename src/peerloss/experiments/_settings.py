@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from peerloss._validation import check_count
+from peerloss._validation import MAX_COUNT, check_count
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
 MAX_SEEDS, MAX_SEED = 10_000, 2**32 - 1
 #: Most cells of an experiment and most points of a method's grid.
 MAX_CELLS, MAX_GRID = 1_000_000, 100_000
-#: Deepest nesting of a spec, and the integers that TOML promises.
-MAX_DEPTH, MAX_INTEGER = 10, 2**63 - 1
+#: Deepest nesting of a spec.
+MAX_DEPTH = 10
 
 
 class Numbers(NamedTuple):
@@ -94,17 +94,17 @@ def check_numbers(table: Mapping[str, Any], where: str) -> None:
             entries += [(path, inner, depth + 1) for inner in value]
         elif isinstance(value, float) and not math.isfinite(value):
             raise InvalidInputError(f"{where}: `{path}` must be a finite number; got {value!r}.")
-        elif isinstance(value, int) and abs(value) > MAX_INTEGER:
+        elif isinstance(value, int) and abs(value) > MAX_COUNT:
             raise InvalidInputError(
                 f"{where}: `{path}` must be a number within 64 bits; got one of {value.bit_length()} bits."
             )
 
 
-def check_seeds(count: Any, first: Any) -> tuple[int, ...]:
-    """Return ``count`` seeds from ``first`` on."""
-    number, start = check_count(count, "seeds"), check_count(first, "first_seed", minimum=0)
+def check_seeds(count: Any, first: Any, *, name: str = "seeds") -> tuple[int, ...]:
+    """Return ``count`` seeds from ``first`` on; ``name`` is what messages call the count."""
+    number, start = check_count(count, name), check_count(first, "first_seed", minimum=0)
     if number > MAX_SEEDS:
-        raise InvalidInputError(f"`seeds` must be at most {MAX_SEEDS:,}; got {number:,}.")
+        raise InvalidInputError(f"`{name}` must be at most {MAX_SEEDS:,}; got {number:,}.")
     if start + number - 1 > MAX_SEED:
         raise InvalidInputError(
             f"`first_seed` must be at most {MAX_SEED - number + 1:,} with {number} seeds; got {start:,}."

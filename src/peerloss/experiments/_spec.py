@@ -114,7 +114,10 @@ def load_experiment(
     wanted = _selected(data_sets, known, "data_sets", name)
     method_names = _selected(methods, list(chosen.get("methods", {})), "methods", name)
     priors = tuple(_each(table.get("priors"), PRIORS, f"{name}: priors"))
-    all_seeds = check_seeds(table.get("seeds") if seeds is None else seeds, first_seed)
+    if seeds is None:
+        all_seeds = check_seeds(table.get("seeds"), first_seed, name=f"{name}: seeds")
+    else:
+        all_seeds = check_seeds(seeds, first_seed)
     recipes = {
         (m, p): _recipe(table, chosen, m, p, f"{name}: [{protocol}]") for m in method_names for p in priors
     }

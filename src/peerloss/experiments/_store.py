@@ -18,7 +18,7 @@ import warnings
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from peerloss._files import append_through, lock_file
+from peerloss._files import append_through, lock_file, output_errors
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._cells import FORMAT
 from peerloss.experiments._records import is_cell_record, parse_line
@@ -140,14 +140,16 @@ class Store:
         """Write records to this runner's own file, at once and to the disk; all of them or none."""
         lines = [json.dumps(record, allow_nan=False) + "\n" for record in records]
         if self._out is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            self._out = (self.folder / f"records-{uuid.uuid4().hex}.jsonl").open("xb", buffering=0)
+            path = self.folder / f"records-{uuid.uuid4().hex}.jsonl"
+            with output_errors([path]):
+                self.folder.mkdir(parents=True, exist_ok=True)
+                self._out = path.open("xb", buffering=0)
             lock_file(self._out)
-        try:
-            append_through(self._out, "".join(lines).encode())
-        except OSError as error:
-            error.filename = error.filename or self._out.name  # writing names no file by itself
-            raise
+        append_through(
+            self._out,
+            "".join(lines).encode(),
+            advice="All earlier records are kept. Free some space, then run the same command again.",
+        )
 
     def _take_in(self, line: bytes) -> bool:
         """Take in a line; return whether it is a record, be it of another version."""

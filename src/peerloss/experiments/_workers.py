@@ -75,24 +75,31 @@ def spread(
 
 
 @contextmanager
-def worker_errors(kinds: tuple[type[Exception], ...] = (BrokenProcessPool,)) -> Iterator[None]:
-    """Turn what joblib (or, by other ``kinds``, Ray) raises for a lost worker into :class:`WorkerError`."""
+def worker_errors(
+    kinds: tuple[type[Exception], ...] = (BrokenProcessPool,), *, stored: bool = True
+) -> Iterator[None]:
+    """Turn what joblib (or, by other ``kinds``, Ray) raises for a lost worker into :class:`WorkerError`.
+
+    The message says whether results are ``stored`` as they come.
+    """
     try:
         yield
     except kinds as error:
         raise WorkerError(
-            "A worker process was killed, most often by the system because memory ran out. What is finished "
-            "is kept: run the same command again, with fewer `jobs` if memory is short."
+            "A worker process was killed, most often by the system because memory ran out. "
+            f"{'What is finished is kept' if stored else 'Nothing was stored'}: run the same command again, "
+            "with fewer `jobs` if memory is short."
         ) from error
 
 
 def end_with_parent(parent: int) -> None:
     """End this process, a worker, soon after the process ``parent`` that started it, however that ended.
 
-    A killed parent cannot tell its workers. (Windows does not show that a parent has gone; there a worker
-    ends when it has been idle for some minutes.)
+    A killed parent cannot tell its workers. Only direct children of ``parent`` watch it: others, such as
+    workers of Dask or of a fork server, have another parent from the start. (Windows does not show that a
+    parent has gone; there a worker ends when it has been idle for some minutes.)
     """
-    if os.getpid() != parent:
+    if os.getppid() == parent:
         _watch(parent)
 
 

@@ -79,7 +79,7 @@ def run_demo(
         noise = NoiseModel.binary(e_neg, e_pos)
         splits = [split_and_flip(dataset, noise, seed=first_seed + i) for i in range(seeds)]
         tasks = [(method, i) for method in METHODS for i in range(seeds)]
-        with worker_errors():
+        with worker_errors(stored=False):
             figures = Parallel(n_jobs=jobs)(
                 delayed(_accuracy)(splits[i], method, first_seed + i, steps) for method, i in tasks
             )

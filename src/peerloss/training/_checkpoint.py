@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 import io
-import os
-import tempfile
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from peerloss._files import whole_files
-from peerloss.exceptions import InvalidInputError
+from peerloss._files import check_file_place, whole_files
+from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -26,15 +23,10 @@ def write_whole(path: Path, write: Any, *, mode: str = "wb") -> None:
 def check_writable(path: Path, name: str) -> None:
     """Refuse a path, given as the argument ``name``, that :func:`write_whole` could not write to later."""
     try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):
-            pass
-    except OSError as error:
+        check_file_place(path)
+    except (InvalidInputError, OutputError) as error:
         raise InvalidInputError(
-            f"`{name}` needs {path}, which cannot be written: {error}. Pass a path that you may write to; "
-            "nothing has been trained yet."
+            f"`{name}` needs {path}, which cannot be written: {error} Nothing has been trained yet."
         ) from error
 
 
