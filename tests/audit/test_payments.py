@@ -121,7 +121,7 @@ def test_payments_that_make_no_sense_are_refused(call, message):
 
 def test_the_old_name_warns():
     """`split_budget` works as before and says what to use."""
-    with pytest.warns(FutureWarning, match="now called `untruthful_split`"):
+    with pytest.warns(DeprecationWarning, match="now called `untruthful_split`"):
         assert split_budget([1, 1], 1).tolist() == [0.5, 0.5]
 
 

@@ -190,7 +190,7 @@ def split_budget(weights: ArrayLike, budget: float | str | Decimal) -> FloatArra
     warnings.warn(
         "`split_budget` is now called `untruthful_split`, because clipping and normalising destroy the "
         "incentive. Use `affine_payments` to pay workers.",
-        FutureWarning,
+        DeprecationWarning,
         stacklevel=2,
     )
     return untruthful_split(weights, budget)

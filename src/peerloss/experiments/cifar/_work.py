@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 LOSSES: dict[str, Callable[[], nn.Module]] = {
     "cross_entropy": BaseLoss,
     "peer": PeerLoss,
-    "dmi": lambda: DMILoss(eps=0.0),  # ten classes: |det J| is far below the usual eps
+    "dmi": lambda: DMILoss(eps=0.0),  # log |det J| itself, as in the published results
     "total_variation": lambda: FDivergenceLoss("total_variation"),
     "jensen_shannon": lambda: FDivergenceLoss("jensen_shannon"),
 }
