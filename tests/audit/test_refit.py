@@ -30,16 +30,19 @@ def blobs(n=300, k=2, rate=0.25, features=40, seed=0):
 
 @pytest.mark.parametrize("k", [2, 3])
 def test_second_round_ranks_better(k):
-    """On average over five draws it finds more of the wrong labels, with two classes and with three."""
+    """On average over twenty draws it finds more of the wrong labels, with two classes and with three.
+
+    Three classes have 600 rows: with 300 the gain is not shown (.003 ± .004 over twenty draws).
+    """
     gained = []
-    for seed in range(5):
+    for seed in range(20):
         X, noisy, clean = blobs(n=300 * (k - 1), k=k, seed=seed)
         first, second = (
             find_label_issues(X, noisy, estimator=LogisticRegression(), refit=refit).table["p_error"]
             for refit in (False, True)
         )
         gained.append(roc_auc_score(noisy != clean, second) - roc_auc_score(noisy != clean, first))
-    assert np.mean(gained) > 0.005
+    assert np.mean(gained) > 0.01
 
 
 def test_posterior_is_bayes_rule_with_the_refitted_probabilities():
