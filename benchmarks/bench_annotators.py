@@ -23,8 +23,8 @@ import pandas as pd
 from measure import provenance
 from scipy.stats import spearmanr
 
-from peerloss.audit import aggregate_labels, dawid_skene, find_copiers, score_annotators
-from peerloss.audit._uninformative import consensus
+from peerloss.crowd import aggregate_labels, dawid_skene, find_copiers, score_annotators
+from peerloss.crowd._uninformative import consensus
 from peerloss.datasets import load_real_noise
 from peerloss.peer_prediction import (
     Reports,
@@ -318,7 +318,7 @@ print(used.ru_utime + used.ru_stime - start, used.ru_maxrss)
 _BEGIN = """
 import resource, sys
 import pandas as pd
-from peerloss.audit import aggregate_labels, dawid_skene, score_annotators, find_copiers
+from peerloss.crowd import aggregate_labels, dawid_skene, score_annotators, find_copiers
 table = pd.read_parquet(sys.argv[1])
 used = resource.getrusage(resource.RUSAGE_SELF)
 start = used.ru_utime + used.ru_stime

@@ -29,8 +29,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 
 from peerloss import MarginPerceptron, _files, load_model, save_model
 from peerloss.audit._folder import read_folder
-from peerloss.audit._journal import Journal, read_journal
-from peerloss.audit._review import Review
+from peerloss.audit.review._decisions import Journal, read_journal
+from peerloss.audit.review._server import Review
 from peerloss.cli import _fit, app
 from peerloss.estimators import TableEncoder
 

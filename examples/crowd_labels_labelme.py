@@ -19,7 +19,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from peerloss import PeerPlugInClassifier, find_label_issues, peer_scorer, score_annotators
-from peerloss.audit import aggregate_labels
+from peerloss.crowd import aggregate_labels
 from peerloss.datasets import RealNoise, load_real_noise
 from peerloss.exceptions import InvalidInputError
 

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from peerloss.audit import affine_payments, find_copiers, payment_terms, untruthful_split
+from peerloss.crowd import affine_payments, find_copiers, payment_terms, untruthful_split
 from peerloss.noise import NoiseModel
 from peerloss.peer_prediction import (
     Strategy,

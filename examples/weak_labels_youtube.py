@@ -20,7 +20,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
 
 from peerloss import PeerPlugInClassifier
-from peerloss.audit import aggregate_labels
+from peerloss.crowd import aggregate_labels
 from peerloss.datasets import RealNoise, load_real_noise
 from peerloss.exceptions import InvalidInputError
 

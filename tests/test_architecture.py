@@ -14,8 +14,10 @@ LAYERS = [
     {"report"},
     {"experiments"},
     {"audit"},
+    {"crowd", "persistence"},
     {"estimators"},
     {"boosting", "integrations"},
+    {"posterior"},
     {"training", "datasets"},
     {"losses", "models"},
     {"functional"},
@@ -24,8 +26,9 @@ LAYERS = [
     {"theory"},
     {"noise"},
     {"_classifier"},
+    {"_probabilities"},
     {"_validation", "_random", "_files"},
-    {"exceptions", "_version", "_exchange"},
+    {"exceptions", "_version", "_folder_swap", "_deprecation"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(p for p in ROOT.rglob("*.py") if p.parent != ROOT or p.stem not in {"__init__", "__main__"})

@@ -15,12 +15,12 @@ import pytest
 from peerloss import _files
 from peerloss._files import (
     append_through,
+    atomic_files,
+    atomic_folder,
     check_file_place,
     check_folder_place,
     lock_file,
     restore_folder,
-    whole_files,
-    whole_folder,
 )
 from peerloss.exceptions import InvalidInputError, OutputError, PeerLossError
 
@@ -48,7 +48,7 @@ def test_files_take_their_places_together(tmp_path):
     """Folders are made, endings kept, permissions those of any new file; nothing else is left."""
     one, two = tmp_path / "a" / "one.csv", tmp_path / "two.parquet"
     two.write_text("old")
-    with whole_files(one, two) as unfinished:
+    with atomic_files(one, two) as unfinished:
         for path in unfinished:
             path.write_text("new")
         assert [path.suffix for path in unfinished] == [".csv", ".parquet"]
@@ -64,9 +64,9 @@ def test_a_failure_leaves_files_as_they_were(tmp_path):
     """In the block, or by a file that was not written."""
     old = tmp_path / "old.txt"
     old.write_text("old")
-    with pytest.raises(TypeError), whole_files(old) as (path,):
+    with pytest.raises(TypeError), atomic_files(old) as (path,):
         path.write_text(1)
-    with pytest.raises(FileNotFoundError), whole_files(old, tmp_path / "other.txt") as (path, _):
+    with pytest.raises(FileNotFoundError), atomic_files(old, tmp_path / "other.txt") as (path, _):
         path.write_text("new")
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.txt", "old")]
 
@@ -78,7 +78,7 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path, there):
     folder = tmp_path / "deep" / "model"
     if there:
         make_folder(folder, "old")
-    with whole_folder(folder) as fresh:
+    with atomic_folder(folder) as fresh:
         (fresh / "new").write_text("new")
     assert names(folder) == ["new"]
     assert names(folder.parent) == ["model"]
@@ -88,7 +88,7 @@ def test_a_folder_is_replaced_as_a_whole(tmp_path, there):
 def test_a_failure_leaves_the_folder_as_it_was(tmp_path):
     """And nothing beside it."""
     folder = make_folder(tmp_path / "model", "old")
-    with pytest.raises(TypeError), whole_folder(folder) as fresh:
+    with pytest.raises(TypeError), atomic_folder(folder) as fresh:
         (fresh / "new").write_text(1)
     assert names(tmp_path) == ["model"]
     assert names(folder) == ["old"]
@@ -104,14 +104,14 @@ def test_a_full_disk_is_told_with_the_name_and_nothing_is_lost(tmp_path, monkeyp
 
     monkeypatch.setattr(os, "fsync", full)
     message = r"table\.csv could not be written: No space left.*unchanged"
-    with pytest.raises(OutputError, match=message) as told, whole_files(file) as (path,):
+    with pytest.raises(OutputError, match=message) as told, atomic_files(file) as (path,):
         path.write_text("new")
     assert isinstance(told.value, OSError)
     assert isinstance(told.value, PeerLossError)
     assert told.value.errno == errno.ENOSPC
     with (
         pytest.raises(OutputError, match="model could not be written: No space"),
-        whole_folder(folder) as fresh,
+        atomic_folder(folder) as fresh,
     ):
         (fresh / "new").write_text("new")
     assert file.read_text() == "old"
@@ -136,14 +136,14 @@ def test_a_file_that_may_not_grow_is_told(tmp_path):
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
     message = r"old\.txt could not be written: File too large"
-    with pytest.raises(OutputError, match=message), whole_files(old) as (path,):
+    with pytest.raises(OutputError, match=message), atomic_files(old) as (path,):
         write_much(path)
     assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("old.txt", "old")]
 
 
 def test_errors_of_reading_stay_what_they_are(tmp_path):
     """A block may also read; that a file is missing there is no matter of the output."""
-    with pytest.raises(FileNotFoundError, match="absent"), whole_files(tmp_path / "new.txt") as (path,):
+    with pytest.raises(FileNotFoundError, match="absent"), atomic_files(tmp_path / "new.txt") as (path,):
         path.write_bytes((tmp_path / "absent").read_bytes())
     assert names(tmp_path) == []
 
@@ -160,7 +160,7 @@ def test_the_next_write_removes_what_a_killed_process_left(tmp_path, ending):
     descriptor = os.open(living, os.O_RDONLY)
     try:
         assert _files._lock(descriptor)
-        with whole_folder(folder) as fresh:
+        with atomic_folder(folder) as fresh:
             (fresh / "new").touch()
     finally:
         os.close(descriptor)
@@ -175,9 +175,9 @@ def test_the_next_write_removes_what_a_killed_process_left(tmp_path, ending):
 def test_two_writers_of_one_place_do_not_disturb_each_other(tmp_path):
     """Neither takes the other's unfinished folder for a left-over; the last one wins."""
     folder = tmp_path / "model"
-    with whole_folder(folder) as one:
+    with atomic_folder(folder) as one:
         (one / "one").touch()
-        with whole_folder(folder) as two:
+        with atomic_folder(folder) as two:
             (two / "two").touch()
         assert names(folder) == ["two"]
     assert names(folder) == ["one"]
@@ -193,7 +193,7 @@ def test_a_folder_that_lost_its_name_gets_it_back(tmp_path):
     restore_folder(folder)
     assert names(folder) == ["old"]
     assert names(tmp_path) == ["model"]
-    with pytest.raises(TypeError), whole_folder(folder) as fresh:
+    with pytest.raises(TypeError), atomic_folder(folder) as fresh:
         (fresh / "new").write_text(1)
     assert names(folder) == ["old"]
 
@@ -224,7 +224,7 @@ def test_a_kill_at_the_worst_moment_is_recovered(tmp_path):
             rename(self, other)
             os._exit(9)
         _files.exchange = lambda one, other: False
-        with _files.whole_folder(pathlib.Path({str(folder)!r})) as fresh:
+        with _files.atomic_folder(pathlib.Path({str(folder)!r})) as fresh:
             (fresh / "new").touch()
             pathlib.Path.rename = last
     """
@@ -247,7 +247,7 @@ def test_a_kill_while_the_old_folder_is_removed_does_not_bring_half_of_it_back(t
             os._exit(9)
         _files.exchange = lambda one, other: False
         shutil.rmtree = half
-        with _files.whole_folder(pathlib.Path({str(folder)!r})) as fresh:
+        with _files.atomic_folder(pathlib.Path({str(folder)!r})) as fresh:
             (fresh / "new").touch()
     """
     done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], check=False)
@@ -272,14 +272,14 @@ def test_a_kill_while_left_overs_are_removed_does_not_bring_half_of_one_back(tmp
 
 SAVING = """
     import pathlib, sys
-    from peerloss._files import whole_files, whole_folder
+    from peerloss._files import atomic_files, atomic_folder
     home, number = pathlib.Path(sys.argv[1]), 0
     while True:
         number += 1
-        with whole_folder(home / "model") as fresh:
+        with atomic_folder(home / "model") as fresh:
             for name in "abcde":
                 (fresh / name).write_text(str(number) * 5000)
-        with whole_files(home / "table.csv") as (path,):
+        with atomic_files(home / "table.csv") as (path,):
             path.write_text(str(number) * 50000)
         print(number, flush=True)
 """
@@ -301,7 +301,7 @@ def test_kills_while_saving_lose_nothing(tmp_path):
         text = (tmp_path / "table.csv").read_text()
         assert text == text[: len(text) // 50000] * 50000
         check_folder_place(tmp_path / "model")
-        with whole_files(tmp_path / "table.csv") as (path,):
+        with atomic_files(tmp_path / "table.csv") as (path,):
             path.write_text("0" * 50000)
         assert names(tmp_path) == ["model", "table.csv"]
 
@@ -314,9 +314,9 @@ def test_symbolic_links_stay_links(tmp_path):
     (tmp_path / "link.txt").symlink_to("file.txt")
     (tmp_path / "dangling").symlink_to("later")
     for link in ("link", "dangling"):
-        with whole_folder(tmp_path / link) as fresh:
+        with atomic_folder(tmp_path / link) as fresh:
             (fresh / "new").touch()
-    with whole_files(tmp_path / "link.txt") as (path,):
+    with atomic_files(tmp_path / "link.txt") as (path,):
         path.write_text("new")
     assert all((tmp_path / name).is_symlink() for name in ("link", "link.txt", "dangling"))
     assert names(real) == names(tmp_path / "later") == ["new"]
@@ -362,7 +362,7 @@ def test_a_file_is_not_exchanged_for_a_folder(tmp_path):
     """It is refused and kept."""
     file = tmp_path / "mine"
     file.write_text("mine")
-    with pytest.raises(InvalidInputError, match="mine is a file"), whole_folder(file) as fresh:
+    with pytest.raises(InvalidInputError, match="mine is a file"), atomic_folder(file) as fresh:
         (fresh / "new").touch()
     assert file.read_text() == "mine"
     assert names(tmp_path) == ["mine"]

@@ -13,8 +13,9 @@ from peerloss._version import __version__
 
 if TYPE_CHECKING:
     from peerloss import functional, metrics, noise, peer_prediction, theory
-    from peerloss.audit import find_label_issues, score_annotators
+    from peerloss.audit import find_label_issues
     from peerloss.boosting import PeerBoostingClassifier
+    from peerloss.crowd import score_annotators
     from peerloss.datasets import list_datasets, load_dataset
     from peerloss.estimators import (
         CostSensitiveSVC,
@@ -22,12 +23,11 @@ if TYPE_CHECKING:
         PeerClassifier,
         PeerPlugInClassifier,
         RobustMLPClassifier,
-        load_model,
-        save_model,
     )
     from peerloss.losses import AlphaSchedule, BackwardLoss, BaseLoss, DMILoss, ForwardLoss, PeerLoss
     from peerloss.metrics import make_peer_scorer, peer_score, peer_scorer
     from peerloss.noise import NoiseModel, estimate_noise, flip_labels
+    from peerloss.persistence import load_model, save_model
 
 #: Public name → module that defines it.
 _HOMES = {
@@ -42,8 +42,8 @@ _HOMES = {
     "PeerClassifier": "estimators",
     "PeerPlugInClassifier": "estimators",
     "RobustMLPClassifier": "estimators",
-    "load_model": "estimators",
-    "save_model": "estimators",
+    "load_model": "persistence",
+    "save_model": "persistence",
     "PeerBoostingClassifier": "boosting",
     "NoiseModel": "noise",
     "estimate_noise": "noise",
@@ -52,7 +52,7 @@ _HOMES = {
     "peer_score": "metrics",
     "peer_scorer": "metrics",
     "find_label_issues": "audit",
-    "score_annotators": "audit",
+    "score_annotators": "crowd",
     "list_datasets": "datasets",
     "load_dataset": "datasets",
 }

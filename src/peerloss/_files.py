@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING
 
-from peerloss._exchange import exchange
+from peerloss._folder_swap import exchange
 from peerloss.exceptions import InvalidInputError, OutputError
 
 if sys.platform != "win32":
@@ -35,7 +35,7 @@ WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 @contextmanager
-def whole_files(*paths: Path) -> Iterator[list[Path]]:
+def atomic_files(*paths: Path) -> Iterator[list[Path]]:
     """Yield new paths; what is written there replaces ``paths`` when the block ends without an error.
 
     No file is replaced before all of them are on the disk. If the block fails, everything stays as it was.
@@ -56,7 +56,7 @@ def whole_files(*paths: Path) -> Iterator[list[Path]]:
 
 
 @contextmanager
-def whole_folder(path: Path) -> Iterator[Path]:
+def atomic_folder(path: Path) -> Iterator[Path]:
     """Yield a new folder that replaces ``path``, with its old content, when the block ends without an error.
 
     Of a symbolic link the target is replaced.
@@ -74,7 +74,7 @@ def whole_folder(path: Path) -> Iterator[Path]:
 
 
 def check_file_place(path: Path) -> None:
-    """Refuse, before any work is done, a path to which :func:`whole_files` cannot write."""
+    """Refuse, before any work is done, a path to which :func:`atomic_files` cannot write."""
     place = _resolved(path)
     if place.is_dir():
         raise InvalidInputError(f"{path} must be a file; it is a folder. Choose another name.")
@@ -84,7 +84,7 @@ def check_file_place(path: Path) -> None:
 
 
 def check_folder_place(path: Path) -> None:
-    """Refuse, before any work is done, a path to which :func:`whole_folder` cannot write."""
+    """Refuse, before any work is done, a path to which :func:`atomic_folder` cannot write."""
     place = _resolved(path)
     restore_folder(place)
     if place.exists() and not place.is_dir():

@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peerloss.audit import find_label_issues
-from peerloss.audit._apply import plan_cleaning
 from peerloss.audit._folder import check_free, read_folder, write_folder
-from peerloss.audit._review import Review
+from peerloss.audit.review._apply import plan_cleaning
+from peerloss.audit.review._server import Review
 from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import write_audit
 

@@ -8,9 +8,9 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
-from peerloss.audit import aggregate_labels, read_reports, score_annotators
 from peerloss.cli import app
-from tests.audit.crowds import random_crowd
+from peerloss.crowd import aggregate_labels, read_reports, score_annotators
+from tests.crowd.crowds import random_crowd
 
 
 def run(*arguments):

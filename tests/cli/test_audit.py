@@ -10,7 +10,7 @@ from sklearn.model_selection import cross_val_predict
 from typer.testing import CliRunner
 
 from peerloss.audit import _issues
-from peerloss.audit._journal import Journal
+from peerloss.audit.review._decisions import Journal
 from peerloss.cli import app
 
 

@@ -15,11 +15,11 @@ from sklearn.pipeline import make_pipeline
 from typer.testing import CliRunner
 
 from peerloss import MarginPerceptron, save_model
-from peerloss._files import whole_folder
+from peerloss._files import atomic_folder
 from peerloss.cli import _fit, app
 from peerloss.cli._errors import user_errors
 from peerloss.estimators import TableEncoder
-from tests.audit.crowds import random_crowd
+from tests.crowd.crowds import random_crowd
 from tests.experiments.tiny import write_spec
 
 resource = pytest.importorskip("resource", reason="needs limits on the size of files")
@@ -124,8 +124,8 @@ def test_a_full_disk_ends_experiments_with_the_remedy(tmp_path):
 def test_places_are_checked_before_the_work(home, monkeypatch, command):
     """A folder that cannot be written ends the command before anything is read or trained."""
     monkeypatch.setattr("peerloss.datasets.read_table", None)
-    monkeypatch.setattr("peerloss.estimators.load_model", None)
-    monkeypatch.setattr("peerloss.audit.read_reports", None)
+    monkeypatch.setattr("peerloss.persistence.load_model", None)
+    monkeypatch.setattr("peerloss.crowd.read_reports", None)
     done = run(command, home, output=home / "data.csv" / "out.csv")
     assert done.exit_code == 2, done.output
     assert "data.csv is a file. Choose another place" in done.stderr
@@ -174,7 +174,7 @@ def test_the_next_start_removes_what_a_kill_left(home, monkeypatch, command):
 
 def test_a_folder_in_use_is_left_alone(home):
     """An audit that runs at the same time keeps its unfinished folder."""
-    with whole_folder(home / "audit") as fresh:
+    with atomic_folder(home / "audit") as fresh:
         (fresh / "half").write_text("half")
         assert run("audit", home).exit_code == 0
         assert (fresh / "half").exists()

@@ -14,7 +14,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from peerloss import NoiseModel, RobustMLPClassifier, flip_labels
-from peerloss.estimators import PeerClassifier, _mlp, _networks, _peer, _portfolio
+from peerloss.estimators import PeerClassifier, _mlp, _peer
+from peerloss.estimators.portfolio import _candidates, _networks
 from peerloss.exceptions import InvalidInputError
 
 
@@ -69,7 +70,7 @@ def test_the_report_says_what_was_tried_and_how_good_it_is():
     X_test, y_test, _ = task(4000, seed=1, positive=0.4)
     model = PeerClassifier(random_state=0).fit(X, noisy)
     report = model.report_
-    tried = {*_portfolio.portfolio(1500, 4, seed=0), *_portfolio.networks()}
+    tried = {*_candidates.portfolio(1500, 4, seed=0), *_candidates.networks()}
     assert set(report.candidates.index) == tried
     assert report.candidates["weight"].sum() == pytest.approx(1.0)
     assert report.noise.e_neg == pytest.approx(0.1, abs=0.06)

@@ -24,10 +24,10 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from peerloss.estimators import CostSensitiveSVC, MarginPerceptron, PeerPlugInClassifier
-from peerloss.estimators._calibration import Calibrator, clean_proba
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import make_peer_scorer
 from peerloss.noise import NoiseModel, flip_labels
+from peerloss.posterior._calibrator import Calibrator, clean_proba
 from peerloss.theory import noisy_joint, optimal_alpha, optimal_alpha_from_noisy_prior, peer_decision
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from peerloss.peer_prediction import _influence, correlated_agreement
 from peerloss.peer_prediction._kernel import SharedReports
-from tests.audit.crowds import coded, others_of, random_crowd
+from tests.crowd.crowds import coded, others_of, random_crowd
 
 
 @pytest.mark.parametrize("chunk", [4, 1 << 20])

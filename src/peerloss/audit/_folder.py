@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss._files import check_folder_place, restore_folder, whole_folder
+from peerloss._files import atomic_folder, check_folder_place, restore_folder
 from peerloss._version import __version__
 from peerloss.audit._page import audit_page
 from peerloss.datasets import read_table
@@ -137,7 +137,7 @@ def write_folder(
         Whether labels.csv gets an apostrophe before texts that a spreadsheet would take for a formula.
     """
     check_free(folder)
-    with whole_folder(folder) as fresh:
+    with atomic_folder(folder) as fresh:
         copy = fresh / f"data{''.join(data.suffixes[-2:] if data.suffix == '.gz' else data.suffixes[-1:])}"
         shutil.copyfile(data, copy)
         table = audit.table

@@ -11,21 +11,21 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv, cross_val_predict
 
+from peerloss._probabilities import check_probabilities, encode
 from peerloss._validation import check_count
 from peerloss.audit._annotations import is_several, read_annotations, unlabelled
 from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._outlook import look_ahead
-from peerloss.audit._posterior import (
+from peerloss.audit._refit import ask_again, check_refit
+from peerloss.estimators import PeerClassifier, TableEncoder
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+from peerloss.posterior._label_posterior import (
     LabelPosterior,
     flag_suspects,
     label_posterior,
     posterior_of_reports,
     suspicious_first,
 )
-from peerloss.audit._probabilities import check_probabilities, encode
-from peerloss.audit._refit import ask_again, check_refit
-from peerloss.estimators import PeerClassifier, TableEncoder
-from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

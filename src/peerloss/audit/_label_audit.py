@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from peerloss._files import whole_files
+from peerloss._files import atomic_files
 from peerloss.datasets._csv_text import write_table
 from peerloss.exceptions import InvalidInputError
 
@@ -117,14 +117,14 @@ class LabelAudit:
         index = index.set_axis(table.index.names, axis=1)
         table = pd.concat([index, table.reset_index(drop=True)], axis=1)
         with (
-            whole_files(_with_suffix(path, ".csv")) as (file,),
+            atomic_files(_with_suffix(path, ".csv")) as (file,),
             file.open("x", encoding="utf-8", newline="") as stream,
         ):
             write_table(stream, table, spreadsheet_safe=spreadsheet_safe)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the table as Parquet to ``path`` (needs pyarrow: ``pip install peerloss[tables]``)."""
-        with whole_files(_with_suffix(path, ".parquet", ".pq")) as (file,):
+        with atomic_files(_with_suffix(path, ".parquet", ".pq")) as (file,):
             self._exported().to_parquet(file)
 
     def to_html(self, path: str | Path, *, title: str = "Label audit") -> None:
@@ -135,7 +135,7 @@ class LabelAudit:
         from peerloss.audit._page import audit_page  # noqa: PLC0415 - pages are needed by few
 
         page = audit_page(self, title=title)
-        with whole_files(_with_suffix(path, ".html", ".htm")) as (file,):
+        with atomic_files(_with_suffix(path, ".html", ".htm")) as (file,):
             file.write_text(page, encoding="utf-8")
 
     def _exported(self) -> pd.DataFrame:

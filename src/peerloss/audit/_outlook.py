@@ -13,8 +13,8 @@ from peerloss.theory import excess_risk_bound, is_categorical, optimal_alpha_fro
 
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray
-    from peerloss.audit._posterior import LabelPosterior
     from peerloss.noise import NoiseModel
+    from peerloss.posterior._label_posterior import LabelPosterior
 
 #: The bound is for the best of so many classifiers, about what a search compares.
 N_CLASSIFIERS = 100

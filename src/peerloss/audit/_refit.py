@@ -19,9 +19,9 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
-from peerloss.audit._confident import fit_curve, sample_rows
-from peerloss.audit._probabilities import normalise_rows, take
+from peerloss._probabilities import normalise_rows, take
 from peerloss.exceptions import InvalidInputError
+from peerloss.posterior._confident import fit_curve, sample_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.audit._posterior import LabelPosterior
+    from peerloss.posterior._label_posterior import LabelPosterior
 
 #: Classes of a row that are less probable are left out of its fit.
 MIN_PROBABILITY = 0.01

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss._files import check_file_place, whole_files
+from peerloss._files import atomic_files, check_file_place
 from peerloss.cli._terminal import say, say_json, visible
 from peerloss.exceptions import InvalidInputError
 
@@ -78,8 +78,8 @@ def annotators(
     from rich.console import Console
 
     from peerloss._validation import check_choice
-    from peerloss.audit import aggregate_labels, dawid_skene, find_copiers, read_reports, score_annotators
-    from peerloss.audit._annotators import MECHANISMS, PAYMENTS
+    from peerloss.crowd import aggregate_labels, dawid_skene, find_copiers, read_reports, score_annotators
+    from peerloss.crowd._scoring import MECHANISMS, PAYMENTS
     from peerloss.peer_prediction import Reports
     from peerloss.peer_prediction._reports import DUPLICATES
 
@@ -156,7 +156,7 @@ def _check_paths(outputs: dict[str, Path], data: Path) -> None:
 def _write(tables: dict[Path, pd.DataFrame], *, spreadsheet_safe: bool) -> None:
     from peerloss.datasets._csv_text import write_table
 
-    with whole_files(*tables) as unfinished:
+    with atomic_files(*tables) as unfinished:
         for path, table in zip(unfinished, tables.values(), strict=True):
             shown = (
                 table.assign(payment=table["payment"].map("{:.2f}".format)) if "payment" in table else table

@@ -144,7 +144,7 @@ def _as_task(
 ) -> Labelled:
     import numpy as np
 
-    from peerloss.audit._read_reports import read_names
+    from peerloss.crowd._read_reports import read_names
     from peerloss.datasets import require_columns
 
     if bool(target) == (reports is not None):
@@ -217,8 +217,8 @@ def _reports(
     import pandas as pd
 
     from peerloss._validation import check_choice
-    from peerloss.audit import read_reports
-    from peerloss.audit._read_reports import keep_one, row_numbers, task_names
+    from peerloss.crowd import read_reports
+    from peerloss.crowd._read_reports import keep_one, row_numbers, task_names
     from peerloss.peer_prediction._reports import DUPLICATES
 
     check_choice(duplicates, "--duplicates", DUPLICATES)

@@ -52,9 +52,9 @@ def fit(
     """
     from peerloss._validation import check_choice
     from peerloss.datasets import read_table
-    from peerloss.estimators import save_model
-    from peerloss.estimators._clean import METRICS
-    from peerloss.estimators._persistence import check_replaceable
+    from peerloss.persistence import save_model
+    from peerloss.persistence._model_folder import check_replaceable
+    from peerloss.posterior._clean_map import METRICS
 
     check_choice(metric, "--metric", METRICS)
     check_folder_place(output)  # before the training, not after it

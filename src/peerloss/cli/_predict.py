@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss._files import check_file_place, whole_files
+from peerloss._files import atomic_files, check_file_place
 from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
@@ -49,7 +49,7 @@ def predict(
     """
     if seed is not None:
         typer.echo("Warning: --seed is deprecated and has no effect; predictions are not random.", err=True)
-    from peerloss.estimators import load_model
+    from peerloss.persistence import load_model
 
     _check_output(output, data)
     loaded = load_model(model)
@@ -158,6 +158,6 @@ def _counted(chunks: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[p
 def _write(output: Path, chunks: Iterator[pd.DataFrame], *, spreadsheet_safe: bool) -> None:
     from peerloss.datasets._csv_text import write_table
 
-    with whole_files(output) as (path,), path.open("x", encoding="utf-8", newline="") as stream:
+    with atomic_files(output) as (path,), path.open("x", encoding="utf-8", newline="") as stream:
         for number, chunk in enumerate(chunks):
             write_table(stream, chunk, header=number == 0, spreadsheet_safe=spreadsheet_safe)

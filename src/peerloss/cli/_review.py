@@ -29,8 +29,8 @@ def review(
     Example: peerloss review audit/
     """
     from peerloss.audit._folder import read_folder
-    from peerloss.audit._journal import JournalWarning
-    from peerloss.audit._review import Review, ReviewServer
+    from peerloss.audit.review._decisions import JournalWarning
+    from peerloss.audit.review._server import Review, ReviewServer
 
     folder = read_folder(audit, accept_edits=accept_edits)
     with warnings.catch_warnings(record=True) as caught:
@@ -75,8 +75,8 @@ def apply(
     Example: peerloss apply audit/ -o cleaned.csv --rest relabel
     """
     from peerloss._validation import check_choice
-    from peerloss.audit._apply import RESTS, plan_cleaning, write_cleaned
     from peerloss.audit._folder import read_folder
+    from peerloss.audit.review._apply import RESTS, plan_cleaning, write_cleaned
 
     check_choice(rest, "--rest", RESTS)
     if output.suffix.lower() != ".csv":

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from sklearn.datasets import fetch_openml, get_data_home
 
-from peerloss._files import whole_files
+from peerloss._files import atomic_files
 from peerloss.datasets._files import as_dataset
 from peerloss.datasets._kinds import as_kinds, column_kinds
 from peerloss.datasets._limits import open_limited
@@ -90,7 +90,7 @@ def _download(number: int, table_file: Path, record_file: Path) -> None:
 
 
 def _write(path: Path, content: bytes) -> None:
-    with whole_files(path) as (unfinished,):
+    with atomic_files(path) as (unfinished,):
         unfinished.write_bytes(content)
 
 

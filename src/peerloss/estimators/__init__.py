@@ -1,9 +1,9 @@
 """Classifiers that are right about the true labels, in scikit-learn's form."""
 
+from peerloss._deprecation import renamed
 from peerloss.estimators._mlp import RobustMLPClassifier
 from peerloss.estimators._peer import PeerClassifier, PeerReport
 from peerloss.estimators._perceptron import MarginPerceptron
-from peerloss.estimators._persistence import load_model, read_manifest, save_model
 from peerloss.estimators._plug_in import PeerPlugInClassifier
 from peerloss.estimators._svm import CostSensitiveSVC
 from peerloss.estimators._table import TableEncoder
@@ -16,7 +16,9 @@ __all__ = [
     "PeerReport",
     "RobustMLPClassifier",
     "TableEncoder",
-    "load_model",
-    "read_manifest",
-    "save_model",
 ]
+
+__getattr__ = renamed(
+    __name__,
+    {name: f"peerloss.persistence.{name}" for name in ("load_model", "read_manifest", "save_model")},
+)

@@ -16,17 +16,17 @@ from threadpoolctl import threadpool_limits
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._validation import FARTHEST, BoolArray, FloatArray, IntArray, check_choice
-from peerloss.estimators._calibration import Calibrator, log_scores
-from peerloss.estimators._clean import METRICS, CleanMap, check_alpha_or_auto
-from peerloss.estimators._combine import weigh
 from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
-from peerloss.estimators._misfit import LEVEL, measure_misfit
 from peerloss.estimators._mlp_checks import choose_device
-from peerloss.estimators._networks import GPU_FEATURES, fit_networks
-from peerloss.estimators._portfolio import portfolio
 from peerloss.estimators._progress import in_parallel
+from peerloss.estimators.portfolio._candidates import portfolio
+from peerloss.estimators.portfolio._networks import GPU_FEATURES, fit_networks
+from peerloss.estimators.portfolio._weighting import weigh
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 from peerloss.metrics import peer_score
+from peerloss.posterior._calibrator import Calibrator, log_scores
+from peerloss.posterior._clean_map import METRICS, CleanMap, check_alpha_or_auto
+from peerloss.posterior._misfit import LEVEL, measure_misfit
 from peerloss.training._device import usable_device
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._validation import check_choice
-from peerloss.estimators._calibration import Calibrator, as_score_columns, clean_proba, log_scores
-from peerloss.estimators._clean import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto
 from peerloss.estimators._folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
+from peerloss.posterior._calibrator import Calibrator, as_score_columns, clean_proba, log_scores
+from peerloss.posterior._clean_map import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

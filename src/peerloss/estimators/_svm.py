@@ -11,10 +11,10 @@ from sklearn.svm import SVC
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import FloatArray, as_float_array, check_finite, check_in_range
-from peerloss.estimators._calibration import Calibrator, as_score_columns
 from peerloss.estimators._folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
+from peerloss.posterior._calibrator import Calibrator, as_score_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from peerloss._files import whole_files
+from peerloss._files import atomic_files
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._cells import FORMAT, IDENTITY, cell_key
 from peerloss.experiments._records import parse_line
@@ -55,7 +55,7 @@ def write_plan(folder: Path, experiment: Experiment) -> None:
     path = folder / f"plan-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
     if path.exists():
         return
-    with whole_files(path) as (unfinished,):
+    with atomic_files(path) as (unfinished,):
         unfinished.write_text(text, encoding="utf-8")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from peerloss._files import whole_files
+from peerloss._files import atomic_files
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def check_page_path(page: Path) -> None:
 
 def write_files(files: Mapping[Path, bytes]) -> None:
     """Write files in their order; nothing takes its place before all are on the disk."""
-    with whole_files(*files) as unfinished:
+    with atomic_files(*files) as unfinished:
         for path, content in zip(unfinished, files.values(), strict=True):
             path.write_bytes(content)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from peerloss._files import check_file_place, whole_files
+from peerloss._files import atomic_files, check_file_place
 from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 def write_whole(path: Path, write: Any, *, mode: str = "wb") -> None:
     """Let ``write(stream)`` fill a file beside ``path`` that then takes its place."""
-    with whole_files(path) as (unfinished,), unfinished.open(mode) as stream:
+    with atomic_files(path) as (unfinished,), unfinished.open(mode) as stream:
         write(stream)
 
 

@@ -1,0 +1,69 @@
+"""Deprecated names that still work and warn with the new name."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+
+_Function = TypeVar("_Function", bound="Callable[..., Any]")
+
+
+def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+    """Return a module-level ``__getattr__`` that resolves deprecated names.
+
+    The new home is imported when an old name is used, so a package may point to one above it.
+
+    Parameters
+    ----------
+    module
+        ``__name__`` of the module that had the names.
+    names
+        Old name → full new one, such as ``"split_budget": "peerloss.crowd.untruthful_split"``.
+    """
+
+    def __getattr__(name: str) -> Any:  # noqa: N807 - the name that Python looks for
+        if name not in names:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        home, _, new = names[name].rpartition(".")
+        warn_renamed(f"{module}.{name}", names[name])
+        return getattr(import_module(home), new)
+
+    return __getattr__
+
+
+def renamed_parameters(**names: str) -> Callable[[_Function], _Function]:
+    """Let a function accept keywords under their deprecated names; ``names`` maps old to new.
+
+    The signature stays that of the function, so :func:`inspect.signature` and ``get_params`` of scikit-learn
+    see new names only. For an estimator decorate ``__init__``.
+    """
+
+    def decorate(function: _Function) -> _Function:
+        @functools.wraps(function)
+        def accept_old_names(*args: Any, **kwargs: Any) -> Any:
+            for old in names.keys() & kwargs.keys():
+                if names[old] in kwargs:
+                    raise TypeError(
+                        f"{function.__qualname__}() got both `{names[old]}` and its deprecated name `{old}`."
+                    )
+                warn_renamed(old, names[old], stacklevel=3)
+                kwargs[names[old]] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return accept_old_names  # type: ignore[return-value]
+
+    return decorate
+
+
+def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
+    """Warn that ``old`` is deprecated in favour of ``new``."""
+    warnings.warn(
+        f"`{old}` is deprecated and will be removed in the next release. Use `{new}`.",
+        DeprecationWarning,
+        stacklevel=stacklevel,
+    )

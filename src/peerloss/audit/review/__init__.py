@@ -1,0 +1,1 @@
+"""Review suspects in the browser: the local server, the file of decisions, and the corrected table."""

@@ -1,0 +1,177 @@
+"""Which workers look like guessing, at a stated rate of false alarms.
+
+The statistic is correlated agreement with one peer who knows all the others' reports:
+``G = Σ_t (P_t(own label) − mean over the worker's tasks)``, where P_t is the Dawid–Skene posterior of task t
+without the worker's report. A constant answer has G = 0 exactly and an uninformed one on average. Given the
+others' reports G is a sum over tasks, so its moments follow exactly from any hypothesis about the worker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from joblib import Parallel, delayed
+from scipy import sparse, stats
+
+from peerloss.peer_prediction._influence import worker_blocks
+from peerloss.peer_prediction._kernel import CHUNK
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerloss._validation import BoolArray, FloatArray, IntArray
+    from peerloss.crowd._dawid_skene import DawidSkene
+    from peerloss.peer_prediction._kernel import SharedReports
+
+#: Who answers at least this share of the tasks as the crowd's average worker does is not uninformative.
+EFFORT = 0.5
+
+#: Nor is anybody whose G is above zero by a one-sided test at this level.
+CLEARLY_POSITIVE = 0.025
+
+#: Of sums of probabilities over a worker's tasks.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True, eq=False)
+class Consensus:
+    """How each worker agrees with the others' consensus, and how a half-hearted one would.
+
+    A half-hearted worker answers half of the tasks as the crowd's average worker and guesses the others by
+    the crowd's frequencies of labels.
+    """
+
+    observed: FloatArray
+    """G of the worker."""
+    squares: FloatArray
+    """Sum over tasks of the squared influence on G, for its own standard error."""
+    expected: FloatArray
+    variance: FloatArray
+    third: FloatArray
+    """Mean, variance and third central moment of G of a half-hearted worker on the same tasks."""
+    log_likelihood: FloatArray
+    """Logarithm of the probability that a half-hearted worker gives exactly these labels."""
+
+    def p_values(self, *, constant: BoolArray) -> FloatArray:
+        """P(G this low) for a half-hearted worker; 1 where nothing can be said.
+
+        The tail of a Pearson type III distribution with the exact three moments. For one and the same label
+        throughout it is at least the probability of just these labels.
+        """
+        p = np.ones(len(self.observed))
+        usable = self.variance > 0
+        spread = np.sqrt(self.variance[usable])
+        z = (self.observed[usable] - self.expected[usable]) / spread
+        p[usable] = stats.pearson3.cdf(z, self.third[usable] / spread**3)
+        atom = np.exp(self.log_likelihood)
+        bounded: FloatArray = np.where(constant, np.maximum(p, atom), p)
+        return bounded
+
+
+def uninformative_workers(
+    found: Consensus, shared: SharedReports, *, false_positive_rate: float
+) -> BoolArray:
+    """Flag workers whose G is compatible with guessing and too low for half-hearted work.
+
+    Of the flagged, on average no more than ``false_positive_rate`` are half-hearted or better (Benjamini and
+    Hochberg's procedure over all workers with two shared tasks or more).
+    """
+    tested = shared.n_tasks > 1
+    flagged = np.zeros(len(tested), dtype=np.bool_)
+    p = found.p_values(constant=shared.is_constant())[tested]
+    if len(p):
+        flagged[tested] = stats.false_discovery_control(p) <= false_positive_rate
+    freedom = np.maximum(shared.n_tasks - 1, 1)
+    threshold = stats.t.ppf(1 - CLEARLY_POSITIVE, freedom) * np.sqrt(found.squares)
+    # One and the same label has G = 0 exactly, and rounding shall not say otherwise.
+    return np.asarray(flagged & (found.observed <= threshold + ROUNDING))
+
+
+def consensus(shared: SharedReports, model: DawidSkene, *, n_jobs: int | None = None) -> Consensus:
+    """Go through the reports in blocks of workers; the result does not depend on ``n_jobs``."""
+    reports = model.reports
+    answers = np.asarray(reports.counts.sum(axis=1))[reports.task_codes]
+    view = _View(
+        shared,
+        model,
+        cells=model.cells[answers > 1],
+        guess=np.bincount(reports.label_codes, minlength=len(reports.labels)) / len(reports),
+        order=np.argsort(shared.worker, kind="stable"),
+        ends=np.concatenate([[0], np.cumsum(shared.n_tasks)]),
+    )
+    blocks = list(worker_blocks(view.ends, len(view.guess)))
+    parts = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(view.block)(*block) for block in blocks)
+    return Consensus(*np.concatenate(parts, axis=1)) if parts else Consensus(*np.zeros((6, 0)))
+
+
+@dataclass(frozen=True, eq=False)
+class _View:
+    """The shared reports sorted by worker, and what the model says about each."""
+
+    shared: SharedReports
+    model: DawidSkene
+    cells: IntArray
+    guess: FloatArray
+    order: IntArray
+    ends: IntArray
+
+    def block(self, first: int, last: int) -> FloatArray:
+        """Return the six rows of :class:`Consensus` for some consecutive workers."""
+        rows = self.order[self.ends[first] : self.ends[last]]
+        n = np.maximum(self.shared.n_tasks[first:last], 1).astype(np.float64)[:, None]
+        own_share, mean = np.zeros((2, last - first, len(self.guess)))
+        for part in self._chunks(rows):
+            who = self.shared.worker[part] - first
+            own_share += _sum_rows(who, last - first, _one_hot(self.shared.own[part], len(self.guess))) / n
+            mean += _sum_rows(who, last - first, self._others(part)) / n
+        out = np.zeros((6, last - first))
+        for part in self._chunks(rows):
+            who = self.shared.worker[part] - first
+            moments = self._moments(part, who, own_share, mean)
+            out += [np.bincount(who, weights=values, minlength=last - first) for values in moments]
+        return out
+
+    def _chunks(self, rows: IntArray) -> Iterator[IntArray]:
+        step = max(1, CHUNK // len(self.guess))
+        return (rows[begin : begin + step] for begin in range(0, len(rows), step))
+
+    def _others(self, rows: IntArray) -> FloatArray:
+        """P(true label | the others' reports), shape (rows, K): the posterior less the own report."""
+        tiny = np.finfo(float).tiny
+        own = self.model.confusion[self.cells[rows]]
+        others: FloatArray = self.model.probabilities[self.shared.task[rows]] / np.maximum(own, tiny)
+        others /= np.maximum(others.sum(axis=1, keepdims=True), tiny)
+        return others
+
+    def _moments(
+        self, rows: IntArray, who: IntArray, own_share: FloatArray, mean: FloatArray
+    ) -> tuple[FloatArray, ...]:
+        others = self._others(rows)
+        chance = others @ (EFFORT * self.model.pooled_confusion)
+        chance += (1 - EFFORT) * self.guess
+        chance /= chance.sum(axis=1, keepdims=True)
+        payoff = others
+        payoff -= mean[who]
+        here, own = np.arange(len(rows)), self.shared.own[rows]
+        observed, log_likelihood = payoff[here, own], np.log(chance[here, own])
+        influence = observed - np.einsum("ij,ij->i", own_share[who], payoff)
+        expected = np.einsum("ij,ij->i", chance, payoff)
+        payoff -= expected[:, None]
+        chance *= payoff
+        variance = np.einsum("ij,ij->i", chance, payoff)
+        payoff *= payoff
+        third = np.einsum("ij,ij->i", chance, payoff)
+        return observed, influence**2, expected, variance, third, log_likelihood
+
+
+def _sum_rows(who: IntArray, n_workers: int, table: Any) -> Any:
+    add = sparse.csr_array((np.ones(len(who)), (who, np.arange(len(who)))), shape=(n_workers, len(who)))
+    return add @ table
+
+
+def _one_hot(labels: IntArray, k: int) -> sparse.csr_array[Any, tuple[int, int]]:
+    return sparse.csr_array(
+        (np.ones(len(labels)), labels, np.arange(len(labels) + 1)), shape=(len(labels), k)
+    )

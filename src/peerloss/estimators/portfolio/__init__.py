@@ -1,0 +1,1 @@
+"""The candidate models of PeerClassifier, how they are fitted and how they are weighted."""

@@ -1,0 +1,263 @@
+"""Model folders: fitted classifiers on disk, without pickle.
+
+::
+
+    manifest.json        format, versions, class, classes, names of the features, a SHA-256 of each file
+    state.json           parameters and fitted attributes, of this library's types only
+    arrays.safetensors   their numbers: network weights, calibration, priors
+    parts.skops          scikit-learn objects
+    booster-*            LightGBM or XGBoost models in the formats of those libraries
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import safetensors.numpy
+from sklearn.pipeline import Pipeline
+from sklearn.utils.validation import check_is_fitted
+
+from peerloss._classifier import NoisyLabelClassifier
+from peerloss._files import atomic_folder, restore_folder
+from peerloss.exceptions import InvalidInputError, ModelFolderError
+from peerloss.persistence._skops_parts import dump_parts, load_parts
+from peerloss.persistence._state import Reader, State, Writer
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from sklearn.base import BaseEstimator
+
+FORMAT = "peerloss model"
+FORMAT_VERSION = 1
+MANIFEST, STATE, ARRAYS, PARTS = "manifest.json", "state.json", "arrays.safetensors", "parts.skops"
+_LIBRARIES = ("peerloss", "numpy", "pandas", "scikit-learn", "scipy", "torch", "skops", "safetensors")
+
+
+def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[str] = ()) -> Path:
+    """Save a fitted classifier of this library, or a pipeline that ends in one, as a folder without pickle.
+
+    The folder appears whole or not at all. An existing folder is replaced only if it is a model folder.
+
+    Parameters
+    ----------
+    model
+        A fitted classifier.
+    folder
+        Where to; parent folders are made.
+    trusted
+        Names of types that an estimator of your own inside the model needs, such as
+        ``"lightgbm.sklearn.LGBMClassifier"``. The error names them. No mention is needed for linear models,
+        naive Bayes, discriminant analysis, support vector machines, trees, forests, boosting, bagging and
+        voting of scikit-learn, nor for the usual scalers, encoders and text vectorizers. Nearest neighbours,
+        Gaussian processes and ``MLPClassifier``, for example, need it: their content cannot be checked.
+
+    Returns
+    -------
+    Path
+        The folder.
+
+    Raises
+    ------
+    InvalidInputError
+        If the model is of another kind or holds something that cannot be saved; the attribute is named.
+    ModelFolderError
+        If ``folder`` exists and is not a model folder.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import numpy as np
+    >>> from peerloss import MarginPerceptron
+    >>> X = np.random.default_rng(0).normal(size=(100, 2))
+    >>> model = MarginPerceptron(random_state=0).fit(X, X[:, 0] > 0)
+    >>> with tempfile.TemporaryDirectory() as home:
+    ...     same = load_model(save_model(model, f"{home}/model"))
+    >>> bool((same.predict_proba(X) == model.predict_proba(X)).all())
+    True
+    """
+    if not _is_ours(model):
+        raise InvalidInputError(
+            "`model` must be a classifier of peerloss, or a Pipeline whose last step is one; got "
+            f"{type(model).__name__}. Save other models with skops."
+        )
+    check_is_fitted(model)
+    target = Path(folder).resolve()
+    check_replaceable(target)
+    files = _as_files(Writer().write(model), trusted)
+    manifest = _manifest(model, files)
+    _write_folder(target, {**files, MANIFEST: _json(manifest, indent=2)})
+    return Path(folder)
+
+
+def load_model(folder: str | Path, *, trusted: Sequence[str] = ()) -> Any:
+    """Load a classifier that :func:`save_model` saved.
+
+    Nothing is unpickled. Only types of a fixed list are built, those of this library and of scikit-learn, and
+    every index and shape that compiled code would follow without a check is checked first. Boosters are
+    written anew from checked values before LightGBM or XGBoost reads them.
+
+    Parameters
+    ----------
+    folder
+        A model folder.
+    trusted
+        Names of further types that may be built: those that were named when it was saved. Their content is
+        not checked, so trust only folders whose origin you know.
+
+    Raises
+    ------
+    ModelFolderError
+        If the folder is absent, foreign, damaged, from a newer version, or names a type that is not trusted.
+    """
+    home = Path(folder)
+    manifest = read_manifest(home)
+    files = _read_files(home, manifest["files"])
+    try:
+        state = json.loads(files[STATE])
+        arrays = safetensors.numpy.load(files[ARRAYS])
+        root, objects = state["root"], state["objects"]
+    except Exception as error:  # parsers of hostile bytes raise what they like
+        raise ModelFolderError(f"{home} cannot be loaded: its state cannot be read: {error!r}.") from error
+    try:
+        parts = load_parts(files[PARTS], trusted) if PARTS in files else []
+        model = Reader(objects, arrays=arrays, parts=parts, boosters=files).read(root)
+    except ModelFolderError as error:
+        raise ModelFolderError(f"{home} cannot be loaded: {error}") from error
+    if not _is_ours(model):
+        raise ModelFolderError(f"{home} cannot be loaded: it holds no classifier but {type(model).__name__}.")
+    return model
+
+
+def read_manifest(folder: str | Path) -> dict[str, Any]:
+    """Return what a model folder says of itself: class, classes, names of the features, versions, files."""
+    home = Path(folder)
+    restore_folder(home)
+    if not home.is_dir():
+        what = "is a file" if home.exists() else "does not exist"
+        raise ModelFolderError(f"{home} {what}; expected a model folder, as save_model writes it.")
+    try:
+        manifest = json.loads(_read_regular(home / MANIFEST))
+    except FileNotFoundError as error:
+        raise ModelFolderError(
+            f"{home} is no model folder: it has no {MANIFEST}. Pass a folder that save_model or "
+            "`peerloss fit` wrote."
+        ) from error
+    except (OSError, ValueError, RecursionError) as error:
+        raise ModelFolderError(f"{home}: {MANIFEST} is damaged: {error}. Save the model again.") from error
+    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+        raise ModelFolderError(f"{home} is no model folder: {MANIFEST} belongs to something else.")
+    version = manifest.get("format_version")
+    if not isinstance(version, int) or not isinstance(manifest.get("files"), dict):
+        raise ModelFolderError(f"{home}: {MANIFEST} is damaged. Save the model again.")
+    if version > FORMAT_VERSION:
+        raise ModelFolderError(
+            f"{home} was written by a newer peerloss: format {version}, while this version "
+            f"knows formats up to {FORMAT_VERSION}. Install a newer version: pip install --upgrade peerloss."
+        )
+    return manifest
+
+
+def _is_ours(model: Any) -> bool:
+    if isinstance(model, Pipeline):
+        return bool(getattr(model, "steps", None)) and _is_ours(model.steps[-1][1])
+    return isinstance(model, NoisyLabelClassifier)
+
+
+def _as_files(state: State, trusted: Sequence[str]) -> dict[str, bytes]:
+    files = {
+        STATE: _json({"root": state.root, "objects": state.objects}),
+        ARRAYS: safetensors.numpy.save(state.arrays),
+        **state.boosters,
+    }
+    if state.parts:
+        files[PARTS] = dump_parts(state.parts, trusted)
+    return files
+
+
+def _manifest(model: Any, files: Mapping[str, bytes]) -> dict[str, Any]:
+    names = getattr(model, "feature_names_in_", None)
+    steps = [step for _, step in model.steps] if isinstance(model, Pipeline) else [model]
+    boosted = {file.split(".")[-1] for file in files if file.startswith("booster-")}
+    libraries = [*_LIBRARIES, *(["lightgbm"] if "txt" in boosted else [])]
+    libraries += ["xgboost"] if "json" in boosted else []
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "class": type(steps[-1]).__name__,
+        "steps": [type(step).__name__ for step in steps],
+        "classes": [str(label) for label in model.classes_],
+        "feature_names": None if names is None else [str(name) for name in names],
+        "versions": {library: _version(library) for library in libraries},
+        "files": {file: hashlib.sha256(content).hexdigest() for file, content in sorted(files.items())},
+    }
+
+
+def _version(library: str) -> str | None:
+    try:
+        return metadata.version(library)
+    except metadata.PackageNotFoundError:
+        return metadata.version("xgboost-cpu") if library == "xgboost" else None
+
+
+def _json(content: Any, *, indent: int | None = None) -> bytes:
+    return (json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent) + "\n").encode()
+
+
+def _read_files(home: Path, listed: Mapping[str, Any]) -> dict[str, bytes]:
+    """Read each file once, and only if it is the one that was written."""
+    files = {}
+    for name, digest in listed.items():
+        if Path(name).name != name:
+            raise ModelFolderError(f"{home}: {MANIFEST} names {name!r}, which lies outside the folder.")
+        try:
+            files[name] = _read_regular(home / name)
+        except (OSError, ValueError) as error:
+            raise ModelFolderError(
+                f"{home}: {name} cannot be read: {error}. Copy the folder again."
+            ) from error
+        if hashlib.sha256(files[name]).hexdigest() != digest:
+            raise ModelFolderError(
+                f"{home}: {name} is not as it was saved (its SHA-256 differs from {MANIFEST}'s). Copy the "
+                "folder again, or save the model again."
+            )
+    for name in (STATE, ARRAYS):
+        if name not in files:
+            raise ModelFolderError(f"{home}: {MANIFEST} does not list {name}. Save the model again.")
+    return files
+
+
+def _read_regular(path: Path) -> bytes:
+    """Read a file, unless it is a device or a pipe, which may never end."""
+    if path.exists() and not path.is_file():
+        raise OSError("it is not a regular file")
+    return path.read_bytes()
+
+
+def check_replaceable(target: Path) -> None:
+    """Refuse to replace anything but a model folder with nothing else in it."""
+    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
+        return
+    advice = "Choose another folder, or remove this one yourself."
+    try:
+        known = {MANIFEST, *json.loads((target / MANIFEST).read_text(encoding="utf-8"))["files"]}
+        ours = json.loads((target / MANIFEST).read_text(encoding="utf-8"))["format"] == FORMAT
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        ours = False
+    if not ours:
+        raise ModelFolderError(f"{target} exists and is no model folder; it is left as it is. {advice}")
+    others = sorted(path.name for path in target.iterdir() if path.name not in known)
+    if others:
+        raise ModelFolderError(
+            f"{target} holds more than a model ({', '.join(others[:5])}); it is left as it is. {advice}"
+        )
+
+
+def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
+    with atomic_folder(target) as fresh:
+        for name, content in files.items():
+            (fresh / name).write_bytes(content)

@@ -1,0 +1,286 @@
+"""Checks of what compiled code follows without looking: indices and shapes of loaded objects.
+
+A crafted file could otherwise make it read or write anywhere in memory. Everything that was loaded is checked
+before anybody predicts with it; ``ValueError`` says what is wrong.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from sklearn._loss.loss import BaseLoss
+from sklearn.base import BaseEstimator
+from sklearn.compose import ColumnTransformer
+from sklearn.dummy import DummyClassifier
+from sklearn.ensemble import GradientBoostingClassifier, HistGradientBoostingClassifier
+from sklearn.ensemble._forest import BaseForest
+from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
+from sklearn.ensemble._hist_gradient_boosting.common import PREDICTOR_RECORD_DTYPE
+from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
+from sklearn.feature_extraction.text import CountVectorizer
+from sklearn.pipeline import Pipeline
+from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
+from sklearn.svm._base import BaseLibSVM
+from sklearn.tree import BaseDecisionTree
+from sklearn.tree._tree import Tree
+
+from peerloss.boosting import PeerBoostingClassifier
+from peerloss.boosting._backends import Plan
+from peerloss.persistence._trees import check_nodes, require
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+#: Threads that a file may ask for.
+MAX_JOBS = 1024
+#: Categories that histogram boosting tells apart in a bit set, and 32-bit words of that set.
+_MAX_CATEGORIES, _BITSET_WORDS = 256, 8
+#: Numbers that the Mersenne Twister and Philox produce at once: their position must lie within.
+_BUFFER_SIZES = {"MT19937": 624, "Philox": 4}
+
+
+def check_loaded(value: Any) -> None:
+    """Refuse a loaded object that would lead compiled code astray."""
+    if isinstance(value, BaseEstimator):
+        _check_attributes(value)
+    for kind, check in _CHECKS.items():
+        if isinstance(value, kind):
+            check(value)
+
+
+def _check_attributes(estimator: BaseEstimator) -> None:
+    """Refuse attributes that replace methods or constants of the class, and an absurd number of threads."""
+    replaced = sorted(name for name in vars(estimator) if hasattr(type(estimator), name))
+    require(not replaced, f"a {type(estimator).__name__} with another {', '.join(replaced)}")
+    _check_jobs(getattr(estimator, "n_jobs", None))
+
+
+def _check_jobs(n_jobs: Any) -> None:
+    require(n_jobs is None or (_is_integer(n_jobs) and abs(n_jobs) <= MAX_JOBS), f"n_jobs={n_jobs!r}")
+
+
+def _check_steps(pipeline: Any) -> None:
+    steps = pipeline.steps
+    pairs = isinstance(steps, list) and all(
+        isinstance(step, tuple | list) and len(step) == 2 for step in steps
+    )
+    require(pairs and len(steps) > 0, "a pipeline without steps")
+
+
+def _check_tree(estimator: Any) -> None:
+    if hasattr(estimator, "tree_"):
+        tree, n_features = estimator.tree_, _n_features(estimator)
+        require(type(tree) is Tree, "a tree of another type")
+        require(0 < tree.node_count <= tree.capacity, "a tree with fewer nodes than it says")
+        require(tree.n_features == n_features, "a tree for other features")
+        check_nodes(tree.children_left, tree.children_right, tree.feature, n_features)
+
+
+def _check_members(ensemble: Any) -> None:
+    """Check trees that an ensemble asks without checking their input again."""
+    if hasattr(ensemble, "estimators_"):
+        n_features = _n_features(ensemble)
+        members = np.ravel(np.asarray(ensemble.estimators_, dtype=object))
+        require(len(members) > 0, "an ensemble without trees")
+        for member in members:
+            require(isinstance(member, BaseDecisionTree), "an ensemble of something else than trees")
+            require(type(member.tree_) is Tree, "a tree of another type")
+            require(member.tree_.n_features == n_features, "a tree for other features")
+
+
+def _check_boosting(boosting: Any) -> None:
+    """Check that each tree of a round has its column in the scores that the trees are added to."""
+    _check_members(boosting)
+    if hasattr(boosting, "estimators_"):
+        trees = boosting.estimators_
+        require(isinstance(trees, np.ndarray) and trees.ndim == 2, "boosting without rounds of trees")
+        require(_is_integer(boosting.n_trees_per_iteration_), "boosting without a number of trees")
+        width = trees.shape[1]
+        require(boosting.n_trees_per_iteration_ == width, "boosting with another number of trees in a round")
+        zero = isinstance(boosting.init_, str) and boosting.init_ == "zero"
+        require(zero or type(boosting.init_) is DummyClassifier, "boosting that starts from another model")
+        require(isinstance(boosting._loss, BaseLoss), "boosting with another loss")  # noqa: SLF001
+        row = np.zeros((1, _n_features(boosting)), dtype=np.float32)
+        first = boosting._raw_predict_init(row)  # noqa: SLF001 - as many columns as its loss makes
+        require(first.shape == (1, width), "boosting whose loss has another number of scores")
+
+
+def _check_histogram_boosting(boosting: Any) -> None:
+    if not hasattr(boosting, "_predictors"):
+        return
+    n_features = _n_features(boosting)
+    require(not getattr(boosting, "_in_fit", False), "boosting that has not ended its fit")
+    mapper = boosting._bin_mapper  # noqa: SLF001 - nothing public holds what is checked here
+    require(type(mapper) is _BinMapper, "a bin mapper of another type")
+    categorical = mapper.is_categorical_
+    require(isinstance(categorical, np.ndarray) and categorical.dtype.kind in "bu", "a damaged bin mapper")
+    require(categorical.shape == (n_features,), "a bin mapper for other features")
+    for feature in np.flatnonzero(categorical):
+        values = np.asarray(mapper.bin_thresholds_[feature], dtype=np.float64)
+        require(bool(((values >= 0) & (values < _MAX_CATEGORIES)).all()), "categories out of range")
+    _check_preprocessor(boosting._preprocessor, n_features)  # noqa: SLF001
+    for group in boosting._predictors:  # noqa: SLF001
+        require(len(group) == boosting.n_trees_per_iteration_, "boosting with another number of trees")
+        for tree in group:
+            _check_histogram_tree(tree, n_features, categorical.astype(bool))
+
+
+def _check_preprocessor(preprocessor: Any, n_features: int) -> None:
+    """Check that the columns are reordered and none is lost."""
+    if preprocessor is None:
+        return
+    require(type(preprocessor) is ColumnTransformer, "boosting with a preprocessor of another type")
+    width = 0
+    for _, step, columns in preprocessor.transformers_:
+        if isinstance(step, str) and step == "drop":
+            continue
+        require(type(step) in {OrdinalEncoder, FunctionTransformer}, "boosting with another preprocessor")
+        mask = np.asarray(columns)
+        require(mask.dtype == bool and mask.shape == (n_features,), "a preprocessor for other features")
+        width += int(mask.sum())
+    require(width == n_features, "a preprocessor that loses features")
+
+
+def _check_histogram_tree(tree: Any, n_features: int, categorical: Any) -> None:
+    require(type(tree) is TreePredictor, "a tree of another type")
+    nodes, bitsets = tree.nodes, tree.raw_left_cat_bitsets
+    require(isinstance(nodes, np.ndarray) and nodes.ndim == 1, "a tree without a list of nodes")
+    require(nodes.dtype == PREDICTOR_RECORD_DTYPE, "a tree with nodes of another form")
+    left = np.where(nodes["is_leaf"] != 0, -1, nodes["left"].astype(np.int64))
+    check_nodes(left, nodes["right"], nodes["feature_idx"], n_features)
+    split = nodes[(nodes["is_leaf"] == 0) & (nodes["is_categorical"] != 0)]
+    if len(split):
+        require(bool(categorical[split["feature_idx"]].all()), "a category where numbers are")
+        require(bitsets.ndim == 2 and bitsets.shape[1] == _BITSET_WORDS, "categories of another form")
+        require(bool((split["bitset_idx"] < len(bitsets)).all()), "unknown categories")
+
+
+def _check_dummy(dummy: Any) -> None:
+    if hasattr(dummy, "classes_"):
+        require(np.array_equal(dummy.n_classes_, len(dummy.classes_)), "a model of other classes")
+
+
+def _check_booster(classifier: Any) -> None:
+    if hasattr(classifier, "_plan"):
+        require(type(classifier._plan) is Plan, "a booster without a plan")  # noqa: SLF001
+        _check_jobs(classifier._plan.n_jobs)  # noqa: SLF001
+
+
+def _check_machine(machine: Any) -> None:
+    if not hasattr(machine, "support_vectors_"):
+        return
+    require(
+        isinstance(machine.kernel, str) and machine.kernel in {"linear", "poly", "rbf", "sigmoid"},
+        f"a support vector machine with kernel={machine.kernel!r}; save one with a kernel of its own",
+    )
+    require(machine._sparse is False, "a support vector machine fitted to sparse features")  # noqa: SLF001
+    vectors, dual = machine.support_vectors_, machine._dual_coef_
+    counts = np.asarray(machine._n_support, dtype=np.int64)  # noqa: SLF001
+    n_classes, n_vectors = len(machine.classes_), len(vectors)
+    require(counts.shape == (n_classes,) and n_classes > 1, "support vectors of other classes")
+    same = counts.sum() == n_vectors and machine.support_.shape == (n_vectors,)
+    require(bool(same and (counts >= 0).all()), "support vectors that do not match")
+    n_features = _n_features(machine)
+    require(vectors.shape[1] == n_features == machine.shape_fit_[1], "a machine for other features")
+    support = np.asarray(machine.support_)
+    require(bool(((support >= 0) & (support < machine.shape_fit_[0])).all()), "support vectors out of range")
+    pairs = n_classes * (n_classes - 1) // 2
+    require(dual.shape == (n_classes - 1, n_vectors), "coefficients of other classes")
+    require(machine._intercept_.shape == (pairs,), "intercepts of other classes")
+    shapes = {machine._probA.shape, machine._probB.shape}  # noqa: SLF001
+    require(shapes in ({(0,)}, {(pairs,)}), "probabilities of other classes")
+
+
+def _check_one_hot(encoder: Any) -> None:
+    """Check what positions in a sparse matrix are computed from: SciPy writes to them without looking."""
+    if not hasattr(encoder, "categories_"):
+        return
+    categories, drop = encoder.categories_, encoder._drop_idx_after_grouping  # noqa: SLF001
+    n_features = _n_features(encoder)
+    require(len(categories) == n_features, "an encoder for other features")
+    grouped: list[Any] = [None] * n_features
+    if encoder._infrequent_enabled:  # noqa: SLF001
+        grouped = list(zip(encoder._infrequent_indices, encoder._default_to_infrequent_mappings, strict=True))  # noqa: SLF001
+        require(len(grouped) == n_features, "an encoder for other features")
+    require(drop is None or np.shape(drop) == (n_features,), "an encoder for other features")
+    widths = []
+    for feature, values in enumerate(categories):
+        _check_order(np.asarray(values))
+        width = _grouped_width(len(values), grouped[feature])
+        dropped = None if drop is None else drop[feature]
+        require(dropped is None or (_is_integer(dropped) and 0 <= dropped < width), "an unknown category")
+        widths.append(width - (dropped is not None))
+    require(list(encoder._n_features_outs) == widths, "an encoder with another number of columns")  # noqa: SLF001
+
+
+def _check_order(categories: Any) -> None:
+    """Numbers are searched for by bisection, which is right only if they are sorted."""
+    if categories.dtype.kind in "OU" and all(isinstance(v, str) or v is None or v != v for v in categories):  # noqa: PLR0124 - NaN
+        return
+    known = [value for value in categories.tolist() if value == value]  # noqa: PLR0124
+    require(all(a < b for a, b in pairwise(known)), "categories that are not sorted")
+    require(
+        bool((categories[: len(known)] == categories[: len(known)]).all()), "categories that are not sorted"
+    )
+
+
+def _grouped_width(n_categories: int, grouped: Any) -> int:
+    """Return how many columns a feature has once infrequent categories are joined, before any is dropped."""
+    if grouped is None or (grouped[0] is None and grouped[1] is None):
+        return n_categories
+    infrequent, mapping = (np.asarray(part) for part in grouped)
+    width = n_categories - infrequent.size + 1
+    require(
+        infrequent.ndim == 1 and infrequent.size > 0 and infrequent.dtype.kind in "iu", "unknown categories"
+    )
+    require(bool(((infrequent >= 0) & (infrequent < n_categories)).all()), "unknown categories")
+    require(mapping.shape == (n_categories,) and mapping.dtype.kind in "iu", "unknown categories")
+    require(bool(((mapping >= 0) & (mapping < width)).all()), "unknown categories")
+    return width
+
+
+def _check_vocabulary(vectorizer: Any) -> None:
+    """Check the columns of a sparse matrix of words."""
+    if hasattr(vectorizer, "vocabulary_"):
+        require(type(vectorizer.vocabulary_) is dict, "a damaged vocabulary")
+        columns = vectorizer.vocabulary_.values()
+        require(all(_is_integer(column) for column in columns), "a damaged vocabulary")
+        require(sorted(columns) == list(range(len(columns))), "a vocabulary with columns out of range")
+
+
+def _check_generator(generator: Any) -> None:
+    bits = generator.bit_generator if isinstance(generator, np.random.Generator) else generator._bit_generator  # noqa: SLF001
+    state = bits.state
+    size = _BUFFER_SIZES.get(state["bit_generator"])
+    if size is not None:
+        position = state["buffer_pos"] if "buffer_pos" in state else state["state"]["pos"]
+        require(0 <= position <= size, "a random generator with a position out of range")
+
+
+def _n_features(estimator: Any) -> int:
+    """Return the number of features that an estimator demands; without it, any input would be let in."""
+    n_features: Any = getattr(estimator, "n_features_in_", None)
+    require(_is_integer(n_features) and n_features > 0, f"a {type(estimator).__name__} for unknown features")
+    return int(n_features)
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+_CHECKS: dict[Any, Callable[[Any], None]] = {
+    BaseDecisionTree: _check_tree,
+    BaseForest: _check_members,
+    BaseLibSVM: _check_machine,
+    CountVectorizer: _check_vocabulary,
+    DummyClassifier: _check_dummy,
+    GradientBoostingClassifier: _check_boosting,
+    HistGradientBoostingClassifier: _check_histogram_boosting,
+    OneHotEncoder: _check_one_hot,
+    Pipeline: _check_steps,
+    PeerBoostingClassifier: _check_booster,
+    np.random.Generator: _check_generator,
+    np.random.RandomState: _check_generator,
+}

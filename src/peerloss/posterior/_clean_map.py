@@ -1,0 +1,210 @@
+"""From the noisy posterior of the portfolio to clean probabilities, α and an estimate of clean accuracy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from peerloss._validation import check_finite
+from peerloss.noise import NoiseModel, estimate_noise
+from peerloss.posterior._calibrator import clean_proba
+from peerloss.posterior._many_classes import CleanCurves, stable_noise
+from peerloss.posterior._two_classes import CleanPosterior, fit_clean_posterior
+from peerloss.theory import (
+    optimal_alpha_from_noisy_prior,
+    optimal_alpha_of_weighted,
+    unbalancing_label_weights,
+)
+
+if TYPE_CHECKING:
+    from peerloss._validation import BoolArray, FloatArray, IntArray
+
+METRICS = ("accuracy", "balanced_accuracy")
+#: Probabilities are kept this far from 0 and 1 before log-odds are taken.
+CLIP = 1e-3
+#: Noisy labels with |δ_p̃| below this are taken for balanced: α* = d/δ_p̃ would be large and unsteady.
+NEAR_BALANCE = 0.05
+
+
+@dataclass(frozen=True)
+class CleanMap:
+    """What turns noisy into clean probabilities; its argmax is the decision."""
+
+    metric: str
+    alpha: float | None
+    """A number given by the user, or ``None`` for the library's rule."""
+    noisy_prior: FloatArray
+    noise: NoiseModel
+    """Estimated noise."""
+    posterior: CleanPosterior | None
+    """For two classes; carries the uncertainty of the rates."""
+    curves: CleanCurves | None = None
+    """For balanced accuracy of more than two classes, where η/π decides unless ``alpha`` is given."""
+
+    @classmethod
+    def fit(
+        cls,
+        proba: FloatArray,
+        codes: IntArray,
+        weight: FloatArray,
+        *,
+        metric: str,
+        alpha: float | None,
+        noisy_prior: FloatArray,
+        gold: tuple[IntArray, IntArray] | None = None,
+        verified: BoolArray | None = None,
+    ) -> CleanMap:
+        """Estimate the noise from out-of-fold noisy probabilities and labels."""
+        if proba.shape[1] == 2:
+            posterior = fit_clean_posterior(
+                codes, log_odds(proba), weight=weight, gold=gold, verified=verified
+            )
+            return cls(metric, alpha, noisy_prior, posterior.noise, posterior)
+        used = weight > 0
+        noise = estimate_noise(codes[used], proba[used])
+        curves = None
+        if metric == "balanced_accuracy":
+            curves = CleanCurves.fit(proba[used], codes[used], weight[used], noise)
+        return cls(metric, alpha, noisy_prior, noise, None, curves)
+
+    def transform(self, proba: FloatArray) -> FloatArray:
+        """Return probabilities of the clean classes (of equally frequent ones for balanced accuracy).
+
+        For balanced accuracy two classes are decided by peer loss at α = 1, which needs no rates; more
+        classes by :func:`~peerloss.theory.balanced_posterior`, which needs the estimated noise.
+        """
+        if self.alpha is not None:
+            return clean_proba(proba, self.alpha, self.noisy_prior)
+        if self.curves is not None:
+            return self.curves.balanced(proba)
+        if self.metric == "balanced_accuracy":
+            return clean_proba(proba, 1.0, self.noisy_prior)
+        if self.posterior is not None:
+            positive = self.posterior.transform(log_odds(proba))
+            return np.column_stack([1.0 - positive, positive])
+        return unmix(proba, self.noise)
+
+    def explained(self, proba: FloatArray) -> FloatArray:
+        """Return P(noisy label | x) as the estimated noise explains it: clean probabilities times T."""
+        if self.curves is not None:
+            return self.curves.curves[-1].explained(proba)
+        if self.posterior is None:
+            return unmix(proba, self.noise) @ stable_noise(self.noise).transition
+        rates = self.posterior.rates
+        gain = 1.0 - rates.sum(axis=1, keepdims=True)
+        positive = self.posterior.weights @ (rates[:, :1] + gain * self.posterior.candidates(log_odds(proba)))
+        return np.column_stack([1.0 - positive, positive])
+
+    def implied_alpha(self) -> float:
+        """Return the α of the decision, NaN where no α describes it.
+
+        It is the given number, 1 for balanced accuracy of two classes (of more, no α), or α* at the
+        estimated rates.
+        """
+        if self.alpha is not None:
+            return self.alpha
+        if self.curves is not None:
+            return float("nan")
+        if self.metric == "balanced_accuracy":
+            return 1.0
+        try:
+            return optimal_alpha_from_noisy_prior(self.noise, self.noisy_prior)
+        except ValueError:  # no α* exists: balanced noisy labels with unequal rates, or K > 2
+            return float("nan")
+
+    def accuracy(
+        self, proba: FloatArray, *, seed: int, as_labelled: bool = False
+    ) -> tuple[float, float, float]:
+        """Estimate the metric on *clean* labels of the decisions on these rows, with a 90 % interval.
+
+        For two classes, and for balanced accuracy of more, it averages over what the noisy labels leave open
+        about the noise, and adds the sampling error of the rows. For accuracy of more than two classes the
+        noise is taken as estimated. With ``as_labelled`` the labels are taken as clean.
+        """
+        decided = self.transform(proba).argmax(axis=1)
+        if as_labelled:
+            clean, weights = proba[None], np.ones(1)
+        elif self.posterior is not None:
+            positive = self.posterior.candidates(log_odds(proba))
+            clean = np.stack([1.0 - positive, positive], axis=2)
+            weights = self.posterior.weights
+        elif self.curves is not None:
+            clean, weights = self.curves.candidates(proba), self.curves.weights
+        else:
+            clean, weights = unmix(proba, self.noise)[None], np.ones(1)
+        level, spread = _levels(clean, decided, balanced=self.metric == "balanced_accuracy")
+        rng = np.random.default_rng(seed)
+        drawn = rng.choice(len(weights), size=4000, p=weights)
+        draws = np.clip(level[drawn] + spread[drawn] * rng.normal(size=4000), 0.0, 1.0)
+        low, high = np.quantile(draws, [0.05, 0.95])
+        return float(weights @ level), float(low), float(high)
+
+
+def _levels(clean: FloatArray, decided: IntArray, *, balanced: bool) -> tuple[FloatArray, FloatArray]:
+    """Return (balanced) accuracy and its sampling error under each of the clean posteriors (G, n, K)."""
+    chosen = np.broadcast_to(decided[None, :, None], (*clean.shape[:2], 1))
+    if not balanced:
+        level = np.take_along_axis(clean, chosen, 2)[..., 0].mean(axis=1)
+        return level, np.sqrt(level * (1.0 - level) / len(decided))
+    mass = clean.sum(axis=1)
+    hits = np.stack([(clean[:, :, c] * (decided == c)).sum(axis=1) for c in range(mass.shape[1])], axis=1)
+    recall = hits / np.maximum(mass, 1e-9)
+    variance = (recall * (1.0 - recall) / np.maximum(mass, 1.0)).sum(axis=1)
+    return recall.mean(axis=1), np.sqrt(variance) / mass.shape[1]
+
+
+def check_alpha_or_auto(alpha: Any, name: str = "alpha") -> float | None:
+    """Return a number given as α, or ``None`` for ``"auto"``."""
+    if isinstance(alpha, str) and alpha == "auto":
+        return None
+    return check_finite(alpha, name, advice="Pass 'auto' or a number such as 1.0.")
+
+
+class AutomaticAlpha(NamedTuple):
+    """The α that :func:`automatic_alpha` finds."""
+
+    alpha: float
+    label_weights: FloatArray
+    """(K,), 1 but where noisy labels are so nearly balanced that no useful α* exists without weights."""
+    noise: NoiseModel
+    """The estimated noise."""
+
+
+def automatic_alpha(
+    proba: FloatArray, codes: IntArray, weight: FloatArray, noisy_prior: FloatArray
+) -> AutomaticAlpha:
+    """Find one α for accuracy from out-of-fold noisy probabilities.
+
+    It is α* = (e_neg − e_pos)/δ_p̃ at the rates that probabilities and noisy labels suggest. Where δ_p̃ is
+    near 0 it is that of rows weighted by their label, the paper's downsampling remark. For more than two
+    classes without an α* it is 1, the choice that needs no rates; no theorem then speaks of accuracy.
+
+    ``PeerPlugInClassifier(alpha="auto")`` decides with this α, ``RobustMLPClassifier(alpha="auto")`` compares
+    candidates by the peer score at it. ``PeerClassifier(alpha="auto")`` does not use it: it decides by the
+    clean posterior.
+    """
+    fitted = CleanMap.fit(proba, codes, weight, metric="accuracy", alpha=None, noisy_prior=noisy_prior)
+    equal = np.ones(len(noisy_prior))
+    if len(noisy_prior) == 2 and abs(noisy_prior[1] - noisy_prior[0]) < NEAR_BALANCE:
+        weights = unbalancing_label_weights(noisy_prior)
+        return AutomaticAlpha(
+            optimal_alpha_of_weighted(fitted.noise, noisy_prior, weights), weights, fitted.noise
+        )
+    alpha = fitted.implied_alpha()
+    return AutomaticAlpha(alpha if np.isfinite(alpha) else 1.0, equal, fitted.noise)
+
+
+def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
+    """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
+    clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
+    clean: FloatArray = clipped / clipped.sum(axis=1, keepdims=True)
+    return clean
+
+
+def log_odds(proba: FloatArray) -> FloatArray:
+    """Return the log-odds of class 1."""
+    p = np.clip(proba[:, 1], CLIP, 1.0 - CLIP)
+    odds: FloatArray = np.log(p / (1.0 - p))
+    return odds

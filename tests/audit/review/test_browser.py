@@ -1,0 +1,205 @@
+"""The review page and the audit page in a real browser, by the keyboard alone."""
+
+import errno
+import os
+import statistics
+import subprocess
+import sys
+import threading
+
+import pytest
+
+from peerloss.audit._folder import read_folder
+from peerloss.audit.review._decisions import read_journal
+from peerloss.audit.review._server import Review, ReviewServer
+from tests.audit.made_up import HOSTILE, write_audit
+
+
+@pytest.fixture
+def serve():
+    """Return a function that serves an audit folder until the test is over."""
+    running = []
+
+    def start(folder):
+        server = ReviewServer(Review(folder))
+        threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+        running.append(server)
+        return server
+
+    yield start
+    for server in running:
+        server.shutdown()
+        server.server_close()
+        server.review.close()
+
+
+#: Press a key and wait until the page shows another suspect (or that all are done); return the milliseconds.
+PRESS = """
+const done = arguments[arguments.length - 1], key = arguments[0];
+const look = () => document.body.dataset.place;
+const before = look(), start = performance.now();
+document.dispatchEvent(new KeyboardEvent("keydown", {key: key, bubbles: true}));
+(function wait() {
+  if (look() !== before) requestAnimationFrame(() => done(performance.now() - start));
+  else setTimeout(wait, 1);
+})();
+"""
+
+
+def text(browser, name):
+    return browser.execute_script("return document.getElementById(arguments[0]).textContent", name)
+
+
+def opened(browser, url):
+    """Open the page and wait until it shows a suspect."""
+    browser.get(url)
+    browser.execute_async_script(
+        "const done = arguments[0];"
+        "(function wait() { if (document.body.dataset.place) done(); else setTimeout(wait, 5); })();"
+    )
+
+
+def press(browser, key):
+    return browser.execute_async_script(PRESS, key)
+
+
+def test_a_full_disk_is_shown(browser, serve, tmp_path, monkeypatch):
+    """The page says that the decision does not count and stays at the suspect; later it goes on."""
+    write_audit(tmp_path)
+    server = serve(read_folder(tmp_path / "audit"))
+    opened(browser, server.url)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full_disk)
+        browser.execute_script(
+            "document.dispatchEvent(new KeyboardEvent('keydown', {key: 'k', bubbles: true}))"
+        )
+        browser.execute_async_script(
+            "const done = arguments[0], error = document.getElementById('error');"
+            "(function wait() { if (!error.hidden) done(); else setTimeout(wait, 5); })();"
+        )
+    assert "No space left on device. This decision does not count" in text(browser, "error")
+    assert server.review.state()["keep"] == 0
+    press(browser, "k")
+    assert browser.execute_script("return document.getElementById('error').hidden")
+    assert server.review.state()["keep"] == 1
+
+
+def full_disk(*_):
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def test_a_person_steps_through_with_keys(browser, serve, tmp_path):
+    """Keep, change by number, take the suggestion, skip, undo: each is on disk, none needs the mouse."""
+    write_audit(tmp_path)
+    folder = read_folder(tmp_path / "audit")
+    rows = folder.suspects()["row"].tolist()
+    opened(browser, serve(folder).url)
+    assert text(browser, "name") == f"Row {rows[0]}"
+    press(browser, "k")
+    assert text(browser, "name") == f"Row {rows[1]}"
+    given = text(browser, "given")
+    number = next(i for i, label in enumerate(folder.classes) if label != given)
+    press(browser, str(number + 1))
+    suggested = text(browser, "suggested")
+    press(browser, "a")
+    press(browser, "s")
+    press(browser, "u")
+    assert text(browser, "name") == f"Row {rows[3]}"
+    stand = [(d.row, d.action, d.label) for d in read_journal(folder.decisions_path)]
+    assert stand == [
+        (rows[0], "keep", None),
+        (rows[1], "change", folder.classes[number]),
+        (rows[2], "change", suggested),
+    ]
+
+
+def test_markup_in_cells_is_text(browser, serve, tmp_path):
+    """Labels and features that hold a script are shown, not run; the page logs no error."""
+    write_audit(tmp_path)
+    browser.get_log("browser")
+    opened(browser, serve(read_folder(tmp_path / "audit")).url)
+    assert browser.title == "Review of animals.csv"
+    assert HOSTILE in text(browser, "features")
+    assert HOSTILE in text(browser, "choices")
+    assert browser.execute_script("return document.querySelectorAll('td script, button script').length") == 0
+    assert [entry for entry in browser.get_log("browser") if "favicon" not in entry["message"]] == []
+
+
+def test_the_end_says_what_comes_next(browser, serve, tmp_path):
+    """After the last suspect the page says so; undo leads back."""
+    write_audit(tmp_path)
+    folder = read_folder(tmp_path / "audit")
+    opened(browser, serve(folder).url)
+    for _ in range(len(folder.suspects())):
+        press(browser, "s")
+    assert browser.execute_script("return document.getElementById('done').hidden") is False
+    press(browser, "u")
+    assert browser.execute_script("return document.getElementById('suspect').hidden") is False
+
+
+FETCH = """
+const [url, wish, done] = arguments;
+const options = wish && {method: "POST", mode: "no-cors", body: wish};
+fetch(url, options).then((answer) => answer.text()).then(done, () => done(null));
+"""
+
+
+def test_a_page_of_another_origin_reads_and_decides_nothing(browser, serve, tmp_path):
+    """A page opened elsewhere that even knows the token gets nothing, and its decisions are not taken."""
+    write_audit(tmp_path)
+    folder = read_folder(tmp_path / "audit")
+    server = serve(folder)
+    browser.get("data:text/html,<title>elsewhere</title>")
+    assert not browser.execute_async_script(FETCH, server.url + "suspects/0", None)
+    browser.execute_async_script(FETCH, server.url + "decide", '{"action": "keep", "place": 0}')
+    assert read_journal(folder.decisions_path) == []
+    opened(browser, server.url)
+    assert HOSTILE in browser.execute_async_script(FETCH, server.url + "suspects/0", None)
+
+
+def test_a_killed_server_loses_no_decision(browser, tmp_path):
+    """Decisions made on the page are all there after the server was killed; a new one goes on from them."""
+    write_audit(tmp_path)
+    command = [sys.executable, "-m", "peerloss", "review", str(tmp_path / "audit"), "--no-browser"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        url = process.stdout.readline().split()[-1]
+        opened(browser, url)
+        for _ in range(3):
+            press(browser, "k")
+        process.kill()
+    folder = read_folder(tmp_path / "audit")
+    assert len(read_journal(folder.decisions_path)) == 3
+    review = Review(folder)
+    assert review.state()["next"] == 3
+    review.close()
+
+
+@pytest.mark.slow
+def test_ten_thousand_suspects_come_quickly(browser, serve, tmp_path):
+    """The median time from a key to the next suspect is told; it must not grow with their number."""
+    write_audit(tmp_path, n=100_000)
+    folder = read_folder(tmp_path / "audit")
+    total = len(folder.suspects())
+    assert total >= 10_000
+    opened(browser, serve(folder).url)
+    times = [press(browser, "k") for _ in range(60)]
+    sys.stderr.write(f"{total} suspects: median {statistics.median(times):.1f} ms from key to next suspect\n")
+    assert text(browser, "progress").startswith("61 of")
+
+
+def test_the_audit_page_sorts_by_any_column(browser, tmp_path):
+    """A click on a heading sorts numbers as numbers; a second click turns the order round."""
+    write_audit(tmp_path)
+    browser.get((tmp_path / "audit" / "index.html").as_uri())
+    click = "document.querySelectorAll('table.sortable th button')[arguments[0]].click()"
+    values = (
+        "return Array.from(document.querySelector('table.sortable').tBodies[0].rows)"
+        ".map((row) => Number(row.cells[arguments[0]].dataset.value))"
+    )
+    for column in (0, 3, 5):
+        browser.execute_script(click, column)
+        up = browser.execute_script(values, column)
+        browser.execute_script(click, column)
+        assert up == sorted(up)
+        assert browser.execute_script(values, column) == up[::-1]
+    assert browser.title == "Animals"

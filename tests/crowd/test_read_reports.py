@@ -1,0 +1,91 @@
+"""Tables of reports as people keep them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from peerloss.crowd import _read_reports, read_reports
+from peerloss.datasets import iter_table
+from peerloss.exceptions import InvalidInputError
+
+
+@pytest.fixture
+def small_chunks(monkeypatch):
+    """Read three rows at a time."""
+
+    def three(path, *, chunk_rows, **options):
+        return iter_table(path, chunk_rows=min(chunk_rows, 3), **options)
+
+    monkeypatch.setattr(_read_reports, "iter_table", three)
+
+
+@pytest.mark.usefixtures("small_chunks")
+def test_codes_stay_as_written_whatever_the_chunk(tmp_path):
+    """007 is not 7, a gap is a missing label, and names met in different chunks are one."""
+    path = tmp_path / "c.csv"
+    rows = [("007", "a", "1"), ("7", "a", ""), ("007", "b", "2"), ("x", "a", "1"), ("7", "b", "2")]
+    path.write_text("label,task,worker,note\n" + "".join(f"{y},{t},{w},-\n" for t, w, y in rows))
+    table = read_reports(path)
+    assert table["task"].tolist() == [t for t, _, _ in rows]
+    assert table["worker"].tolist() == [w for _, w, _ in rows]
+    assert table["label"].astype(object).where(table["label"].notna(), "").tolist() == [y for _, _, y in rows]
+    assert table["task"].cat.categories.tolist() == ["007", "7", "x"]
+
+
+def test_numbers_of_a_parquet_file_become_names(tmp_path):
+    """Whole numbers are read as text without a decimal point."""
+    pytest.importorskip("pyarrow")
+    frame = pd.DataFrame({"item": [1, 1, 2], "worker": [10, 11, 10], "label": np.array([0, 1, 1], np.int8)})
+    frame.to_parquet(tmp_path / "c.parquet")
+    assert read_reports(tmp_path / "c.parquet").to_numpy().tolist() == frame.astype(str).to_numpy().tolist()
+
+
+@pytest.mark.usefixtures("small_chunks")
+@pytest.mark.parametrize("task", ["task", "item"])
+def test_wide_tables_become_long(tmp_path, task):
+    """A column for each worker, whatever the workers are called; gaps are missing labels."""
+    path = tmp_path / "w.csv"
+    path.write_text(f"{task},worker,label\n01,a,b\n02,,b\n03,b,a\n04,a,a\n")
+    table = read_reports(path, wide=True)
+    assert table["task"].tolist() == ["01", "01", "02", "02", "03", "03", "04", "04"]
+    assert table["worker"].tolist() == ["worker", "label"] * 4
+    assert table["label"].isna().sum() == 1
+
+
+def test_missing_columns_are_listed(tmp_path):
+    """The message says which columns are missing, which there are, and what to do."""
+    path = tmp_path / "c.csv"
+    path.write_text("task,annotator,answer\n1,a,x\n")
+    with pytest.raises(
+        InvalidInputError, match=r"worker, label missing, its columns are \['task', 'annotator'"
+    ):
+        read_reports(path)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_one_label_of_each_worker_and_task_is_kept(tmp_path, wide):
+    """First or last in the order of the file, also where a wide table has two rows of one task."""
+    path = tmp_path / "c.csv"
+    if wide:
+        path.write_text("item,ann,bob\n1,x,\n1,y,x\n2,y,y\n")
+    else:
+        path.write_text("item,worker,label\n1,ann,x\n1,ann,y\n1,bob,x\n2,ann,y\n2,bob,y\n")
+    with pytest.raises(InvalidInputError, match="--duplicates first"):
+        read_reports(path, wide=wide)
+    for duplicates, label in (("first", "x"), ("last", "y")):
+        table = read_reports(path, wide=wide, duplicates=duplicates).dropna()
+        assert set(table.itertuples(index=False, name=None)) == {
+            ("1", "ann", label),
+            ("1", "bob", "x"),
+            ("2", "ann", "y"),
+            ("2", "bob", "y"),
+        }
+
+
+def test_abstentions_are_missing_labels(tmp_path):
+    """A label that means none is missing, and does not count as one of two labels of a worker."""
+    path = tmp_path / "c.csv"
+    path.write_text("task,worker,label\n1,ann,-1\n1,ann,y\n1,bob,x\n")
+    table = read_reports(path, abstain="-1")
+    assert table["label"].isna().tolist() == [True, False, False]
+    assert table["label"].dropna().tolist() == ["y", "x"]

@@ -1,0 +1,250 @@
+"""Boosters from strangers: indices that LightGBM and XGBoost would follow anywhere are refused."""
+
+import json
+import re
+from dataclasses import replace
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.utils import Bunch
+
+from peerloss import PeerBoostingClassifier, load_model, save_model
+from peerloss.exceptions import ModelFolderError
+from tests.persistence.saved_models import CODES, X, assert_same
+from tests.persistence.test_hostile import copy_of, rewrite
+
+#: So many rows that LightGBM splits by category.
+ROWS = np.tile(X, (10, 1))
+TABLE = pd.DataFrame(ROWS[:, :3], columns=["a", "b", "c"]).assign(
+    kind=pd.Categorical(np.arange(len(ROWS)) % 9)
+)
+LABELS = (np.tile(CODES, 10) + np.arange(len(ROWS)) % 9) % 2
+
+
+@pytest.fixture(scope="module", params=["lightgbm", "xgboost"])
+def backend(request):
+    pytest.importorskip(request.param)
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def saved_booster(backend, tmp_path_factory):
+    """Save a model with categorical splits, to spoil copies of."""
+    model = PeerBoostingClassifier(backend=backend, n_estimators=5, min_child_samples=2).fit(TABLE, LABELS)
+    folder = save_model(model, tmp_path_factory.mktemp(backend) / "model")
+    assert_same(model, load_model(folder), TABLE)
+    return folder
+
+
+def refuse(saved, tmp_path, change, message):
+    """Change the booster's file, and expect an error of ours."""
+    folder = copy_of(saved, tmp_path)
+    (file,) = folder.glob("booster-*")
+    rewrite(folder, file.name, change(file.read_text()).encode())
+    with pytest.raises(ModelFolderError, match=message):
+        load_model(folder)
+
+
+def replace_first(name, value):
+    """Return a function that changes the first number of the first line ``name=...`` of LightGBM's file."""
+
+    def change(text):
+        changed = re.sub(rf"(?m)^({name}=)\S+", rf"\g<1>{value}", text, count=1)
+        assert changed != text
+        return changed
+
+    return change
+
+
+@pytest.mark.parametrize("backend", ["lightgbm"], indirect=True)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (replace_first("left_child", 10**6), "point outside it"),
+        (replace_first("left_child", 0), "point outside it"),
+        (replace_first("right_child", -(10**6)), "point outside it"),
+        (replace_first("split_feature", 10**6), "absent features"),
+        (replace_first("split_feature", -1), "absent features"),
+        (replace_first("num_leaves", 10**6), "fewer numbers"),
+        (replace_first("num_leaves", 0), "without leaves"),
+        (replace_first("num_cat", 0), "unknown categories"),
+        (replace_first("cat_boundaries", 5), "overlap"),
+        (replace_first("cat_threshold", -1), "unknown categories"),
+        (replace_first("decision_type", 99), "unknown kind"),
+        (replace_first("leaf_value", "x"), "cannot be read"),
+        (replace_first("leaf_value", "1_0"), "cannot be read"),
+        (replace_first("is_linear", 1), "linear models"),
+        (replace_first("num_tree_per_iteration", 0), "other classes"),
+        (replace_first("num_class", 0), "other classes"),
+        (replace_first("max_feature_idx", 10**6), "other features"),
+        (replace_first("num_class", 10**30), "instead of a number"),
+        (replace_first("version", "v9"), "another version"),
+        (replace_first("feature_names", "a\rtree_sizes=99999999\r"), "names that cannot be read"),
+        (replace_first("feature_infos", "none\x0b"), "names that cannot be read"),
+        (lambda text: text.replace("shrinkage=", "num_cat=0\nshrinkage=", 1), "twice"),
+        (lambda text: text[: text.index("Tree=")], "incomplete rounds"),
+    ],
+)
+def test_a_crafted_lightgbm_model_is_refused(saved_booster, tmp_path, change, message):
+    """Children, features, categories and lengths are checked; numbers are read as LightGBM would."""
+    refuse(saved_booster, tmp_path, change, message)
+
+
+def test_what_predictions_do_not_need_does_not_reach_lightgbm(tmp_path):
+    """Neither sizes of trees, which the parser would follow, nor parameters, nor another objective."""
+    pytest.importorskip("lightgbm")
+    model = PeerBoostingClassifier(n_estimators=3).fit(X, CODES)
+    folder = save_model(model, tmp_path / "model")
+    text = (folder / "booster-0.txt").read_text()
+    text = re.sub(r"tree_sizes=.*", "tree_sizes=1 99999999 -5", text).replace(
+        "label_index=0", "label_index=0\nobjective=multiclass num_class:99\naverage_output"
+    )
+    text = text.replace("[num_class: 1]", "[num_class: 99]").replace("[verbosity: -1]", "[verbosity: 9]")
+    rewrite(folder, "booster-0.txt", text.encode())
+    assert_same(model, load_model(folder))
+
+
+def in_tree(name, place, value):
+    """Return a function that changes one number of the first XGBoost tree with categories."""
+
+    def change(text):
+        data = json.loads(text)
+        trees = data["learner"]["gradient_booster"]["model"]["trees"]
+        tree = next(tree for tree in trees if tree["categories_nodes"])
+        tree[name][place] = value
+        return json.dumps(data)
+
+    return change
+
+
+def in_model(path, value):
+    """Return a function that replaces one entry of XGBoost's file, found by its dotted path."""
+
+    def change(text):
+        data = json.loads(text)
+        holder = data
+        *parts, last = path.split(".")
+        for part in parts:
+            holder = holder[part]
+        holder[last] = value
+        return json.dumps(data)
+
+    return change
+
+
+MODEL = "learner.gradient_booster.model"
+
+
+@pytest.mark.parametrize("backend", ["xgboost"], indirect=True)
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (in_tree("left_children", 0, 10**6), "point outside it"),
+        (in_tree("left_children", 0, 0), "point outside it"),
+        (in_tree("right_children", 0, -7), "point outside it"),
+        (in_tree("right_children", 0, 2**40), "out of range"),
+        (in_tree("left_children", 0, 1.5), "fractions"),
+        (in_tree("right_children", -1, 2), "a leaf with a child"),
+        (in_tree("parents", 1, 10**6), "other parents"),
+        (in_tree("split_indices", 0, 10**6), "absent features"),
+        (in_tree("split_indices", -1, -3), "absent features"),
+        (in_tree("split_type", 0, 7), "unknown splits"),
+        (in_tree("split_type", -1, 1), "other nodes"),
+        (in_tree("categories", 0, 2**30), "unknown categories"),
+        (in_tree("categories", 0, -1), "unknown categories"),
+        (in_tree("categories_nodes", 0, 999), "other nodes"),
+        (in_tree("categories_sizes", 0, 10**6), "unknown categories"),
+        (in_tree("categories_segments", 0, 5), "unknown categories"),
+        (in_model(f"{MODEL}.tree_info", [7] * 5), "other classes"),
+        (in_model(f"{MODEL}.tree_info", [0]), "incomplete rounds"),
+        (in_model(f"{MODEL}.iteration_indptr", [0, 99]), "incomplete rounds"),
+        (in_model(f"{MODEL}.trees", []), "incomplete rounds"),
+        (in_model("learner.gradient_booster.name", "dart"), "another kind"),
+        (in_model("learner.objective.name", "rank:pairwise"), "another objective"),
+        (in_model("learner.learner_model_param.num_feature", "1"), "absent features"),
+        (in_model("learner.learner_model_param.num_class", "-4"), "other features"),
+        (in_model("learner.learner_model_param.num_target", "9"), "several targets"),
+        (in_model("learner.learner_model_param.base_score", "[0,0,0]"), "base scores"),
+        (in_model("learner.learner_model_param.base_score", "x"), "base score"),
+        (in_model("learner.feature_types", ["int"]), "other kinds"),
+        (in_model("learner.feature_types", []), "other kinds"),
+        (in_model("version", [3]), "another version"),
+        (in_model("version", [3, 2, -1]), "another version"),
+    ],
+)
+def test_a_crafted_xgboost_model_is_refused(saved_booster, tmp_path, change, message):
+    """Children, features, categories, classes and rounds are checked."""
+    refuse(saved_booster, tmp_path, change, message)
+
+
+def test_a_very_deep_tree_is_refused(tmp_path):
+    """XGBoost calls itself once for each level, until the stack overflows."""
+    pytest.importorskip("xgboost")
+    model = PeerBoostingClassifier(backend="xgboost", n_estimators=1).fit(X, CODES)
+    folder = save_model(model, tmp_path / "model")
+    n_splits = 1001
+
+    def change(text):
+        data = json.loads(text)
+        (tree,) = data["learner"]["gradient_booster"]["model"]["trees"]
+        for name in ("base_weights", "default_left", "loss_changes", "split_conditions", "split_indices"):
+            tree[name] = [0] * (2 * n_splits + 1)
+        tree["split_type"], tree["sum_hessian"] = [0] * (2 * n_splits + 1), [1] * (2 * n_splits + 1)
+        inner = range(0, 2 * n_splits, 2)
+        tree["left_children"] = [node + 2 if node in inner else -1 for node in range(2 * n_splits + 1)]
+        tree["right_children"] = [node + 1 if node in inner else -1 for node in range(2 * n_splits + 1)]
+        tree["parents"] = [2**31 - 1, *(node for node in inner for _ in range(2))]
+        tree["tree_param"]["num_nodes"] = str(2 * n_splits + 1)
+        return json.dumps(data)
+
+    refuse(folder, tmp_path, change, "more than 1000 levels")
+
+
+def test_categories_may_not_fill_the_memory(tmp_path):
+    """XGBoost keeps one bit for each number up to the largest category of a node."""
+    pytest.importorskip("xgboost")
+    model = PeerBoostingClassifier(backend="xgboost", n_estimators=200, min_child_samples=2).fit(
+        TABLE, LABELS
+    )
+    folder = save_model(model, tmp_path / "model")
+
+    def change(text):
+        data = json.loads(text)
+        for tree in data["learner"]["gradient_booster"]["model"]["trees"]:
+            tree["categories"] = [2**24 - 1 for _ in tree["categories"]]
+        return json.dumps(data)
+
+    refuse(folder, tmp_path, change, "more categories than a model needs")
+
+
+@pytest.mark.parametrize("content", ["{}", "", "tree", "{", "[]", "\u00e9"])
+def test_a_broken_booster_is_an_error_of_ours(backend, saved_booster, tmp_path, content):
+    """Not a crash, and not an error that only the library's authors understand."""
+    refuse(saved_booster, tmp_path, lambda _: content, f"cannot be read by {backend}")
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda plan: replace(plan, n_jobs=10**6), "n_jobs=1000000"),
+        (lambda plan: replace(plan, n_jobs=0.5), r"n_jobs=0\.5"),
+        (lambda _: Bunch(n_jobs=10**6, categorical=[]), "without a plan"),
+    ],
+)
+def test_a_booster_does_not_start_millions_of_threads(backend, tmp_path, change, message):
+    """Threads that cannot be started end the process."""
+    model = PeerBoostingClassifier(backend=backend, n_estimators=2).fit(X, CODES)
+    model._plan = change(model._plan)
+    folder = save_model(model, tmp_path / "model")
+    with pytest.raises(ModelFolderError, match=message):
+        load_model(folder)
+
+
+def test_an_unknown_library_is_named(saved_booster, tmp_path):
+    """Only the two are imported, whatever a file says."""
+    folder = copy_of(saved_booster, tmp_path)
+    state = (folder / "state.json").read_text()
+    rewrite(folder, "state.json", re.sub(r'"library": "\w+"', '"library": "this"', state).encode())
+    with pytest.raises(ModelFolderError, match="needs 'this', which is not a boosting library"):
+        load_model(folder)

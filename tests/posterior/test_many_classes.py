@@ -1,0 +1,82 @@
+"""A clean posterior of several classes, fitted through the noise."""
+
+import numpy as np
+import pytest
+
+from peerloss.noise import NoiseModel
+from peerloss.posterior._clean_map import CleanMap
+from peerloss.posterior._many_classes import LEAST_SHARE, MAX_GAIN, CleanCurve, CleanCurves, stable_noise
+from peerloss.theory import noisy_joint
+from tests.theory.finite_distributions import (
+    all_rules,
+    balanced_accuracies,
+    column_noise,
+    random_joint,
+    random_noise,
+)
+
+
+def rows_of(clean, noise, n=100_000):
+    """Every (point, noisy label) of a world as one weighted row: exact probabilities, labels, weights."""
+    noisy = noisy_joint(clean, noise)
+    x, label = np.indices(noisy.shape).reshape(2, -1)
+    posterior = noisy / noisy.sum(axis=1, keepdims=True)
+    return posterior[x], label, n * noisy.ravel()
+
+
+def worlds(seed, k, kind, count):
+    """Draw worlds whose T is safe to invert as it is."""
+    rng = np.random.default_rng(seed)
+    while count:
+        clean, noise = random_joint(rng, 5, k), kind(rng, k)
+        if stable_noise(noise, clean.sum(axis=0) @ noise.transition) == noise:
+            count -= 1
+            yield clean, noise
+
+
+@pytest.mark.parametrize("kind", [column_noise, random_noise], ids=["rates e_j", "any T"])
+@pytest.mark.parametrize("k", [3, 5])
+def test_exact_probabilities_give_the_best_balanced_accuracy(k, kind):
+    """With exact noisy probabilities and the true T, nothing is lost by fitting a curve, in 50 worlds each.
+
+    The report's interval holds the balanced accuracy that the decisions have.
+    """
+    for clean, noise in worlds(k, k, kind, 50):
+        proba, labels, weight = rows_of(clean, noise)
+        curves = CleanCurves.fit(proba, labels, weight, noise)
+        points = proba[:: clean.shape[1]]
+        chosen = curves.balanced(points).argmax(axis=1)
+        best = balanced_accuracies(all_rules(5, k), clean).max()
+        assert balanced_accuracies(chosen[None], clean)[0] > best - 0.005
+        prior = clean.sum(axis=0) @ noise.transition
+        decider = CleanMap("balanced_accuracy", None, prior, noise, None, curves)
+        drawn = np.repeat(points, np.rint(5000 * clean.sum(axis=1)).astype(int), axis=0)
+        level, low, high = decider.accuracy(drawn, seed=0)
+        assert low <= level <= high
+        assert low - 0.02 < best < high + 0.02
+
+
+def test_probabilities_that_noise_cannot_give_stay_probabilities():
+    """Certain predictions under heavy noise leave the simplex when inverted; the curve stays inside."""
+    noise = NoiseModel.uniform(3, 0.5)
+    labels = np.tile(np.arange(3), 20)
+    curve, _ = CleanCurve.fit(np.eye(3)[labels], labels, np.ones(60), noise)
+    clean = curve.transform(np.vstack([np.eye(3), np.full((1, 3), 1 / 3)]))
+    assert (clean > 0).all()
+    np.testing.assert_allclose(clean.sum(axis=1), 1.0)
+    np.testing.assert_array_equal(clean[:3].argmax(axis=1), [0, 1, 2])
+
+
+def test_noise_is_drawn_towards_the_identity_only_as_far_as_needed():
+    """T stays as it is where its inverse is tame; else errors grow by 20 at most and every class remains."""
+    tame = NoiseModel.uniform(4, 0.3)
+    assert stable_noise(tame, np.full(4, 0.25)) == tame
+    wild = NoiseModel.uniform(3, 0.66)
+    assert np.linalg.cond(wild.transition) > MAX_GAIN
+    assert np.linalg.cond(stable_noise(wild).transition) <= MAX_GAIN
+    rates = np.array([0.0, 0.2, 0.0])
+    greedy = NoiseModel((1 - rates.sum()) * np.eye(3) + rates)  # by it, label 1 is nothing but mistakes
+    noisy_prior = np.array([0.6, 0.15, 0.25])
+    assert (noisy_prior @ greedy.inverse()).min() < 0
+    clean_prior = noisy_prior @ stable_noise(greedy, noisy_prior).inverse()
+    assert (clean_prior >= LEAST_SHARE * noisy_prior - 1e-12).all()
