@@ -1,7 +1,7 @@
 """Draw the README's picture: ``python docs/figures/results.py docs/images/results.png``.
 
-The figures are those of the section "By noise pair" of ``results/accuracy_peer_classifier.md``. The ground is
-opaque, so that the picture reads the same on light and on dark pages.
+The numbers are those of the section "By noise pair" of ``results/accuracy_peer_classifier.md``. The background
+is opaque, so that the picture looks the same on light and on dark pages.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 RESULTS = Path(__file__).parents[2] / "results" / "accuracy_peer_classifier.md"
-INK, PALE_INK, GROUND = "#24292f", "#5c6670", "#ffffff"
-#: Column of the table → its words, and how it is drawn.
+INK, PALE_INK, BACKGROUND = "#24292f", "#5c6670", "#ffffff"
+#: Column of the table → its text in the legend, and how it is drawn.
 SERIES: dict[str, tuple[str, dict[str, Any]]] = {
     "clean": (
-        "trained on clean labels",
+        "same models, clean labels",
         {"marker": "|", "color": "#7a8490", "markersize": 17, "markeredgewidth": 3},
     ),
     "plain": (
-        "same models, noisy labels, no noise handling",
+        "same models, noisy labels, no correction",
         {"marker": "D", "color": "#d55e00", "markersize": 9, "markeredgewidth": 0},
     ),
     "ours": (
@@ -34,7 +34,7 @@ SERIES: dict[str, tuple[str, dict[str, Any]]] = {
         {"marker": "o", "color": "#0072b2", "markersize": 9, "markeredgewidth": 0},
     ),
 }
-PRIORS = {"original": "classes as they come", "equalized": "classes balanced"}
+PRIORS = {"original": "original class frequencies", "equalized": "balanced classes"}
 
 
 class Row(NamedTuple):
@@ -42,7 +42,7 @@ class Row(NamedTuple):
 
     noise: str
     prior: str
-    figures: dict[str, float]
+    accuracy: dict[str, float]
 
     @property
     def symmetric(self) -> bool:
@@ -69,18 +69,18 @@ def cells(line: str) -> list[str]:
 
 
 def draw(axes: Axes, rows: list[Row], title: str) -> None:
-    """One line a noise pair: from plain training to peer, and what clean labels would give."""
+    """Draw one line per noise pair: from plain training to PeerClassifier, and training on clean labels."""
     for height, row in enumerate(reversed(rows)):
-        ends = row.figures["plain"], row.figures["ours"]
+        ends = row.accuracy["plain"], row.accuracy["ours"]
         axes.plot(ends, (height, height), color="#c9d1d9", linewidth=5)
         for name, (_, look) in SERIES.items():
-            axes.plot(row.figures[name], height, linestyle="", **look)
+            axes.plot(row.accuracy[name], height, linestyle="", **look)
     axes.set_yticks(range(len(rows)), [row.noise for row in reversed(rows)])
     axes.set_ylim(-0.6, len(rows) - 0.4)
-    alike = sum(row.symmetric for row in rows)
-    axes.axhline(alike - 0.5, color="#c9d1d9", linewidth=1)
-    axes.text(0.726, alike - 0.45, "one class more", va="bottom", color=PALE_INK, fontsize=9.5)
-    axes.text(0.726, alike - 0.58, "both alike", va="top", color=PALE_INK, fontsize=9.5)
+    n_symmetric = sum(row.symmetric for row in rows)
+    axes.axhline(n_symmetric - 0.5, color="#c9d1d9", linewidth=1)
+    axes.text(0.726, n_symmetric - 0.45, "unequal noise rates", va="bottom", color=PALE_INK, fontsize=9.5)
+    axes.text(0.726, n_symmetric - 0.58, "equal noise rates", va="top", color=PALE_INK, fontsize=9.5)
     axes.set_title(title, fontsize=12, loc="left", color=INK)
     axes.set_xlim(0.725, 0.9)
     axes.set_xticks([0.75, 0.8, 0.85, 0.9])
@@ -95,15 +95,15 @@ def main(path: str) -> None:
     """Draw both halves and write the picture."""
     rows = read_rows()
     with mpl.rc_context({"font.family": "DejaVu Sans", "font.size": 11, "text.color": INK}):
-        figure = Figure(figsize=(10, 3.7), facecolor=GROUND, layout="constrained")
+        figure = Figure(figsize=(10, 3.7), facecolor=BACKGROUND, layout="constrained")
         for axes, (prior, title) in zip(figure.subplots(1, 2), PRIORS.items(), strict=True):
             draw(axes, [row for row in rows if row.prior == prior], title)
             axes.set_xlabel("accuracy on clean test labels, mean of ten data sets", color=INK)
             if prior == "original":
-                axes.set_ylabel("share of labels flipped\nin class 0, in class 1", color=INK)
+                axes.set_ylabel("noise rates:\nclass 0, class 1", color=INK)
         figure.legend(
             [Line2D([], [], linestyle="", **look) for _, look in SERIES.values()],
-            [words for words, _ in SERIES.values()],
+            [text for text, _ in SERIES.values()],
             loc="outside upper center",
             ncols=3,
             frameon=False,
