@@ -1,4 +1,4 @@
-"""How Sphinx builds the site: ``make docs``. Nothing on the pages comes from the network."""
+"""Configuration of Sphinx for ``make docs``. The pages load nothing from the network."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ myst_heading_anchors = 4
 autodoc_member_order = "bysource"
 autodoc_default_options = {"exclude-members": "booster_, set_fit_request, set_score_request"}
 autodoc_typehints_format = "short"
-# What is not installed is stood in for, so that the pages can be built without every framework.
+# Frameworks that are not installed are mocked, so that the pages can be built without them.
 autodoc_mock_imports = [name for name in ("transformers", "lightning", "skorch") if find_spec(name) is None]
 autosummary_generate = False  # the pages of the API are written by hand
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 78
 napoleon_google_docstring = False
 napoleon_attr_annotations = False
-napoleon_custom_sections = ["Returns"]  # prose here, where napoleon would look for types
+napoleon_custom_sections = ["Returns"]  # prose; napoleon would look for types
 
 html_theme = "furo"
 html_title = f"peerloss {release}"
@@ -51,13 +51,13 @@ html_static_path = ["_static"]
 html_css_files = ["site.css"]
 html_copy_source = False
 html_show_sphinx = False
-html_show_search_summary = False  # browsers may not fetch other pages from the disk
+html_show_search_summary = False  # browsers may not load other local files
 html_theme_options = {"navigation_with_keys": True}
 pygments_style = "friendly"
 
 
 def write_pages() -> None:
-    """Write the pages that follow from other files: results, examples, the help of the commands."""
+    """Write the pages that are generated from other files: results, examples, the help of the commands."""
     pages = {f"results/{table.name}": include(table) for table in (ROOT / "results").glob("*.md")}
     pages |= {"examples.md": examples_page(), "api/command_line.md": command_page()}
     shutil.copytree(ROOT / "results" / "figures", DOCS / "results" / "figures", dirs_exist_ok=True)
@@ -66,17 +66,17 @@ def write_pages() -> None:
             page.unlink()
     for name, text in pages.items():
         page = DOCS / name
-        if not page.exists() or page.read_text(encoding="utf-8") != text:  # else Sphinx would read it again
+        if not page.exists() or page.read_text(encoding="utf-8") != text:  # otherwise Sphinx would read it again
             page.write_text(text, encoding="utf-8")
 
 
 def include(path: Path) -> str:
-    """Return a page that is a file of the repository."""
+    """Return a page that includes a file of the repository."""
     return f"```{{include}} ../../{path.relative_to(ROOT)}\n```\n"
 
 
 def examples_page() -> str:
-    """Return what examples/README.md says, with the scripts themselves below."""
+    """Return examples/README.md followed by the scripts."""
     text = (ROOT / "examples" / "README.md").read_text(encoding="utf-8")
     text = re.sub(r"\]\((\w+)\.py\)", r"](#script-\1)", text)
     for script in sorted((ROOT / "examples").glob("*.py")):
@@ -87,31 +87,31 @@ def examples_page() -> str:
 
 def command_page() -> str:
     """Return the help of every command."""
-    text = "# Command line\n\nThe same is printed by `peerloss COMMAND --help`.\n"
+    text = "# Command line\n\n`peerloss COMMAND --help` prints the same.\n"
     for name in sorted(typer.main.get_command(app).commands):  # type: ignore[attr-defined]
-        told = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "84", "TERMINAL_WIDTH": "84"}).output
-        text += f"\n## {name}\n\n```text\n{told.strip()}\n```\n"
+        shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "84", "TERMINAL_WIDTH": "84"}).output
+        text += f"\n## {name}\n\n```text\n{shown.strip()}\n```\n"
     return text
 
 
 def escape_bars(_sphinx: Sphinx, _what: str, _name: str, _obj: Any, _options: Any, lines: list[str]) -> None:
-    """Leave |α| in a docstring alone: reStructuredText would look for a substitution called α."""
+    """Escape |α| in a docstring: reStructuredText would look for a substitution called α."""
     for number, line in enumerate(lines):
         if "|" in line and not line.lstrip().startswith((">>>", "...")):
-            parts = line.split("``")  # every second one is code
+            parts = line.split("``")  # every second part is code
             parts[::2] = [part.replace("|", r"\|") for part in parts[::2]]
             lines[number] = "``".join(parts)
 
 
-def mark_figures(_sphinx: Sphinx, doctree: nodes.document) -> None:
-    """Give table cells that hold figures a class: the style keeps "0.85 ± 0.01" on one line."""
+def mark_numbers(_sphinx: Sphinx, doctree: nodes.document) -> None:
+    """Give table cells that contain numbers a class: the style keeps "0.85 ± 0.01" on one line."""
     for cell in doctree.findall(nodes.entry):
         if re.fullmatch(r"(?=.*\d)[\d\s.,±()%×*+\-−–—<≤≥]+", cell.astext()):
-            cell["classes"].append("figure")
+            cell["classes"].append("number")
 
 
 def setup(sphinx: Sphinx) -> None:
-    """Connect what is above."""
+    """Write the generated pages and register the hooks."""
     write_pages()
-    sphinx.connect("doctree-read", mark_figures)
+    sphinx.connect("doctree-read", mark_numbers)
     sphinx.connect("autodoc-process-docstring", escape_bars, priority=400)  # before napoleon
