@@ -66,7 +66,7 @@ def write_pages() -> None:
             page.unlink()
     for name, text in pages.items():
         page = DOCS / name
-        if not page.exists() or page.read_text(encoding="utf-8") != text:  # otherwise Sphinx would read it again
+        if not page.exists() or page.read_text(encoding="utf-8") != text:  # else Sphinx reads it again
             page.write_text(text, encoding="utf-8")
 
 
@@ -89,8 +89,8 @@ def command_page() -> str:
     """Return the help of every command."""
     text = "# Command line\n\n`peerloss COMMAND --help` prints the same.\n"
     for name in sorted(typer.main.get_command(app).commands):  # type: ignore[attr-defined]
-        shown = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "84", "TERMINAL_WIDTH": "84"}).output
-        text += f"\n## {name}\n\n```text\n{shown.strip()}\n```\n"
+        page = CliRunner().invoke(app, [name, "--help"], env={"COLUMNS": "84", "TERMINAL_WIDTH": "84"}).output
+        text += f"\n## {name}\n\n```text\n{page.strip()}\n```\n"
     return text
 
 

@@ -1,6 +1,6 @@
 """Draw the README's picture: ``python docs/figures/results.py docs/images/results.png``.
 
-The numbers are those of the section "By noise pair" of ``results/accuracy_peer_classifier.md``. The background
+The numbers are those of "By noise pair" in ``results/accuracy_peer_classifier.md``. The background
 is opaque, so that the picture looks the same on light and on dark pages.
 """
 

@@ -1,4 +1,4 @@
-"""The pages a reader sees, the blocks of code in them, and how a block is run."""
+"""The pages of the documentation, their code blocks, and how a block is run."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from peerloss.cli import app
 ROOT = Path(__file__).parent.parent.parent
 DOCS = ROOT / "docs"
 
-#: A comment `<!-- needs: … -->`, a fence with its language, and right below a fence `text`: what it prints.
+#: A comment `<!-- needs: … -->`, a fence with its language, and below it a `text` fence with the output.
 _BLOCK = re.compile(
     r"(?:^<!-- needs: (?P<needs>[^\n]*?) -->\n+)?"
     r"^```(?P<language>python|bash|console)\n(?P<code>.*?)^```$"
@@ -28,7 +28,7 @@ _BLOCK = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 
-#: What a block may say that it needs, and whether it is here. Never: it is shown, not run.
+#: Requirements that a block may name, and whether they are met. Some never are: the block is shown, not run.
 NEEDS = {
     "gpu": torch.cuda.is_available,
     "data": lambda: "PEERLOSS_DATA" in os.environ,
@@ -42,13 +42,13 @@ NEEDS = {
     },
 }
 
-#: Printed figures may differ so far between versions of the libraries.
+#: How much printed numbers may differ between versions of the libraries.
 TOLERANCE = 0.06
 
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: where it stands, what it holds, what it prints, what it cannot run without."""
+    """A fenced block: its line, its code, its expected output and its requirements."""
 
     line: int
     language: str
@@ -58,13 +58,13 @@ class Block:
 
     @property
     def missing(self) -> list[str]:
-        """Return what it needs and does not find."""
+        """Return the requirements that are not met."""
         wanted = [need.strip() for need in self.needs.split(",") if need.strip()]
-        assert set(wanted) <= set(NEEDS), f"line {self.line}: {self.needs!r} is none of {sorted(NEEDS)}"
+        assert set(wanted) <= set(NEEDS), f"line {self.line}: {self.needs!r} is not one of {sorted(NEEDS)}"
         return [need for need in wanted if not NEEDS[need]()]
 
     def run(self, names: dict, page: str) -> str:
-        """Run it where it would be typed, return what it prints."""
+        """Run the block in the current folder and return what it prints."""
         if self.language != "python":
             return "".join(run_command(command) for command in self.commands())
         if ">>>" in self.code:
@@ -76,7 +76,7 @@ class Block:
         return printed.getvalue()
 
     def commands(self) -> list[str]:
-        """Return its lines that call `peerloss`; others (pip, make) prepare a machine and are not run."""
+        """Return the lines that call `peerloss`; others (pip, make) are not run."""
         lines = self.code.replace("\\\n", " ").splitlines()
         if self.language == "console":
             lines = [line.removeprefix("$ ") for line in lines if line.startswith("$ ")]
@@ -91,21 +91,21 @@ def run_command(command: str) -> str:
 
 
 def run_session(code: str, names: dict, where: str) -> str:
-    """Run lines with `>>>` and hold each answer against the one shown."""
+    """Run lines with `>>>` and compare each output with the one shown."""
     parsed = doctest.DocTestParser().get_doctest(code, names, where, where, 0)
     parsed.globs = names
-    heard = io.StringIO()
+    output = io.StringIO()
     failed, _ = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS).run(
-        parsed, out=heard.write, clear_globs=False
+        parsed, out=output.write, clear_globs=False
     )
-    assert not failed, heard.getvalue()
+    assert not failed, output.getvalue()
     return ""
 
 
 def pages() -> list[Path]:
-    """Return README and every page under docs that somebody wrote."""
-    built = {"_build", "results"}
-    found = [page for page in DOCS.rglob("*.md") if not built & set(page.relative_to(DOCS).parts)]
+    """Return README and every page under docs that is not generated."""
+    generated = {"_build", "results"}
+    found = [page for page in DOCS.rglob("*.md") if not generated & set(page.relative_to(DOCS).parts)]
     return [ROOT / "README.md", *sorted(found)]
 
 
@@ -125,21 +125,21 @@ def blocks(page: Path) -> list[Block]:
 
 
 def first_difference(shown: str, printed: str) -> str:
-    """Compare word by word, figures up to a tolerance; return the first difference, or nothing."""
-    printed = re.sub(r"^\[LightGBM\].*\n", "", printed, flags=re.MULTILINE)  # older ones are talkative
+    """Compare word by word, numbers up to a tolerance; return the first difference, or an empty string."""
+    printed = re.sub(r"^\[LightGBM\].*\n", "", printed, flags=re.MULTILINE)  # older versions print more
     left, right = shown.split(), printed.split()
     for one, other in zip(left, right, strict=False):
-        if one != other and not _same_figures(one, other):
-            return f"the page shows {one!r}, printed was {other!r}:\n{printed}"
-    return "" if len(left) == len(right) else f"the page shows {len(left)} words, printed were:\n{printed}"
+        if one != other and not _same_numbers(one, other):
+            return f"the page shows {one!r}, but {other!r} was printed:\n{printed}"
+    return "" if len(left) == len(right) else f"the page shows {len(left)} words; printed was:\n{printed}"
 
 
-_FIGURE = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
+_NUMBER = re.compile(r"-?\d+(?:,\d{3})*(?:\.\d+)?")
 
 
-def _same_figures(one: str, other: str) -> bool:
-    if _FIGURE.sub("#", one) != _FIGURE.sub("#", other):
+def _same_numbers(one: str, other: str) -> bool:
+    if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
         return False
-    pairs = zip(_FIGURE.findall(one), _FIGURE.findall(other), strict=True)
+    pairs = zip(_NUMBER.findall(one), _NUMBER.findall(other), strict=True)
     numbers = ((float(a.replace(",", "")), float(b.replace(",", ""))) for a, b in pairs)
     return all(abs(a - b) <= TOLERANCE * max(1.0, abs(a)) for a, b in numbers)

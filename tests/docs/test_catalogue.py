@@ -1,4 +1,4 @@
-"""Nothing that the library raises, shows or exports is missing on the pages."""
+"""Everything that the library raises, shows or exports is documented."""
 
 import ast
 import re
@@ -13,12 +13,12 @@ from peerloss import exceptions
 from tests.docs.pages import DOCS, ROOT, blocks, pages
 from tests.packages import PACKAGES
 
-#: Public for those who extend the library, as constants are; described where they are used.
+#: Public for extensions of the library, like constants; documented where they are used.
 NOT_LISTED = {"DivergenceWatch", "Transform"}
 
 
 def test_every_exception_and_warning_is_in_the_catalogue():
-    """Those of `peerloss.exceptions` have a section of their own, those of single packages a row."""
+    """Those of `peerloss.exceptions` have a section each, those of single packages a row."""
     page = (DOCS / "errors.md").read_text(encoding="utf-8")
     sections = set(re.findall(r"^## (\w+)$", page, re.MULTILINE))
     ours = {name for name, thing in vars(exceptions).items() if isinstance(thing, type)}
@@ -26,12 +26,12 @@ def test_every_exception_and_warning_is_in_the_catalogue():
     for file in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef) and node.name.endswith(("Error", "Warning")):
-                assert node.name in page, f"docs/errors.md does not tell of {node.name}"
+                assert node.name in page, f"docs/errors.md does not mention {node.name}"
 
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_every_public_name_is_in_the_api(package):
-    """By its own name, under the package or under `peerloss`."""
+    """It is listed under the package or under `peerloss`."""
     text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
     if re.search(rf"automodule:: peerloss\.{package}\n   :members:", text):
         return
@@ -41,14 +41,14 @@ def test_every_public_name_is_in_the_api(package):
 
 
 def test_what_the_package_exports_is_in_the_api():
-    """Also the short way, from `peerloss` itself."""
+    """Names that can be imported from `peerloss` itself are listed too."""
     text = "".join(page.read_text(encoding="utf-8") for page in (DOCS / "api").glob("*.md"))
     modules = {"functional", "metrics", "noise", "peer_prediction", "theory", "__version__"}
     assert {name for name in set(peerloss.__all__) - modules if name not in text} == set()
 
 
-def test_every_page_of_ours_has_code_that_runs_or_says_why_not():
-    """Fences have a language: one without would be shown and never run."""
+def test_every_code_block_of_a_page_is_collected():
+    """Fences have a language, because a fence without one would be shown and never run."""
     for page in pages():
         opened = re.findall(r"^```(.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)[::2]
         if page.parent.name != "api" and page.name not in {"examples.md", "README.md", "design.md"}:
@@ -58,7 +58,7 @@ def test_every_page_of_ours_has_code_that_runs_or_says_why_not():
 
 
 def test_the_picture_can_be_drawn_again(tmp_path):
-    """The script beside the pages still runs and writes an SVG without a date."""
+    """The script of the picture runs and writes an SVG without a date."""
     pytest.importorskip("matplotlib", reason="needs matplotlib")
     picture = tmp_path / "peers.svg"
     subprocess.run([sys.executable, DOCS / "figures" / "peers.py", picture], check=True)

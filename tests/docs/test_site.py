@@ -1,4 +1,4 @@
-"""The built site, opened from the disk in a real browser."""
+"""The built site, opened from disk in a real browser."""
 
 import os
 import subprocess
@@ -17,7 +17,7 @@ for package in ("sphinx", "furo", "myst_parser"):
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory):
-    """Build the site as `make docs` does, elsewhere and once for all workers; a warning fails the tests."""
+    """Build the site like `make docs`, in another folder and once for all workers; a warning is a failure."""
     folder = tmp_path_factory.getbasetemp()
     if "PYTEST_XDIST_WORKER" in os.environ:
         folder = folder.parent
@@ -33,7 +33,7 @@ def site(tmp_path_factory):
 
 
 class Links(HTMLParser):
-    """Collect what a page points at and what can be pointed at in it."""
+    """Collect the links and the anchors of a page."""
 
     def __init__(self, text):
         super().__init__()
@@ -41,7 +41,7 @@ class Links(HTMLParser):
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
-        """Hear `href` and `src`, `id` and `name`."""
+        """Read `href` and `src`, `id` and `name`."""
         for key, value in attrs:
             if key in {"href", "src"} and value:
                 self.targets.add((tag, value))
@@ -54,8 +54,8 @@ def links(site):
     return {page.resolve(): Links(page.read_text(encoding="utf-8")) for page in site.rglob("*.html")}
 
 
-def test_every_internal_link_leads_somewhere(links, site):
-    """Files exist and so do the places in them; nothing but a link a reader may click leaves the site."""
+def test_every_internal_link_exists(links, site):
+    """Linked files and anchors exist; only links that a reader clicks may leave the site."""
     assert len(links) > 20
     broken = []
     for page, found in links.items():
@@ -63,18 +63,18 @@ def test_every_internal_link_leads_somewhere(links, site):
             address, anchor = urldefrag(target)
             if urlsplit(address).scheme:
                 if tag != "a" and not target.startswith("data:"):
-                    broken.append(f"{page.name}: <{tag}> fetches {target}")
+                    broken.append(f"{page.name}: <{tag}> loads {target}")
                 continue
             there = (page.parent / unquote(urlsplit(address).path)).resolve() if address else page
             if not there.is_file():
                 broken.append(f"{page.relative_to(site.resolve())} → {target}")
             elif there in links and unquote(anchor) not in links[there].anchors:
-                broken.append(f"{page.relative_to(site.resolve())} → {target} (no such place)")
+                broken.append(f"{page.relative_to(site.resolve())} → {target} (no such anchor)")
     assert not broken, "\n".join(sorted(broken))
 
 
-def test_every_page_opens_without_a_word_in_the_console(browser, site, links):
-    """No script fails, every picture is shown, and on a telephone no page is wider than the screen."""
+def test_every_page_opens_without_console_messages(browser, site, links):
+    """No script fails, every picture is shown, and on a phone no page is wider than the screen."""
     browser.execute_cdp_cmd(
         "Emulation.setDeviceMetricsOverride",
         {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True},
@@ -86,12 +86,12 @@ def test_every_page_opens_without_a_word_in_the_console(browser, site, links):
         pictures = browser.execute_script("return Array.from(document.images).map((i) => i.naturalWidth)")
         assert all(pictures), name
         assert browser.execute_script("return document.documentElement.scrollWidth") <= 400, name
-    browser.execute_script("console.error('heard')")
-    assert "heard" in browser.get_log("browser")[0]["message"]
+    browser.execute_script("console.error('test message')")
+    assert "test message" in browser.get_log("browser")[0]["message"]
 
 
-def test_the_search_finds_from_the_disk(browser, site):
-    """Without a server: the index is a script of the site."""
+def test_the_search_works_from_disk(browser, site):
+    """It needs no server, because the index is a script of the site."""
     browser.get((site / "search.html").as_uri() + "?q=PeerLoss")
     browser.implicitly_wait(20)
     browser.find_element("css selector", "#search-results li a")
