@@ -75,7 +75,7 @@ def run_group(name: str, prior: str, seed: int, noises: list[tuple[float, float]
     warnings.simplefilter("ignore")
     data, equalize = load_dataset(name), prior == "equalized"
     with threadpool_limits(1):
-        clean = split_and_flip(data, NoiseModel.binary(0.0, 0.0), equalize=equalize, seed=seed)
+        clean = split_and_flip(data, NoiseModel.binary(0.0, 0.0), equalize=equalize, random_state=seed)
         ceiling = PeerClassifier(alpha=0.0, random_state=seed).fit(clean.X_train, clean.y_train)
         ceiling_accuracy = float(ceiling.score(clean.X_test, clean.y_test))
         return [_run_cell((name, prior, *noise, seed), ceiling_accuracy) for noise in noises]
@@ -84,7 +84,9 @@ def run_group(name: str, prior: str, seed: int, noises: list[tuple[float, float]
 def _run_cell(cell: Cell, ceiling: float) -> dict[str, Any]:
     name, prior, e_neg, e_pos, seed = cell
     equalize = prior == "equalized"
-    noisy = split_and_flip(load_dataset(name), NoiseModel.binary(e_neg, e_pos), equalize=equalize, seed=seed)
+    noisy = split_and_flip(
+        load_dataset(name), NoiseModel.binary(e_neg, e_pos), equalize=equalize, random_state=seed
+    )
     start = time.perf_counter()
     metric = "balanced_accuracy" if equalize else "accuracy"
     ours = PeerClassifier(metric=metric, random_state=seed).fit(noisy.X_train, noisy.y_train)

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from peerloss.datasets._real_noise import find_real_noise
+from peerloss.datasets.real_noise import find_real_noise
 from peerloss.exceptions import InvalidInputError
 
 

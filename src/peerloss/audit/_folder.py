@@ -22,7 +22,7 @@ from peerloss._files import atomic_folder, check_folder_place, restore_folder
 from peerloss._version import __version__
 from peerloss.audit._page import audit_page
 from peerloss.datasets import read_table
-from peerloss.datasets._csv_text import write_table
+from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -154,7 +154,7 @@ def _check_paths(outputs: dict[str, Path], data: Path) -> None:
 
 
 def _write(tables: dict[Path, pd.DataFrame], *, spreadsheet_safe: bool) -> None:
-    from peerloss.datasets._csv_text import write_table
+    from peerloss.datasets.tables import write_table
 
     with atomic_files(*tables) as unfinished:
         for path, table in zip(unfinished, tables.values(), strict=True):

@@ -121,8 +121,8 @@ def data_parts(folder: str | None) -> dict[str, dict[str, Any]]:
         What ``PEERLOSS_DATA`` says, if it is set.
     """
     from peerloss.datasets import list_datasets, list_real_noise
-    from peerloss.datasets._cifar import find_cifar10, find_cifar10n
-    from peerloss.datasets._real_noise import find_real_noise
+    from peerloss.datasets.cifar10 import find_cifar10, find_cifar10n
+    from peerloss.datasets.real_noise import find_real_noise
 
     embedded = f"{len(list_datasets())} data sets, in the package"
     parts: dict[str, dict[str, Any]] = {"uci": {"found": True, "note": embedded}}

@@ -13,7 +13,6 @@ import typer
 from peerloss._files import check_folder_place
 from peerloss.cli._progress import training_bar
 from peerloss.cli._terminal import say, say_json, visible
-from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -74,40 +73,19 @@ def fit(
 
 
 def _as_task(table: pd.DataFrame, *, target: str, drop: list[str], where: str) -> Task:
-    from peerloss.datasets import require_columns
+    import numpy as np
+
+    from peerloss.datasets import require_columns, split_target
 
     require_columns(table.columns, [target, *drop], where=where)
     labelled = table[table[target].notna()]
-    X = labelled.drop(columns=[target, *drop])
-    if X.shape[1] == 0:
-        raise InvalidInputError(f"{where} must have columns besides {target!r} to learn from; it has none.")
     unlabelled = len(table) - len(labelled)
-    return Task(X, _labels(labelled[target], where, with_gaps=unlabelled > 0), unlabelled)
-
-
-def _labels(column: pd.Series, where: str, *, with_gaps: bool) -> NDArray[Any]:
-    """Return the labels in the type that the file gives them."""
-    import numpy as np
-
-    from peerloss._validation import check_exact_labels
-
-    if column.dtype.kind in "iuf":
-        labels = column.to_numpy()
-        check_exact_labels(labels, f"{where}: column {column.name!r}")
-        whole = labels == np.round(labels)
-        if not whole.all():
-            raise InvalidInputError(
-                f"{where}: column {column.name!r} must hold classes; it holds measurements such as "
-                f"{labels[~whole][0]:g}. Sort them into classes first, or name another column with --target."
-            )
-        labels = labels.astype(np.int64) if with_gaps else labels  # gaps alone make whole numbers fractions
-    else:
-        labels = column.to_numpy(dtype=str)
-    distinct = np.unique(labels)
-    if len(distinct) < 2:
-        found = f"every row says {distinct[0].item()!r}" if len(distinct) else "no row has a label"
-        raise InvalidInputError(f"{where}: column {column.name!r} must hold at least two classes; {found}.")
-    return labels
+    used = labelled.drop(columns=[name for name in drop if name != target])
+    X, labels = split_target(used, target, where=where)
+    if labels.dtype.kind not in "iuf":
+        return Task(X, labels.to_numpy(dtype=str), unlabelled)
+    # pandas reads integers as floats if some are missing
+    return Task(X, labels.to_numpy(dtype=np.int64 if unlabelled else None), unlabelled)
 
 
 def _train(task: Task, *, metric: str, seed: int, jobs: int) -> Pipeline:

@@ -156,7 +156,7 @@ def _counted(chunks: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[p
 
 
 def _write(output: Path, chunks: Iterator[pd.DataFrame], *, spreadsheet_safe: bool) -> None:
-    from peerloss.datasets._csv_text import write_table
+    from peerloss.datasets.tables import write_table
 
     with atomic_files(output) as (path,), path.open("x", encoding="utf-8", newline="") as stream:
         for number, chunk in enumerate(chunks):

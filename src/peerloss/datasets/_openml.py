@@ -13,14 +13,14 @@ import pandas as pd
 from sklearn.datasets import fetch_openml, get_data_home
 
 from peerloss._files import atomic_files
-from peerloss.datasets._files import as_dataset
-from peerloss.datasets._kinds import as_kinds, column_kinds
-from peerloss.datasets._limits import open_limited
+from peerloss.datasets._dataset import as_dataset
+from peerloss.datasets._size_limits import open_limited
+from peerloss.datasets.tables import as_kinds, column_kinds
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from peerloss.datasets._dataset import Dataset
-    from peerloss.datasets._kinds import Kind
+    from peerloss.datasets.tables import Kind
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss.datasets._csv_text import DELIMITERS, read_records
-from peerloss.datasets._kinds import as_kinds, column_kinds, quoted, require_columns
-from peerloss.datasets._text import open_text
+from peerloss.datasets.tables._column_kinds import as_kinds, column_kinds, quoted, require_columns
+from peerloss.datasets.tables._csv_text import DELIMITERS, read_records
+from peerloss.datasets.tables._open_text import open_text
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from peerloss.datasets._csv_text import Record
-    from peerloss.datasets._kinds import Kind
+    from peerloss.datasets.tables._column_kinds import Kind
+    from peerloss.datasets.tables._csv_text import Record
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from peerloss._validation import check_count
-from peerloss.datasets._arff import ArffFile
-from peerloss.datasets._csv import check_csv
-from peerloss.datasets._parquet import ParquetFile
+from peerloss.datasets.tables._arff_file import ArffFile
+from peerloss.datasets.tables._csv_file import check_csv
+from peerloss.datasets.tables._parquet_file import ParquetFile
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-    from peerloss.datasets._csv import CsvFile
-    from peerloss.datasets._kinds import Kind
+    from peerloss.datasets.tables._column_kinds import Kind
+    from peerloss.datasets.tables._csv_file import CsvFile
 
 #: How names of readable files end.
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".parquet", ".pq", ".arff", ".arff.gz")

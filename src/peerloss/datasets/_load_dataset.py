@@ -11,11 +11,10 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer
 
 from peerloss.datasets._catalogue import BESIDE, EMBEDDED, MADE
-from peerloss.datasets._dataset import Dataset
-from peerloss.datasets._files import load_file
+from peerloss.datasets._dataset import Dataset, as_dataset
 from peerloss.datasets._openml import load_openml
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
-from peerloss.datasets._tables import TABLE_SUFFIXES
+from peerloss.datasets.tables import TABLE_SUFFIXES, read_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -68,7 +67,9 @@ def load_dataset(
     if text.startswith(_OPENML):
         return load_openml(text.removeprefix(_OPENML), data_dir=data_dir, target=target)
     if isinstance(name, Path) or text.lower().endswith(TABLE_SUFFIXES) or Path(text).is_file():
-        return load_file(Path(data_dir or ".", text), target=target)
+        path = Path(data_dir or ".", text)
+        citation = f"The file {path}."
+        return as_dataset(read_table(path), target, name=path.name, where=str(path), citation=citation)
     raise InvalidInputError(
         f"`name` must be one of {', '.join(_ENTRIES)}, 'openml:' and a number, or a file "
         f"that ends in {', '.join(TABLE_SUFFIXES)}; got {text!r}."

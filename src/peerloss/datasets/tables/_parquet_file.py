@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss.datasets._kinds import as_kinds, quoted, require_columns
-from peerloss.datasets._limits import check_unpacked
+from peerloss.datasets._size_limits import check_unpacked
+from peerloss.datasets.tables._column_kinds import as_kinds, quoted, require_columns
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from peerloss.datasets._kinds import Kind
+    from peerloss.datasets.tables._column_kinds import Kind
 
 
 @dataclass(frozen=True)

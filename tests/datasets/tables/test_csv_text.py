@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloss.datasets import iter_table, read_table
-from peerloss.datasets._csv_text import append_field, neutralise, read_records, replace_field, write_table
+from peerloss.datasets.tables._csv_text import (
+    append_field,
+    neutralise,
+    read_records,
+    replace_field,
+    write_table,
+)
 from peerloss.exceptions import InvalidInputError
 
 TEXT = st.text(

@@ -9,7 +9,7 @@ import zlib
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING
 
-from peerloss.datasets._limits import open_limited
+from peerloss.datasets._size_limits import open_limited
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from peerloss._validation import check_choice
-from peerloss.datasets._limits import read_arrays
-from peerloss.datasets._pickles import LARGEST_PICKLE, ArrayRecord, as_text, read_integers
+from peerloss.datasets._integer_pickles import LARGEST_PICKLE, ArrayRecord, as_text, read_integers
+from peerloss.datasets._size_limits import read_arrays
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from peerloss._validation import check_choice
-from peerloss.datasets._limits import read_array
-from peerloss.datasets._tables import read_table
+from peerloss.datasets._size_limits import read_array
+from peerloss.datasets.tables import read_table
 from peerloss.exceptions import InvalidInputError
 
 _CROWDS = ("dog", "product", "weather_sentiment", "web")

@@ -47,9 +47,10 @@ def test_labels_are_coded_in_sorted_order(write, labels, names, codes):
             "lable",
             r"no column 'lable'; its columns are 'a', 'label'\. Did you mean 'label'",
         ),
-        ("a,b\n1,x\n2,x\n", "b", r"'b' must hold at least two classes; every row says 'x'"),
+        ("a,b\n1,x\n2,x\n", "b", r"'b' must hold at least two classes; every row has the label 'x'"),
         ("a,b\n1,x\n2,\n3,?\n", "b", r"2 of 3 labels in column 'b' are missing, the first in row 2"),
-        ("a,b\n1,0.5\n2,1\n", "b", r"must hold classes; got the number 0\.5"),
+        ("a,b\n1,0.5\n2,1\n", "b", r"must hold classes; it holds measurements such as 0\.5"),
+        ("a,b\n1,1e17\n2,1\n", "b", r"column 'b' must hold class labels; found 1e\+17"),
         ("b\n1\n2\n", "b", r"no column besides the target"),
     ],
 )

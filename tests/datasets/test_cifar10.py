@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from peerloss.datasets import _limits, _pickles, load_cifar10, load_cifar10n
+from peerloss.datasets import _integer_pickles, _size_limits, load_cifar10, load_cifar10n
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 3
@@ -233,7 +233,7 @@ def test_a_pickle_of_nine_bytes_reserves_no_gigabytes(folder):
 
 def test_a_pickle_with_too_many_instructions_is_refused(folder, monkeypatch):
     """One byte makes an empty dict, which takes 64."""
-    monkeypatch.setattr(_pickles, "MAX_INSTRUCTIONS", 100)
+    monkeypatch.setattr(_integer_pickles, "MAX_INSTRUCTIONS", 100)
     (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(b"\x80\x02" + b"}" * 200 + b".")
     with pytest.raises(InvalidInputError, match="more than 100 instructions"):
         load_cifar10(folder)
@@ -276,7 +276,7 @@ def test_every_protocol_is_read(folder, protocol):
 
 def test_labels_that_unpack_to_too_much_are_refused(folder, monkeypatch):
     """A small archive of zeros, and a header that declares more than there is."""
-    monkeypatch.setattr(_limits, "FREE_BYTES", 1000)
+    monkeypatch.setattr(_size_limits, "FREE_BYTES", 1000)
     path = folder / "cifar10n_labels.npz"
     np.savez_compressed(path, clean_label=np.zeros(10**6, dtype=np.int64))
     with pytest.raises(
@@ -296,6 +296,6 @@ def test_labels_that_unpack_to_too_much_are_refused(folder, monkeypatch):
 
 def test_arrays_of_the_labels_that_are_not_asked_for_are_not_read(folder, monkeypatch):
     """Whatever else is in the archive costs nothing."""
-    monkeypatch.setattr(_limits, "FREE_BYTES", 1000)
+    monkeypatch.setattr(_size_limits, "FREE_BYTES", 1000)
     np.savez_compressed(folder / "cifar10n_labels.npz", **human_tables(), other=np.zeros(10**6))
     np.testing.assert_array_equal(load_cifar10n("worst", folder).train_labels, (clean_labels() + 1) % 10)
