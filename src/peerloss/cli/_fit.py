@@ -1,4 +1,4 @@
-"""``peerloss fit``: from a table with noisy labels to a model folder."""
+"""``peerloss fit``: train on a table with noisy labels and save the model."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """Rows that have a label."""
+    """The rows that have a label."""
 
     X: pd.DataFrame
     y: NDArray[Any]
     unlabelled: int
-    """Rows left out because their label is missing."""
+    """Number of rows left out because their label is missing."""
 
 
 def fit(
@@ -35,17 +35,17 @@ def fit(
     target: Annotated[str, typer.Option(help="Column that holds the noisy labels.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     metric: Annotated[
-        str, typer.Option(help="What to be good at on clean labels: accuracy or balanced_accuracy.")
+        str, typer.Option(help="Metric to optimise on clean labels: accuracy or balanced_accuracy.")
     ] = "accuracy",
-    drop: Annotated[list[str] | None, typer.Option(help="Column not to use; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 takes every core.")] = 1,
+    drop: Annotated[list[str] | None, typer.Option(help="Column to ignore; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of folds and models.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Train PeerClassifier on a table with noisy labels and save it with its preprocessing.
 
-    Columns of numbers and of text may have gaps; rows without a label are left out. Dates, identifiers and
-    constant columns are not used, and the command says so.
+    Numeric and text columns may have missing values. Rows without a label are left out. Columns of dates or
+    identifiers, and constant columns, are not used; the command lists them.
 
     Example: peerloss fit data.csv --target label -o model/
     """
@@ -128,7 +128,7 @@ def _print(model: Pipeline, summary: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console()
-    chosen = Table("candidate", "weight", title="What is averaged")
+    chosen = Table("candidate", "weight", title="Averaged candidates")
     for name, weight in summary["candidates"].items():
         chosen.add_row(visible(name), f"{weight:.2f}")
     console.print(chosen)
@@ -140,7 +140,7 @@ def _print(model: Pipeline, summary: dict[str, Any]) -> None:
     for line in [*lines, *summary["notes"], str(model["classifier"].report_)]:
         say(line)
     low, high = summary["interval"]
-    doubt = "" if summary["noise_model_fits"] else ", which the misfit of the noise model makes unreliable"
+    doubt = "" if summary["noise_model_fits"] else ", unreliable because the noise model does not fit"
     say(
         f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {len(summary['classes'])} classes; "
         f"estimated {summary['metric'].replace('_', ' ')} on clean labels {summary['estimated_metric']:.3f} "

@@ -1,4 +1,4 @@
-"""Data sets for classification: the paper's benchmarks, data with real label noise, and the user's own tables.
+"""Data sets: the paper's benchmarks, data with real label noise, and the user's own tables.
 
 ``tables`` reads and writes files; ``cifar10`` and ``real_noise`` read published data from a local folder.
 """

@@ -1,4 +1,4 @@
-"""Read the table that somebody has: CSV, Parquet or ARFF, whole or in chunks, with errors that say where."""
+"""Read CSV, Parquet and ARFF files, entirely or in chunks of rows."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from peerloss.datasets.tables._column_kinds import Kind
     from peerloss.datasets.tables._csv_file import CsvFile
 
-#: How names of readable files end.
+#: Endings of the names of readable files.
 TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".parquet", ".pq", ".arff", ".arff.gz")
 
 
 def read_table(path: str | Path) -> pd.DataFrame:
-    """Read a table; each column comes as numbers or as text, with NaN where a value is missing.
+    """Read a table with columns of numbers and of text; missing values are NaN.
 
-    CSV has one header line; commas, semicolons or tabs; UTF-8; plain or gzipped. Empty fields, ``?``, ``NA``
-    and their like are missing. A nameless first column is the row index that pandas writes: it is left out.
-    Truth values and dates are text.
+    CSV files have one header line, commas, semicolons or tabs as delimiter, and UTF-8 text, plain or gzipped.
+    Empty fields, ``?``, ``NA`` and similar values are missing. A first column without a name is the index
+    that pandas writes, and is left out. Booleans and dates are text.
 
     Parameters
     ----------
@@ -38,8 +38,8 @@ def read_table(path: str | Path) -> pd.DataFrame:
     Raises
     ------
     InvalidInputError
-        If there is no such file, it is empty, column names repeat, or it cannot be read; the message has
-        the number of the line.
+        If the file does not exist, is empty, repeats column names, or cannot be read. The message contains
+        the line number.
     """
     return _open_table(path).read()
 
@@ -47,25 +47,26 @@ def read_table(path: str | Path) -> pd.DataFrame:
 def iter_table(
     path: str | Path, *, chunk_rows: int = 50_000, kinds: Mapping[str, Kind] | None = None
 ) -> Iterator[pd.DataFrame]:
-    """Read a table in chunks of rows, in memory that does not grow with the file.
+    """Read a table in chunks of rows with constant memory.
 
-    Every record of a CSV is checked at once, columns when the first chunk is asked for. The index goes on
-    from chunk to chunk.
+    All records of a CSV file are checked immediately, columns when the first chunk is read. The index
+    continues from chunk to chunk.
 
     Parameters
     ----------
     path
         As for :func:`read_table`.
     chunk_rows
-        Rows a chunk.
+        Rows per chunk.
     kinds
-        Column → ``"number"`` or ``"text"``, as :func:`column_kinds` tells of the table that a model was
-        trained on. These columns must be there; others come as they are. Without it the first chunk decides.
+        Column → ``"number"`` or ``"text"``, as :func:`column_kinds` returns for the table that a model was
+        trained on. These columns are required. The kinds of other columns are inferred. If ``None``, the
+        first chunk determines the kinds.
 
     Raises
     ------
     InvalidInputError
-        As for :func:`read_table`; also, while reading, if a column of numbers holds something else.
+        As for :func:`read_table`; also, while reading, if a column of numbers contains text.
     """
     check_count(chunk_rows, "chunk_rows")
     return _open_table(path).chunks(chunk_rows, kinds)
@@ -75,12 +76,12 @@ def _open_table(path: str | Path) -> CsvFile | ParquetFile | ArffFile:
     path = Path(path)
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
-        raise InvalidInputError(f"{path} {what}. Pass a file that ends in {', '.join(TABLE_SUFFIXES)}.")
+        raise InvalidInputError(f"{path} {what}. Pass a file whose name ends in {', '.join(TABLE_SUFFIXES)}.")
     name = path.name.lower()
     if not name.endswith(TABLE_SUFFIXES):
         raise InvalidInputError(
-            f"{path}: the name of a table must end in {', '.join(TABLE_SUFFIXES)}, which tells how to read "
-            "it. Save the table as CSV, or rename the file."
+            f"{path}: the name of a table must end in {', '.join(TABLE_SUFFIXES)}. Save the table "
+            "as CSV, or rename the file."
         )
     if path.stat().st_size == 0:
         raise InvalidInputError(f"{path} is empty; expected a header line and rows.")
