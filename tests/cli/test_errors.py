@@ -97,7 +97,7 @@ def test_a_full_disk_is_reported_in_one_line(home, monkeypatch, command):
         done = run(command, home)
     assert done.exit_code == 2, done.output
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("Error: "))
-    assert "could not be written: File too large. Nothing was lost" in line
+    assert "could not be written: File too large. The previous content is unchanged" in line
     assert "Traceback" not in done.output
     assert contents(home) == before
 
@@ -128,7 +128,7 @@ def test_outputs_are_checked_before_the_work(home, monkeypatch, command):
     monkeypatch.setattr("peerloss.crowd.read_reports", None)
     done = run(command, home, output=home / "data.csv" / "out.csv")
     assert done.exit_code == 2, done.output
-    assert "data.csv is a file. Choose another place" in done.stderr
+    assert "data.csv is a file. Choose another path" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["audit", "fit"])

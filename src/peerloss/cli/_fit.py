@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss._files import check_folder_place
+from peerloss._files import check_output_folder
 from peerloss.cli._progress import training_bar
 from peerloss.cli._terminal import say, say_json, visible
 
@@ -56,7 +56,7 @@ def fit(
     from peerloss.posterior._clean_map import METRICS
 
     check_choice(metric, "--metric", METRICS)
-    check_folder_place(output)  # before the training, not after it
+    check_output_folder(output)  # before the training, not after it
     check_replaceable(output.resolve())
     task = _as_task(read_table(data), target=target, drop=drop or [], where=str(data))
     note = f"training on {len(task.y):,} rows"

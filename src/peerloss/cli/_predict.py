@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss._files import atomic_files, check_file_place
+from peerloss._files import atomic_files, check_output_file
 from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
@@ -73,7 +73,7 @@ def predict(
 def _check_output(output: Path, data: Path) -> None:
     if output.suffix.lower() != ".csv":
         raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
-    check_file_place(output)
+    check_output_file(output)
     if output.exists() and data.exists() and output.samefile(data):
         raise InvalidInputError(f"--output must not be the input table {data}. Choose another name.")
 

@@ -1,4 +1,4 @@
-"""Read and write tables: CSV, Parquet and ARFF files, as a whole or in chunks of rows."""
+"""Read and write tables: CSV, Parquet and ARFF files, entirely or in chunks of rows."""
 
 from peerloss.datasets.tables._column_kinds import Kind, as_kinds, column_kinds, quoted, require_columns
 from peerloss.datasets.tables._csv_file import CsvFile, check_csv

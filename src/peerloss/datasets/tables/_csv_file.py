@@ -144,8 +144,8 @@ def _rows(path: Path, delimiter: str) -> Iterator[Record]:
                 if before.endswith("\r") and record.source.lstrip(" ").startswith(delimiter):
                     raise InvalidInputError(  # pandas would drop the empty field
                         f"{path}, line {record.line}: an empty first field after an empty line, in a file "
-                        "whose lines end in a carriage return only. Remove the empty line, or save the file with "
-                        "other line ends."
+                        "whose lines end in a carriage return only. Remove the empty line, or save the file "
+                        "with other line ends."
                     )
                 yield record
             before = record.source if record.is_blank else ""
