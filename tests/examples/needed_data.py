@@ -1,4 +1,4 @@
-"""Data that are not in the package."""
+"""Skip tests whose data are not in the package."""
 
 import os
 
@@ -9,7 +9,7 @@ from peerloss.exceptions import InvalidInputError
 
 
 def need(name):
-    """Skip the test, with the reason, where the data set is not there."""
+    """Skip the test, with the reason, if the data set is missing."""
     try:
         find_real_noise(name, os.environ.get("PEERLOSS_DATA"))
     except InvalidInputError as error:
