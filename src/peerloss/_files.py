@@ -114,7 +114,7 @@ def restore_folder(path: Path) -> None:
                 left.rename(place)
                 continue
             if left.suffix == ".old":  # if this process is killed, too, half of it must not be restored
-                left = left.rename(_beside(place, "partial"))  # noqa: PLW2901
+                left = left.rename(_hidden_path(place, "partial"))  # noqa: PLW2901
             shutil.rmtree(left, ignore_errors=True)
 
 
@@ -227,7 +227,7 @@ def _hidden_folder(place: Path) -> Iterator[Path]:
 
 def _make_locked(place: Path) -> tuple[Path, int | None]:
     while True:
-        fresh = _beside(place, "partial")
+        fresh = _hidden_path(place, "partial")
         fresh.mkdir()
         if sys.platform == "win32":
             return fresh, None
@@ -279,7 +279,7 @@ def _put_in_place(fresh: Path, place: Path) -> None:
     if exchange(fresh, place):
         return
     with _locked(place):  # so that no process removes it under its temporary name
-        old = _beside(place, "old")
+        old = _hidden_path(place, "old")
         place.rename(old)
         try:
             fresh.rename(place)
@@ -290,7 +290,7 @@ def _put_in_place(fresh: Path, place: Path) -> None:
             old.rename(fresh)  # the caller removes it; a folder of this name is never restored
 
 
-def _beside(place: Path, ending: str) -> Path:
+def _hidden_path(place: Path, ending: str) -> Path:
     return place.with_name(f".{place.name}.{os.urandom(8).hex()}.{ending}")
 
 

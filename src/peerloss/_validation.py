@@ -32,7 +32,7 @@ MAX_STANDARDISED = 1e30
 MAX_COUNT = 2**63 - 1
 
 
-def shown(value: object) -> str:
+def _short_repr(value: object) -> str:
     """Return the text of a value for a message, at most 100 characters."""
     if isinstance(value, int) and value.bit_length() > 300:  # Python refuses to print very long numbers
         return f"an integer of about {int(value.bit_length() * math.log10(2)) + 1} digits"
@@ -48,7 +48,7 @@ def check_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
     listed = ", ".join(repr(choice) for choice in choices)
-    raise InvalidInputError(f"`{name}` must be one of {listed}; got {shown(value)}.")
+    raise InvalidInputError(f"`{name}` must be one of {listed}; got {_short_repr(value)}.")
 
 
 def check_finite(value: Any, name: str, *, advice: str = "Pass a number such as 1.0.") -> float:
@@ -58,7 +58,7 @@ def check_finite(value: Any, name: str, *, advice: str = "Pass a number such as 
     except (TypeError, ValueError, OverflowError):  # OverflowError: an integer too large for a float
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidInputError(f"`{name}` must be a finite number; got {shown(value)}. {advice}")
+        raise InvalidInputError(f"`{name}` must be a finite number; got {_short_repr(value)}. {advice}")
     return number
 
 
@@ -82,14 +82,14 @@ def check_count(value: Any, name: str, *, minimum: int = 1) -> int:
     bound = f"at least {minimum}"
     if isinstance(value, int) and value > MAX_COUNT:
         bound += " and at most 2**63 - 1"
-    raise InvalidInputError(f"`{name}` must be an integer of {bound}; got {shown(value)}.")
+    raise InvalidInputError(f"`{name}` must be an integer of {bound}; got {_short_repr(value)}.")
 
 
 def check_flag(value: Any, name: str) -> bool:
     """Return ``value`` if it is true or false."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise InvalidInputError(f"`{name}` must be True or False; got {shown(value)}.")
+    raise InvalidInputError(f"`{name}` must be True or False; got {_short_repr(value)}.")
 
 
 def make_plain(record: Any) -> None:
@@ -153,7 +153,9 @@ def check_magnitude(
         if X.size == 0 or not (np.nanmax(np.abs(X), initial=0.0) > LARGEST_NUMBER):
             return
     place = [int(i) for i in np.argwhere(np.abs(X) > LARGEST_NUMBER)[0]]
-    column = "" if len(place) == 1 else f" in column {shown(place[1] if names is None else names[place[1]])}"
+    column = (
+        "" if len(place) == 1 else f" in column {_short_repr(place[1] if names is None else names[place[1]])}"
+    )
     raise InvalidInputError(
         f"`{name}` must hold numbers with an absolute value up to {LARGEST_NUMBER:.2g}; found "
         f"{X[tuple(place)]:.3g}{column}, row {place[0]}. {advice}"
@@ -178,7 +180,7 @@ def as_labels(value: ArrayLike, name: str, *, n_classes: int | None = None) -> I
         )
     if array.size == 0:
         raise InvalidInputError(f"`{name}` is empty; pass at least one label.")
-    if array.dtype.kind not in "biu" and not _is_whole(array):
+    if array.dtype.kind not in "biu" and not _is_integral(array):
         raise InvalidInputError(
             f"`{name}` must hold integer class codes 0..K-1; got dtype {array.dtype}. "
             "Encode labels first, for example with sklearn.preprocessing.LabelEncoder."
@@ -225,7 +227,7 @@ def sorted_labels(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
     return classes, codes
 
 
-def _is_whole(array: NDArray[Any]) -> bool:
+def _is_integral(array: NDArray[Any]) -> bool:
     return array.dtype.kind == "f" and bool(np.isfinite(array).all()) and bool((array == array.round()).all())
 
 

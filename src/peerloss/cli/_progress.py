@@ -16,7 +16,7 @@ def training_bar(note: str, *, quiet: bool) -> Iterator[None]:
     Parameters
     ----------
     note
-        Text beside the bar.
+        Text next to the bar.
     quiet
         Show nothing.
     """

@@ -62,9 +62,9 @@ def require_columns(present: Iterable[str], wanted: Iterable[str], *, where: str
 
 def quoted(names: Iterable[object], *, max_names: int = 40) -> str:
     """Return a list of quoted names for a message, at most ``max_names`` of them."""
-    words = [repr(str(name)) for name in names]
-    rest = f" and {len(words) - max_names} more" if len(words) > max_names else ""
-    return ", ".join(words[:max_names]) + rest
+    texts = [repr(str(name)) for name in names]
+    rest = f" and {len(texts) - max_names} more" if len(texts) > max_names else ""
+    return ", ".join(texts[:max_names]) + rest
 
 
 def _is_number(column: pd.Series) -> bool:
