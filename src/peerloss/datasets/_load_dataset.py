@@ -62,7 +62,11 @@ def load_dataset(
     """
     text = str(name)
     if text in _ENTRIES:
-        _refuse_target(text, target)
+        if target is not None:
+            raise InvalidInputError(
+                f"`target` names a column of a file or an OpenML data set; {text!r} includes its labels. "
+                "Omit it."
+            )
         return _load_built_in(text)
     if text.startswith(_OPENML):
         return load_openml(text.removeprefix(_OPENML), data_dir=data_dir, target=target)
@@ -76,16 +80,11 @@ def load_dataset(
     )
 
 
-def _refuse_target(name: str, target: str | None) -> None:
-    if target is not None:
-        raise InvalidInputError(
-            f"`target` names a column of a file or an OpenML data set; {name!r} includes its labels. Omit it."
-        )
-
-
 def _load_built_in(name: str) -> Dataset:
     if name == "heart-as-released":
-        X, y = _positive_first(*_read_embedded("heart"))
+        X, y = _read_embedded("heart")
+        positive_first = np.argsort(-y, kind="stable")
+        X, y = X.iloc[positive_first].reset_index(drop=True), y[positive_first]
     else:
         X, y = _read_embedded(name) if name in EMBEDDED else _generate(name)
     entry = _ENTRIES[name]
@@ -105,11 +104,6 @@ def _read_embedded(name: str) -> tuple[pd.DataFrame, IntArray]:
     with source.open("rb") as stream:
         table = pd.read_csv(stream, compression="gzip", na_values="?")
     return table.drop(columns="target"), table["target"].to_numpy(dtype=np.int64)
-
-
-def _positive_first(X: pd.DataFrame, y: IntArray) -> tuple[pd.DataFrame, IntArray]:
-    order = np.argsort(-y, kind="stable")
-    return X.iloc[order].reset_index(drop=True), y[order]
 
 
 def _generate(name: str) -> tuple[pd.DataFrame, IntArray]:

@@ -27,17 +27,8 @@ if TYPE_CHECKING:
     Rows: TypeAlias = tuple[NDArray[np.uint8], IntArray]
 
 CIFAR10_CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
 #: Our name for each set of human labels → its name in the published files.
 HUMAN_LABELS = {
     "aggregate": "aggre_label",

@@ -70,9 +70,9 @@ def load_real_noise(name: str, *, data_dir: str | Path | None = None) -> RealNoi
         if name == "labelme":
             return _labelme(folder)
         return _youtube(folder) if name == "youtube" else _crowd(folder)
+    except InvalidInputError:
+        raise
     except (OSError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
         raise InvalidInputError(
             f"{folder} does not contain the files of {name!r} as published: {type(error).__name__} {error}."
         ) from error
