@@ -1,16 +1,16 @@
-"""How right PeerClassifier is about the true labels, on the paper's data sets, noise pairs and priors.
+"""Accuracy of PeerClassifier on clean labels, for the paper's data sets, noise rates and priors.
 
 Run ``python benchmarks/accuracy.py --seeds 100-107 --runs RUNS.jsonl [--output TABLE.md]``. Finished cells
-are kept in RUNS and skipped when it is run again. Training labels are flipped in exact numbers, 15 % of the
-rows are tested with clean labels, `metric` is balanced for the equalised prior. Beside PeerClassifier, on the
-same splits:
+are stored in RUNS and skipped in later runs. Exact numbers of training labels are flipped, and 15 % of the
+rows with clean labels are used for testing. `metric` is balanced accuracy for the equalised prior. Compared
+on the same splits:
 
-- *plain*: the same portfolio, averaged the same way, without noise handling (argmax of the noisy posterior);
-- *clean*: the same, trained on clean labels: what no method can be expected to pass;
+- *plain*: the same portfolio and averaging without noise handling (argmax of the noisy posterior);
+- *clean*: the same, trained on clean labels, as an upper limit;
 - plug-in logistic regression, random forest and LightGBM, thresholded at the noisy prior (α = 1).
 
-The recovered share is (ours − plain)/(clean − plain), of the means. *estimated* is what PeerClassifier says
-of its own accuracy, from noisy labels alone.
+The recovered share is (ours − plain)/(clean − plain) of the means. *estimated* is the accuracy that
+PeerClassifier estimates from noisy labels alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from lightgbm import LGBMClassifier
-from measure import provenance
+from measure import provenance, publish
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from threadpoolctl import threadpool_limits
@@ -35,12 +35,12 @@ from peerloss import NoiseModel, PeerClassifier, PeerPlugInClassifier, list_data
 from peerloss.datasets import Split, split_and_flip
 
 NOISES = ((0.1, 0.3), (0.2, 0.2), (0.1, 0.4), (0.2, 0.4), (0.4, 0.4))
-#: The paper's Table A1: mean over its five rows of Peer, and of the best method of each row.
+#: Table A1 of the paper: means over its five noise pairs, of Peer and of the best method in each row.
 PAPER = {
     "equalized": {"peer": 0.820, "best": 0.831},
     "original": {"peer": 0.834, "best": 0.853},
 }
-#: Mean of its Peer column over the five noise pairs.
+#: Means of its column Peer over the five noise pairs.
 PAPER_PEER = {
     "equalized": {
         "breast": 0.622,
@@ -71,11 +71,11 @@ Cell = tuple[str, str, float, float, int]
 
 
 def run_group(name: str, prior: str, seed: int, noises: list[tuple[float, float]]) -> list[dict[str, Any]]:
-    """Fit everything on one split under several noises; the clean labels, the same in all, once."""
+    """Fit all methods on one split under several noises; the model on clean labels is fitted once."""
     warnings.simplefilter("ignore")
     data, equalize = load_dataset(name), prior == "equalized"
     with threadpool_limits(1):
-        clean = split_and_flip(data, NoiseModel.binary(0.0, 0.0), equalize=equalize, seed=seed)
+        clean = split_and_flip(data, NoiseModel.binary(0.0, 0.0), equalize=equalize, random_state=seed)
         ceiling = PeerClassifier(alpha=0.0, random_state=seed).fit(clean.X_train, clean.y_train)
         ceiling_accuracy = float(ceiling.score(clean.X_test, clean.y_test))
         return [_run_cell((name, prior, *noise, seed), ceiling_accuracy) for noise in noises]
@@ -84,7 +84,9 @@ def run_group(name: str, prior: str, seed: int, noises: list[tuple[float, float]
 def _run_cell(cell: Cell, ceiling: float) -> dict[str, Any]:
     name, prior, e_neg, e_pos, seed = cell
     equalize = prior == "equalized"
-    noisy = split_and_flip(load_dataset(name), NoiseModel.binary(e_neg, e_pos), equalize=equalize, seed=seed)
+    noisy = split_and_flip(
+        load_dataset(name), NoiseModel.binary(e_neg, e_pos), equalize=equalize, random_state=seed
+    )
     start = time.perf_counter()
     metric = "balanced_accuracy" if equalize else "accuracy"
     ours = PeerClassifier(metric=metric, random_state=seed).fit(noisy.X_train, noisy.y_train)
@@ -117,7 +119,7 @@ def _plug_in(estimator: Any, split: Split) -> float:
 
 
 def read_runs(path: Path) -> dict[Cell, dict[str, Any]]:
-    """Read finished cells; a line cut short by a crash is left out, its cell runs again."""
+    """Return finished cells; a line truncated by a crash is skipped, and its cell runs again."""
     runs = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else []:
         try:
@@ -176,7 +178,7 @@ def table_of(runs: list[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Run what is missing, then print the table."""
+    """Run missing cells, then print the table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -211,9 +213,8 @@ def main() -> None:
     text = "\n".join(
         ["# PeerClassifier on clean test labels", "", head, "", *table_of([done[c] for c in cells])]
     )
-    print(f"\r{text}")
-    if arguments.output:
-        arguments.output.write_text(text, encoding="utf-8")
+    print(end="\r")
+    publish(text, arguments.output)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""``make bench``: what peer loss costs beside ``torch.nn.functional.cross_entropy``, in one run.
+"""Time and memory of peer loss compared with ``torch.nn.functional.cross_entropy`` (``make bench``).
 
-Run ``python benchmarks/bench.py [--device cuda] [--output FILE]``. Figures are medians over rounds in which
-all candidates take turns; memory is the peak that a forward and backward pass holds beyond its inputs.
+Run ``python benchmarks/bench.py [--device cuda] [--output FILE]``. Times are medians over rounds in which all
+candidates take turns. Memory is the peak of a forward and backward pass beyond its inputs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from statistics import median
 from typing import TYPE_CHECKING
 
 import torch
-from measure import median_times, peak_bytes, provenance
+from measure import median_times, peak_bytes, provenance, publish
 from torch import Tensor, nn
 
 from peerloss import PeerLoss
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 SHAPES = ((8192, 10, 100), (8192, 1000, 31), (1024, 50_000, 9))
-#: Other work on the machine can spoil a measurement of steps: it is repeated, and the spread is shown.
+#: Other processes can disturb the measurement of steps, so it is repeated and the range is shown.
 STEP_REPEATS, STEP_ROUNDS, FEW_ROUNDS = 5, 101, 5
-#: Variant → (α, eps, most times cross entropy's time, most times its memory).
+#: Variant → (α, eps, goals for time and memory as multiples of cross entropy).
 VARIANTS = {"unclipped": (1.0, 0.0, 1.5, 1.5), "clipped": (1.0, 1e-5, 2.5, None)}
 
 
@@ -52,7 +52,7 @@ def loss_rows(device: str) -> list[str]:
 
 def _pass(loss: nn.Module, z: Tensor, y: Tensor) -> Callable[[], None]:
     def call() -> None:
-        torch.autograd.grad(loss(z, y), z)  # not .backward(): a gradient kept from before would hide memory
+        torch.autograd.grad(loss(z, y), z)  # .backward() would reuse the memory of an earlier gradient
 
     return call
 
@@ -62,7 +62,7 @@ def _goal(value: float | None) -> str:
 
 
 def step_rows(device: str) -> list[str]:
-    """Compare whole training steps of small networks."""
+    """Compare complete training steps of small networks."""
     rows = ["| network | loss | step | × | lowest to highest | goal |", "|" + "---|" * 6]
     networks: dict[str, tuple[list[nn.Module], Tensor, int]] = {
         "MLP 784-256-256-10, batch 256": (_mlp(256), torch.randn(256, 784), 10),
@@ -95,7 +95,7 @@ def step_rows(device: str) -> list[str]:
 
 
 class _InOperations(PeerLoss):
-    """As where numba is not installed."""
+    """Peer loss as if numba were not installed."""
 
     def _at_once(self, *_: Tensor) -> None:
         return None
@@ -111,8 +111,8 @@ def _steps(model: nn.Module, X: Tensor, n_classes: int) -> dict[str, Callable[[]
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
     plain, peer, peer_in_operations = nn.CrossEntropyLoss(), PeerLoss(), _InOperations()
     others = torch.randperm(len(X), device=X.device)
-    elsewhere = torch.randperm(len(X), device=X.device)
-    X_peer, y_peer = X[others], y[elsewhere]
+    other_labels = torch.randperm(len(X), device=X.device)
+    X_peer, y_peer = X[others], y[other_labels]
 
     def step(loss: Callable[[], Tensor]) -> Callable[[], None]:
         def call() -> None:
@@ -138,7 +138,7 @@ def _numba() -> str:
 
 
 def main() -> None:
-    """Measure, print, and write where asked."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, help="also write the tables here")
@@ -147,12 +147,12 @@ def main() -> None:
     rounds = ", ".join(str(count) for *_, count in SHAPES)
     text = "\n".join(
         [
-            "# Cost of peer loss beside cross entropy",
+            "# Cost of peer loss compared with cross entropy",
             "",
             f"Measured with `make bench`: {provenance(arguments.device)}, {_numba()}.",
             f"Medians, all candidates in turns; rounds: {rounds} for the losses.",
             f"Steps: {STEP_REPEATS} repeats of {STEP_ROUNDS} rounds ({FEW_ROUNDS} with 50,000 classes);",
-            "time and ratio are medians over the repeats, beside the range of the ratio.",
+            "time and ratio are medians over the repeats, with the range of the ratio.",
             "",
             "## Loss alone, forward and backward",
             "",
@@ -164,9 +164,7 @@ def main() -> None:
             "",
         ]
     )
-    print(text)
-    if arguments.output:
-        arguments.output.write_text(text, encoding="utf-8")
+    publish(text, arguments.output)
 
 
 if __name__ == "__main__":

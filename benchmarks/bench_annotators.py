@@ -1,10 +1,10 @@
-"""Annotators: spammers in real crowds, Dawid–Skene beside crowd-kit, and ten million reports.
+"""Annotators: spammers in real crowds, Dawid–Skene compared with crowd-kit, and ten million reports.
 
 Run ``python benchmarks/bench_annotators.py [spammers] [accuracy] [copiers] [rates] [scale]
-[--data-dir FOLDER] [--output FILE]``; without a name every part runs. Real crowds come from ``--data-dir`` or
-PEERLOSS_DATA. crowd-kit is compared where ``import crowdkit`` works (it brings transformers, so it is not
-among the development tools). Times are processor seconds, which other work on the machine hardly changes.
-``--reports`` sets the size of the large table, ``--rounds`` how many crowds are drawn for each setting.
+[--data-dir FOLDER] [--output FILE]``; by default all parts run. Real crowds are read from ``--data-dir`` or
+PEERLOSS_DATA. crowd-kit is compared if it is installed (it needs transformers, so it is not among the
+development tools). Times are CPU seconds, which other processes hardly affect. ``--reports`` sets the size of
+the large table, ``--rounds`` the number of crowds drawn for each setting.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ if TYPE_CHECKING:
 
 CROWDS = ("dog", "weather_sentiment", "web", "product")
 KINDS = ("constant", "majority", "random")
-#: Workers with fewer tasks than this are not compared.
-ENOUGH = 20
+#: Workers with fewer tasks are not compared.
+MIN_TASKS = 20
 
 
 def load(name: str, folder: str | None) -> tuple[pd.DataFrame, pd.Series, int]:
-    """Return reports (the first where a worker answered a task twice), gold labels and number of classes."""
+    """Return reports (the first of repeated answers), gold labels and the number of classes."""
     data = load_real_noise(name, data_dir=folder)
     frame = data.reports.drop_duplicates(["task", "worker"]).astype({"worker": str})
     return frame, data.gold, data.n_classes
@@ -68,12 +68,12 @@ SCORES: dict[str, Callable[[pd.DataFrame], pd.Series]] = {
 def add_spammers(
     frame: pd.DataFrame, kind: str, n_classes: int, rng: np.random.Generator, *, count: int = 10
 ) -> pd.DataFrame:
-    """Add workers who do not look at the tasks, each with as many tasks as some real worker has."""
+    """Add workers who do not look at the tasks, each with the number of tasks of some real worker."""
     size = frame["worker"].value_counts()
     tasks, top = frame["task"].unique(), frame["label"].mode()[0]
     frames = [frame]
     for i in range(count):
-        n = min(len(tasks), int(rng.choice(size[size >= ENOUGH])))
+        n = min(len(tasks), int(rng.choice(size[size >= MIN_TASKS])))
         label = {
             "constant": np.full(n, rng.integers(n_classes)),
             "majority": np.full(n, top),
@@ -91,10 +91,10 @@ def auroc(score: pd.Series) -> float:
 
 
 def spammer_rows(folder: str | None, rounds: int) -> list[str]:
-    """AUROC of each score against added spammers; mean and 2.5 to 97.5 % of the rounds."""
+    """Return AUROCs of each score against added spammers: mean and 95 % interval over the rounds."""
     title = (
-        f"AUROC against ten added spammers, workers with {ENOUGH} tasks or more, {rounds} rounds; flagged: "
-        "share of spammers and of the crowd's own workers that `uninformative` names."
+        f"AUROC against ten added spammers, workers with {MIN_TASKS} tasks or more, {rounds} rounds; "
+        "flagged: share of spammers and of the workers of the crowd that `uninformative` flags."
     )
     rows = [
         title,
@@ -111,7 +111,7 @@ def spammer_rows(folder: str | None, rounds: int) -> list[str]:
             for done in range(rounds):
                 mixed = add_spammers(frame, kind, n_classes, rng)
                 size = mixed["worker"].value_counts()
-                enough = size.index[size >= ENOUGH]
+                enough = size.index[size >= MIN_TASKS]
                 for score, function in SCORES.items():
                     found[score].append(auroc(function(mixed)[enough]))
                 if done < 10:
@@ -130,11 +130,11 @@ def _with_interval(values: list[float]) -> str:
 
 
 def accuracy_rows(folder: str | None) -> list[str]:
-    """Labels against gold, workers' ranks against their true accuracy, time beside crowd-kit's."""
+    """Compare labels with gold labels, ranks with true accuracies, and times with crowd-kit."""
     theirs = _crowdkit()
     title = (
         "Share of tasks with the gold label; rank correlation with the true accuracy of workers with "
-        f"{ENOUGH} tasks or more."
+        f"{MIN_TASKS} tasks or more."
     )
     rows = [
         title,
@@ -144,7 +144,7 @@ def accuracy_rows(folder: str | None) -> list[str]:
     ]
     for name in (*CROWDS, "labelme"):
         frame, gold, _ = load(name, folder)
-        seconds, model = _timed(lambda: dawid_skene(frame))  # noqa: B023 (called at once)
+        seconds, model = _timed(lambda: dawid_skene(frame))  # noqa: B023 (called immediately)
         labels = aggregate_labels(model)
         known = gold.reindex(labels.index).dropna()
         right = labels.loc[known.index, ["majority", "label"]].eq(known, axis=0).mean()
@@ -155,7 +155,7 @@ def accuracy_rows(folder: str | None) -> list[str]:
         checked = frame.assign(gold=frame["task"].map(gold)).dropna()
         exact = (checked["label"] == checked["gold"]).groupby(checked["worker"]).mean()
         size = frame["worker"].value_counts()
-        enough = [worker for worker in exact.index if size[worker] >= ENOUGH]
+        enough = [worker for worker in exact.index if size[worker] >= MIN_TASKS]
         table = score_annotators(model, n_bootstrap=20, random_state=0).loc[enough]
         ranks = " | ".join(
             f"{spearmanr(table[column], exact[enough], nan_policy='omit')[0]:.2f}"
@@ -179,22 +179,22 @@ def _crowdkit() -> Any:
 
 
 def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
-    """Return the processor time of a call, which other work on the machine does not change."""
+    """Return the CPU time of a call and its result."""
     start = time.process_time()
     result = function()
     return time.process_time() - start, result
 
 
 def copier_rows(folder: str | None) -> list[str]:
-    """Which of ten added copiers the pairwise test names, beside pairs that were there before."""
+    """Count which of ten added copiers the pairwise test reports, and other reported pairs."""
     title = (
-        "Copiers of workers with 50 tasks or more: each answer is the source's with the rate given, else "
-        "that of a random worker on the task."
+        "Copiers of workers with 50 tasks or more: each answer is that of the source with the given rate, "
+        "else that of a random worker on the task."
     )
     rows = [
         title,
         "",
-        "| crowd | pairs named before | copied: 100 % | 80 % | 60 % | other pairs |",
+        "| crowd | pairs reported before | copied: 100 % | 80 % | 60 % | other pairs |",
         "|" + "---|" * 6,
     ]
     for name in CROWDS:
@@ -202,14 +202,14 @@ def copier_rows(folder: str | None) -> list[str]:
         rng = np.random.default_rng(0)
         size = frame["worker"].value_counts()
         sources = rng.choice(size.index[size >= 50], 10, replace=False)
-        said = frame.groupby("task")["label"].agg(list)
+        answers = frame.groupby("task")["label"].agg(list)
         cells, others = [], 0
         for rate in (1.0, 0.8, 0.6):
             frames = [frame]
             for source in sources:
                 copy = frame[frame["worker"] == source].assign(worker=f"copy {source}")
                 own = rng.random(len(copy)) < rate
-                instead = [rng.choice(said[task]) for task in copy["task"]]
+                instead = [rng.choice(answers[task]) for task in copy["task"]]
                 frames.append(copy.assign(label=np.where(own, copy["label"], instead)))
             pairs = set(map(tuple, find_copiers(pd.concat(frames))[["worker", "other"]].to_numpy()))
             hits = sum((source, f"copy {source}") in pairs for source in sources)
@@ -230,14 +230,14 @@ SETTINGS = (
 def rate_rows(crowds: int) -> list[str]:
     """Simulate crowds: false alarms and power of the flag, coverage of the intervals."""
     title = (
-        "A quarter of the workers are half-hearted (the least who may not be flagged), a tenth spam. False "
-        "discoveries: mean share of others among those flagged. Coverage: honest workers whose 95 % interval "
-        "holds the expected score of honest workers."
+        "A quarter of the workers guess half of their answers (they should not be flagged), a tenth spam. "
+        "False: mean share of others among the flagged. Coverage: share of honest workers whose 95 % "
+        "interval contains the expected score of honest workers."
     )
     rows = [
         title,
         "",
-        "| crowd | a task | a worker | half: p ≤ .05 | flagged | spammers flagged | false | coverage |",
+        "| crowd | per task | per worker | half: p ≤ .05 | flagged | spammers flagged | false | coverage |",
         "|" + "---|" * 8,
     ]
     for name, prior, accuracy in SETTINGS:
@@ -252,7 +252,7 @@ def rate_rows(crowds: int) -> list[str]:
 def draw_crowd(
     rng: np.random.Generator, prior: np.ndarray[Any, Any], accuracy: float, per_task: int, per_worker: int
 ) -> tuple[Callable[[], pd.DataFrame], int, int]:
-    """Return a function that draws answers, and where half-hearted workers and spammers end."""
+    """Return a function that draws answers, and the ends of the half-guessing workers and spammers."""
     k, n_tasks = len(prior), 2000
     transition = np.full((k, k), (1 - accuracy) / (k - 1))
     np.fill_diagonal(transition, accuracy)
@@ -292,11 +292,11 @@ def _simulate(rng: np.random.Generator, *setting: Any) -> np.ndarray[Any, Any]:
 
 
 def scale_rows(n_reports: int) -> list[str]:
-    """Measure a large table, as a frame and through the command line, each in a process of its own."""
+    """Measure a large table in Python and with the command line, each in a separate process."""
     rows = [
-        f"{n_reports:,} reports, ten a task, ten labels, {n_reports // 500:,} workers.",
+        f"{n_reports:,} reports, ten per task, ten labels, {n_reports // 500:,} workers.",
         "",
-        "| what | processor seconds | peak memory |",
+        "| what | CPU seconds | peak memory |",
         "|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -342,7 +342,7 @@ assert done.exit_code == 0, done.output
 
 
 def _large_table(n_reports: int) -> pd.DataFrame:
-    """Workers of different skill; each task goes to ten neighbours in a random ring of workers."""
+    """Return reports of workers with different accuracies; ten workers answer each task."""
     rng = np.random.default_rng(0)
     n_tasks, n_workers = n_reports // 10, max(20, n_reports // 500)
     truth = rng.integers(10, size=n_tasks)
@@ -359,7 +359,7 @@ def _large_table(n_reports: int) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Run the parts that were asked for."""
+    """Run the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("parts", nargs="*", help="spammers, accuracy, copiers, rates, scale")
     parser.add_argument("--data-dir")

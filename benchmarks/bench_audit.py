@@ -1,13 +1,13 @@
-"""Label issues: ``find_label_issues`` against cleanlab, from the same probabilities, in one run.
+"""Label issues: compare ``find_label_issues`` with cleanlab on the same probabilities.
 
-``python benchmarks/bench_audit.py probabilities --seeds 0 1 2 3`` fits models out of fold on data sets with
-added noise, on labels by people and on CIFAR-10N (name them after ``--data``), and keeps their probabilities,
-one file a cell; cells found there are skipped, so it can be stopped at any time. Real noise and CIFAR-10 come
-from PEERLOSS_DATA. ``python benchmarks/bench_audit.py score --output FILE`` ranks and flags from the
+``python benchmarks/bench_audit.py probabilities --seeds 0 1 2 3`` computes out-of-fold probabilities on data
+sets with added noise, on human labels and on CIFAR-10N (see ``--data``), and stores one file per cell.
+Existing cells are skipped, so it can be stopped at any time. Real noise and CIFAR-10 are read from
+PEERLOSS_DATA. ``python benchmarks/bench_audit.py score --output FILE`` ranks and flags labels from the
 probabilities and writes the table.
 
 A *case* is a data set with a kind of noise, averaged over seeds and learners. With 2 % noise on 200 rows a
-single cell holds four errors, and its figures are mostly chance.
+single cell has four errors, and its scores are mostly random.
 """
 
 from __future__ import annotations
@@ -63,20 +63,20 @@ NOISES = {
         *("pair:0.1", "pair:0.3", "pair:0.45", "margin:0.1", "margin:0.25", "instance:0.2", "instance:0.4"),
     ),
 }
-#: Larger sets are thinned to so many rows, drawn anew for each seed.
+#: Larger data sets are subsampled to this number of rows, for each seed.
 MAX_ROWS = 3000
-#: CIFAR-10: images a seed, patches taken for filters, and their side.
+#: CIFAR-10: images per seed, number of filters, and their side.
 IMAGES, FILTERS, PATCH = 10_000, 200, 6
 RANKED, FLAGGED = ("auroc", "average_precision"), ("f1", "precision", "recall")
 OURS, PLAIN, ADJUSTED = "peerloss", "cleanlab", "cleanlab adjusted"
-#: How the table names the kinds of noise.
+#: Names of the kinds of noise in the table.
 KINDS = {
     "symmetric": "symmetric, 2–45 %",
     "binary": "asymmetric, two classes",
     "pair": "pair flip, more classes",
-    "instance": "by the features",
+    "instance": "depends on the features",
     "margin": "near the boundary only",
-    "people": "labels by people and rules",
+    "people": "labels from people and rules",
     "cifar10n": "CIFAR-10N",
 }
 
@@ -123,17 +123,17 @@ def add_noise(X: Any, y: Any, noise: str, seed: int) -> Any:
 @cache
 def people(name: str) -> tuple[Any, pd.DataFrame, pd.Series]:
     """Return features, reports by task, and clean labels."""
-    told = load_real_noise(name)
-    tasks = told.gold.index.intersection(pd.Index(told.reports["task"].unique()))
-    features = pd.DataFrame(told.features).set_axis(told.gold.index).loc[tasks]
+    loaded = load_real_noise(name)
+    tasks = loaded.gold.index.intersection(pd.Index(loaded.reports["task"].unique()))
+    features = pd.DataFrame(loaded.features).set_axis(loaded.gold.index).loc[tasks]
     if name == "youtube":
         texts = TfidfVectorizer(min_df=2, sublinear_tf=True).fit_transform(features["text"])
-        return texts.toarray(), told.reports, told.gold[tasks]
-    return features.to_numpy(), told.reports, told.gold[tasks]
+        return texts.toarray(), loaded.reports, loaded.gold[tasks]
+    return features.to_numpy(), loaded.reports, loaded.gold[tasks]
 
 
 def labels_by_people(name: str, noise: str, seed: int) -> tuple[Any, Any, Any]:
-    """Return features, the majority's labels or those of one annotator drawn for each task, clean labels."""
+    """Return features, majority labels or those of one random annotator per task, and clean labels."""
     X, reports, clean = people(name)
     grouped = reports.groupby("task")["label"]
     if noise == "one":
@@ -146,7 +146,7 @@ def labels_by_people(name: str, noise: str, seed: int) -> tuple[Any, Any, Any]:
 
 @cache
 def patch_features(seed: int) -> tuple[Any, Any]:
-    """Return which images, and features by a quick net: whitened random patches as filters, pooled."""
+    """Return the chosen images, and features: pooled responses to whitened random patches."""
     rng = np.random.default_rng(seed)
     images = load_cifar10().train_images
     rows = np.sort(rng.choice(len(images), IMAGES, replace=False))
@@ -169,7 +169,7 @@ def patch_features(seed: int) -> tuple[Any, Any]:
 
 
 def labelled(name: str, noise: str, seed: int) -> tuple[Any, Any, Any]:
-    """Return features, noisy labels, clean labels."""
+    """Return features, noisy labels and clean labels."""
     if name in CIFAR:
         rows, X = patch_features(seed)
         clean = load_cifar10().train_labels
@@ -184,7 +184,7 @@ def labelled(name: str, noise: str, seed: int) -> tuple[Any, Any, Any]:
 
 
 def cells(seeds: list[int], names: list[str]) -> Iterator[Cell]:
-    """List (data set, noise, learner, seed)."""
+    """Yield (data set, noise, learner, seed)."""
     for seed in seeds:
         for name in names:
             added = NOISES["two" if name in TWO_CLASSES else "more"]
@@ -194,7 +194,7 @@ def cells(seeds: list[int], names: list[str]) -> Iterator[Cell]:
 
 
 def save_probabilities(cell: Cell, folder: Path) -> None:
-    """Fit out of fold; write probabilities, noisy and clean labels."""
+    """Write out-of-fold probabilities, noisy labels and clean labels of a cell."""
     name, noise, model, seed = cell
     path = folder / ("_".join(map(str, cell)).replace(":", "-") + ".npz")
     if path.exists():
@@ -216,23 +216,23 @@ def save_probabilities(cell: Cell, folder: Path) -> None:
 
 
 def cleanlab_scores(noisy: Any, proba: Any) -> tuple[Any, Any]:
-    """Return cleanlab's two rankings, suspicious rows high: its default and the adjusted one."""
+    """Return two rankings of cleanlab, suspicious rows high: the default and the adjusted one."""
     plain = 1.0 - get_label_quality_scores(noisy, proba)
     try:
         return plain, 1.0 - get_label_quality_scores(noisy, proba, adjust_pred_probs=True)
-    except ValueError:  # a class without rows cannot be adjusted for
+    except ValueError:  # it fails for a class without rows
         return plain, plain
 
 
 def score_cell(path: Path) -> list[dict[str, Any]]:
-    """Return one line a method; none where no label is wrong."""
+    """Return one line per method, or none if no label is wrong."""
     name, noise, model, seed = path.stem.split("_")
     stored = np.load(path)
     proba, noisy, wrong = stored["proba"], stored["noisy"], stored["noisy"] != stored["clean"]
     if not wrong.any():
         return []
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # that the noise cannot be told, or a class is rare
+        warnings.simplefilter("ignore")  # noise that cannot be estimated, rare classes
         plain, adjusted = cleanlab_scores(noisy, proba)
         flags = cleanlab_issues(noisy, proba, n_jobs=1)
         table = find_label_issues(None, noisy, pred_proba=proba).table
@@ -253,25 +253,25 @@ def score_cell(path: Path) -> list[dict[str, Any]]:
 
 
 def kind_of(name: str, noise: str) -> str:
-    """Return the noise's kind without its rates."""
+    """Return the kind of noise without its rates."""
     return name if name in CIFAR else "people" if name in PEOPLE else noise.partition("-")[0]
 
 
 def gains(means: pd.DataFrame, measure: str) -> Any:
-    """Return by how much ours is above the better of cleanlab's two rankings."""
+    """Return the gain over the better of the two rankings of cleanlab."""
     return means[measure][OURS] - np.maximum(means[measure][PLAIN], means[measure][ADJUSTED])
 
 
 def totals(lines: pd.DataFrame) -> Iterator[str]:
-    """Return the lines that say how the targets stand, for cases and for single cells."""
+    """Yield the summary table, for cases and for single cells."""
     yield "| | AUROC | average precision |"
     yield "|---|---|---|"
     for unit, keys in (("cases", ["data", "noise"]), ("single cells", ["data", "noise", "learner", "seed"])):
         means = lines.pivot_table([*RANKED], keys, "method")
         gained = [gains(means, measure) for measure in RANKED]
         for method in (OURS, PLAIN, ADJUSTED):
-            told = [f"{means[measure][method].mean():.4f}" for measure in RANKED]
-            yield f"| {method}, mean over {len(means)} {unit} | {' | '.join(told)} |"
+            scores = [f"{means[measure][method].mean():.4f}" for measure in RANKED]
+            yield f"| {method}, mean over {len(means)} {unit} | {' | '.join(scores)} |"
         parts: dict[str, Callable[[Any], str]] = {
             "above the better of both by, mean ± standard error": lambda g: (
                 f"{g.mean():+.4f} ± {g.sem():.4f}"
@@ -281,12 +281,12 @@ def totals(lines: pd.DataFrame) -> Iterator[str]:
             "under it by more than 0.02": lambda g: f"{(g < -0.02).sum()} of {len(g)}",
             "worst": lambda g: f"{g.min():+.3f} ({' '.join(map(str, g.idxmin()))})",
         }
-        for part, tell in parts.items():
-            yield f"| {unit}: {part} | {' | '.join(tell(g) for g in gained)} |"
+        for part, describe in parts.items():
+            yield f"| {unit}: {part} | {' | '.join(describe(g) for g in gained)} |"
 
 
 def by_kind(lines: pd.DataFrame) -> Iterator[str]:
-    """Return one line for each kind of noise."""
+    """Yield the table with one line per kind of noise."""
     means = lines.pivot_table([*RANKED, "f1"], ["kind", "data", "noise"], "method")
     measures = ("AUROC: peerloss", "cleanlab", "adjusted", "AP: peerloss", "cleanlab", "adjusted")
     yield f"| noise | cases | {' | '.join(measures)} | F1: peerloss | cleanlab |"
@@ -294,30 +294,30 @@ def by_kind(lines: pd.DataFrame) -> Iterator[str]:
     for kind, name in KINDS.items():
         if kind in means.index:
             part = means.loc[kind]
-            figures = [part[m][method].mean() for m in RANKED for method in (OURS, PLAIN, ADJUSTED)]
-            figures += [part["f1"][method].mean() for method in (OURS, PLAIN)]
-            yield f"| {name} | {len(part)} | " + " | ".join(f"{figure:.3f}" for figure in figures) + " |"
+            scores = [part[m][method].mean() for m in RANKED for method in (OURS, PLAIN, ADJUSTED)]
+            scores += [part["f1"][method].mean() for method in (OURS, PLAIN)]
+            yield f"| {name} | {len(part)} | " + " | ".join(f"{score:.3f}" for score in scores) + " |"
 
 
 def misses(lines: pd.DataFrame) -> Iterator[str]:
-    """Return the cases that are under the better of both by more than .02."""
+    """Yield the cases that are worse than the better of both by more than .02."""
     means = lines.pivot_table([*RANKED], ["data", "noise"], "method")
     yield "| data | noise | measure | peerloss | cleanlab | adjusted |"
     yield "|---|---|---|---|---|---|"
     for measure in RANKED:
         gained = gains(means, measure)
         for case in gained[gained < -0.02].sort_values().index:
-            told = (f"{means[measure].loc[case, method]:.3f}" for method in (OURS, PLAIN, ADJUSTED))
-            yield f"| {' | '.join(case)} | {measure.replace('_', ' ')} | {' | '.join(told)} |"
+            scores = (f"{means[measure].loc[case, method]:.3f}" for method in (OURS, PLAIN, ADJUSTED))
+            yield f"| {' | '.join(case)} | {measure.replace('_', ' ')} | {' | '.join(scores)} |"
 
 
 def report(lines: pd.DataFrame) -> Iterator[str]:
-    """Return the page."""
+    """Yield the lines of the page."""
     flags = lines[lines["method"] != ADJUSTED].groupby(["data", "noise", "method"])[[*FLAGGED]].mean()
     flags = flags.groupby("method").mean().loc[[OURS, PLAIN]]
     counted = lines.groupby("data")["seed"].nunique()
     seeds = "; ".join(f"{', '.join(part.index)}: {n}" for n, part in counted.groupby(counted))
-    yield f"Seeds a data set, from {lines['seed'].min()}: {seeds}.\n"
+    yield f"Seeds per data set, from {lines['seed'].min()}: {seeds}.\n"
     yield f"{len(lines) // 3} cells; cleanlab {version('cleanlab')}; {provenance('cpu')}."
     yield ""
     yield from totals(lines)
@@ -328,7 +328,7 @@ def report(lines: pd.DataFrame) -> Iterator[str]:
     )
     yield "\n### By kind of noise\n"
     yield from by_kind(lines)
-    yield "\n### Cases under the better of both by more than 0.02\n"
+    yield "\n### Cases worse than the better of both by more than 0.02\n"
     yield from misses(lines)
 
 
@@ -338,7 +338,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, default=Path("runs/audit"))
     parser.add_argument("--seeds", nargs="+", type=int, default=[0])
     parser.add_argument("--data", nargs="+", default=[*TWO_CLASSES, *MORE_CLASSES], help="names of data sets")
-    parser.add_argument("--output", type=Path, help="where the table goes; without it, it is printed")
+    parser.add_argument("--output", type=Path, help="file for the table; by default it is printed")
     options = parser.parse_args()
     options.folder.mkdir(parents=True, exist_ok=True)
     if options.step == "probabilities":

@@ -1,8 +1,8 @@
-"""Label issues from a table: what a second round, ``find_label_issues(..., refit=True)``, gains over one.
+"""Label issues: gain of a second round, ``find_label_issues(..., refit=True)``, over one round.
 
 ``python benchmarks/bench_audit_refit.py --seeds 14 15`` fits logistic regression and forests to data sets
-with added noise, as ``bench_audit.py`` does. Beside it cleanlab's ranking from the probabilities of the
-first round, and from a model fitted again without the rows that it flags. Prints the table.
+with added noise, as ``bench_audit.py`` does. It compares with the ranking of cleanlab from the probabilities
+of the first round, and from a model that is fitted again without the flagged rows. Prints the table.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ METHODS = (
 
 
 def predict_out_of_fold(X: Any, y: Any, model: str, seed: int, kept: Any) -> Any:
-    """Return probabilities of the noisy labels, from the kept rows of the other folds."""
+    """Return out-of-fold probabilities of the noisy labels, trained on the kept rows."""
     proba = np.zeros((len(y), int(y.max()) + 1))
     for train, test in StratifiedKFold(5, shuffle=True, random_state=seed).split(X, y):
         rows = train[kept[train]]
@@ -55,8 +55,8 @@ def predict_out_of_fold(X: Any, y: Any, model: str, seed: int, kept: Any) -> Any
 
 
 def measure_cell(cell: Cell) -> list[dict[str, Any]]:
-    """Return one line a method; none where no label is wrong."""
-    warnings.simplefilter("ignore")  # that the noise cannot be told, or a class is rare
+    """Return one line per method, or none if no label is wrong."""
+    warnings.simplefilter("ignore")  # noise that cannot be estimated, rare classes
     name, noise, model, seed = cell
     X, noisy, clean = labelled(name, noise, seed)
     wrong = noisy != clean
@@ -98,20 +98,20 @@ def main() -> None:
     print(f"cleanlab {version('cleanlab')}; {provenance('cpu')}.\n")
     print(f"| mean over {len(wide)} cases | AUROC | average precision | F1 of the flags |\n|---|---|---|---|")
     for method in METHODS:
-        figures = [wide[measure][method].mean() for measure in MEASURES]
-        print(f"| {method} | {' | '.join(f'{v:.4f}' for v in figures)} |")
+        scores = [wide[measure][method].mean() for measure in MEASURES]
+        print(f"| {method} | {' | '.join(f'{v:.4f}' for v in scores)} |")
     for measure in ("AUROC", "AP"):
         gained = wide[measure]["peerloss, refit"] - wide[measure]["peerloss"]
         print(
-            f"\n{measure}: refit gains {gained.mean():+.4f} ± {gained.sem():.4f}, something in "
+            f"\n{measure}: refit gains {gained.mean():+.4f} ± {gained.sem():.4f}; better in "
             f"{(gained > 0).mean():.0%} of the cases."
         )
     print("\n| noise | cases | AUROC: one round | refit | AP: one round | refit |\n|---|---|---|---|---|---|")
-    for kind, told in KINDS.items():
+    for kind, title in KINDS.items():
         if kind in wide.index:
             part = wide.loc[kind]
-            figures = [part[m][method].mean() for m in ("AUROC", "AP") for method in METHODS[:2]]
-            print(f"| {told} | {len(part)} | {' | '.join(f'{v:.3f}' for v in figures)} |")
+            scores = [part[m][method].mean() for m in ("AUROC", "AP") for method in METHODS[:2]]
+            print(f"| {title} | {len(part)} | {' | '.join(f'{v:.3f}' for v in scores)} |")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Label issues from given probabilities: time and memory against cleanlab, each run a process of its own.
+"""Label issues from given probabilities: time and memory compared with cleanlab.
 
-``python benchmarks/bench_audit_speed.py 1000000x10 50000x1000`` writes made-up probabilities (float32) into a
-folder, maps them into memory and lets both rank and flag, in turns. ``--only peerloss`` leaves cleanlab out,
-where it would need more memory than there is. Memory is what a run holds beside the mapped file, its
-child processes included; processor seconds count these too.
+``python benchmarks/bench_audit_speed.py 1000000x10 50000x1000`` writes synthetic probabilities (float32) to a
+folder, maps them into memory, and lets both libraries rank and flag in turns, each run in a separate process.
+``--only peerloss`` skips cleanlab, which may need too much memory. Memory excludes the mapped file. Memory
+and CPU seconds include child processes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ METHODS = ("peerloss", "cleanlab")
 
 
 def write_data(folder: Path, n: int, k: int) -> None:
-    """Write probabilities of a model that is right in four of five rows, and labels with 20 % noise."""
+    """Write probabilities of a model with an accuracy of 80 %, and labels with 20 % noise."""
     rng = np.random.default_rng(0)
     clean = rng.integers(k, size=n)
     noisy = np.where(rng.random(n) < 0.2, rng.integers(k, size=n), clean)
@@ -44,35 +44,35 @@ def write_data(folder: Path, n: int, k: int) -> None:
     np.save(folder / "labels.npy", noisy)
 
 
-class Watch:
-    """The most memory, in GiB, that this process and its children held, mapped files left out."""
+class PeakMemory:
+    """Record the peak memory in GiB of this process and its children, without mapped files."""
 
     def __init__(self) -> None:
-        self.peak, self._over = 0.0, threading.Event()
-        self._thread = threading.Thread(target=self._look, daemon=True)
+        self.peak, self._stop = 0.0, threading.Event()
+        self._thread = threading.Thread(target=self._poll, daemon=True)
 
     def __enter__(self) -> Self:
         self._thread.start()
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._over.set()
+        self._stop.set()
         self._thread.join()
 
-    def _look(self) -> None:
-        while not self._over.wait(0.02):
+    def _poll(self) -> None:
+        while not self._stop.wait(0.02):
             children = [pid for tasks in Path("/proc/self/task").iterdir() for pid in _children(tasks)]
-            self.peak = max(self.peak, sum(_held(pid) for pid in ["self", *children]))
+            self.peak = max(self.peak, sum(_memory_gib(pid) for pid in ["self", *children]))
 
 
 def _children(task: Path) -> list[str]:
     try:
         return (task / "children").read_text(encoding="ascii").split()
-    except OSError:  # it has ended
+    except OSError:  # the task has ended
         return []
 
 
-def _held(pid: str) -> float:
+def _memory_gib(pid: str) -> float:
     try:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
     except OSError:
@@ -85,7 +85,7 @@ def measure(method: str, folder: Path) -> None:
     """Rank and flag once; print seconds and memory."""
     proba, labels = np.load(folder / "proba.npy", mmap_mode="r"), np.load(folder / "labels.npy")
     if method == "peerloss":
-        from peerloss import find_label_issues  # noqa: PLC0415 - each process loads what it measures
+        from peerloss import find_label_issues  # noqa: PLC0415 - each process imports only what it measures
 
         def run() -> int:
             return int(find_label_issues(None, labels, pred_proba=proba).table["flagged"].sum())
@@ -98,11 +98,11 @@ def measure(method: str, folder: Path) -> None:
             return int(flags(labels, proba).sum())
 
     before, started = os.times(), time.perf_counter()
-    with Watch() as watch:
+    with PeakMemory() as memory:
         flagged = run()
     wall, after = time.perf_counter() - started, os.times()
     processor = sum(after[:4]) - sum(before[:4])
-    print(json.dumps({"wall": wall, "processor": processor, "gib": watch.peak, "flagged": flagged}))
+    print(json.dumps({"wall": wall, "processor": processor, "gib": memory.peak, "flagged": flagged}))
 
 
 def main() -> None:
@@ -111,13 +111,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--only", choices=METHODS)
     parser.add_argument("--measure", choices=METHODS, help=argparse.SUPPRESS)
-    parser.add_argument("--folder", type=Path, help="where the made-up probabilities go")
+    parser.add_argument("--folder", type=Path, help="folder for the synthetic probabilities")
     options = parser.parse_args()
     if options.measure:
         measure(options.measure, options.folder)
         return
     print(f"{provenance('cpu')}; medians of {options.rounds} rounds in turns.\n")
-    print("| rows x classes | | seconds | processor seconds | memory, GiB |\n|---|---|---|---|---|")
+    print("| rows x classes | | seconds | CPU seconds | memory, GiB |\n|---|---|---|---|---|")
     for size in options.sizes:
         n, k = (int(part) for part in size.split("x"))
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:

@@ -1,8 +1,8 @@
-"""What peer loss costs on a GPU beside cross entropy: in training ResNet-18, and alone with 50,000 classes.
+"""Cost of peer loss on a GPU compared with cross entropy: training ResNet-18, and 50,000 classes.
 
 Run ``python benchmarks/bench_deep.py [--batches 256 1024] [--output FILE]``. Three tables: epochs of
-:func:`train_deep` as recipes for images run it (compiled); single steps of a plain loop, waiting for the
-device after each; losses alone. "Compiled" losses went through ``torch.compile``.
+:func:`train_deep` with compilation; single steps of a plain loop with a synchronisation after each; the
+losses alone. "Compiled" losses were compiled with ``torch.compile``.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ STEPS, EPOCH_ROUNDS = 40, 11
 
 
 def epochs(batch: int, device: str) -> dict[str, Callable[[], None]]:
-    """Return an epoch of the deep loop for each loss, all on one network, which is compiled once."""
+    """Return an epoch of the deep loop for each loss, all with one network that is compiled once."""
     torch.compiler.reset()
     X = torch.randint(256, (STEPS * batch, 32, 32, 3), dtype=torch.uint8, device=device)
     y = torch.randint(10, (len(X),), device=device)
@@ -49,7 +49,7 @@ def epochs(batch: int, device: str) -> dict[str, Callable[[], None]]:
 
 
 def steps(batch: int, device: str) -> dict[str, Callable[[], None]]:
-    """Return a training step for each loss, on one network with one optimizer."""
+    """Return a training step for each loss, with one network and one optimizer."""
     model = resnet18().to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     X = torch.randn(batch, 3, 32, 32, device=device).contiguous(memory_format=torch.channels_last)
     y = torch.randint(10, (batch,), device=device)
@@ -69,13 +69,13 @@ def steps(batch: int, device: str) -> dict[str, Callable[[], None]]:
 
 
 def losses(device: str) -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
-    """Return the candidates by name, as they are and compiled, each with its own count of labels."""
+    """Return the losses by name, plain and compiled, each with its own label counts."""
     kinds: dict[str, Callable[[], nn.Module]] = {
         "nn.CrossEntropyLoss": nn.CrossEntropyLoss,
         "PeerLoss": PeerLoss,
         "PeerLoss, unclipped": lambda: PeerLoss(eps=0.0),
     }
-    torch.compiler.reset()  # it gives up after compiling one function for many objects
+    torch.compiler.reset()  # torch.compile gives up after many objects of one class
     plain = {name: kind().to(device) for name, kind in kinds.items()}
     return plain | {
         f"{name}, compiled": torch.compile(kind().to(device), dynamic=False) for name, kind in kinds.items()
@@ -103,7 +103,7 @@ def table(
     rounds: int,
     device: str,
 ) -> list[str]:
-    """Return a table in Markdown: everything as a multiple of plain cross entropy."""
+    """Return a Markdown table with times and memory as multiples of plain cross entropy."""
     rows = ["", f"Medians of {rounds} rounds in turns.", ""]
     rows += [f"| {title} | loss | time | × | peak memory | × |", "|" + "---|" * 6]
     for size in sizes:
@@ -111,7 +111,7 @@ def table(
         times = median_times(calls, rounds=rounds, device=device)
         peaks = {name: peak_bytes(call, device=device) for name, call in calls.items()}
         for name in calls:
-            slower, larger = (figures[name] / figures["nn.CrossEntropyLoss"] for figures in (times, peaks))
+            slower, larger = (costs[name] / costs["nn.CrossEntropyLoss"] for costs in (times, peaks))
             rows.append(
                 f"| {size} | {name} | {times[name] * 1e3:.2f} ms | {slower:.3f} "
                 f"| {peaks[name] / 2**20:.0f} MiB | {larger:.3f} |"
@@ -124,7 +124,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--batches", nargs="*", type=int, default=[256, 1024])
-    parser.add_argument("--rows", nargs="*", type=int, default=[1024, 8192], help="of the losses alone")
+    parser.add_argument("--rows", nargs="*", type=int, default=[1024, 8192], help="rows for the losses alone")
     parser.add_argument("--rounds", type=int, default=101)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
@@ -135,12 +135,12 @@ def main() -> None:
         ("A step of a plain loop", options.batches, steps, options.rounds),
         (f"The loss alone, {CLASSES:,} classes, rows", options.rows, passes, options.rounds),
     ]
-    lines = ["# Cost of peer loss on a GPU beside cross entropy", "", f"{provenance(device)}."]
+    lines = ["# Cost of peer loss on a GPU compared with cross entropy", "", f"{provenance(device)}."]
     for title, sizes, candidates, rounds in parts:
         if sizes:
             lines += table(title, sizes, candidates, rounds, device)
         text = "\n".join([*lines, ""])
-        if options.output:  # after each part: time on a GPU may end
+        if options.output:  # after each part, because GPU time may run out
             options.output.write_text(text, encoding="utf-8")
     print(text)
 

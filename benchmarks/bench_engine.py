@@ -1,8 +1,8 @@
-"""What many small nets cost beside scikit-learn's MLPClassifier, in one run.
+"""Time of training many small networks compared with MLPClassifier of scikit-learn.
 
-Run ``python benchmarks/bench_engine.py [--quick] [--output FILE]``. One thread each unless said otherwise. A
-net is 23-8-8-1 on 250 rows, 1000 steps of batch 64. Figures are medians over rounds in which all candidates
-take turns; what is compiled or cached on first use is so before the clock starts.
+Run ``python benchmarks/bench_engine.py [--quick] [--output FILE]``. All candidates use one thread. A network
+is 23-8-8-1 on 250 rows, trained for 1000 steps with batch size 64. Times are medians over rounds in which all
+candidates take turns. Compilation and caching happen before the measurement.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from measure import median_times, provenance
+from measure import median_times, provenance, publish
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPClassifier
 from threadpoolctl import threadpool_limits
@@ -61,7 +61,7 @@ def sklearn_fit(X: Any, y: Any, hidden: tuple[int, ...]) -> Callable[[], object]
 
 
 def grid_rows(rounds: int) -> list[str]:
-    """Time a net in grids of 1, 16 and 160 against one MLPClassifier."""
+    """Time grids of 1, 16 and 160 networks against one MLPClassifier."""
     X, y = data()
     calls: dict[str, Callable[[], object]] = {"MLPClassifier": sklearn_fit(X, y, (8, 8))}
     sizes = {"MLPClassifier": 1}
@@ -73,7 +73,7 @@ def grid_rows(rounds: int) -> list[str]:
             calls[name] = _call(X, nets, backend)
     times = median_times(calls, rounds=rounds, device="cpu")
     rows = [
-        "| what | total | a net | times faster than MLPClassifier | floor (goal) |",
+        "| what | total | per network | times faster than MLPClassifier | minimum (goal) |",
         "|---|---|---|---|---|",
     ]
     for name, seconds in times.items():
@@ -112,9 +112,9 @@ def fit_rows(rounds: int) -> list[str]:
 
 
 def growth_rows(sizes: tuple[int, ...]) -> list[str]:
-    """Time fits of more and more rows: networks for a fixed number of steps and one epoch, boosting."""
+    """Time fits with more rows: networks for a fixed number of steps and for one epoch, and boosting."""
     rows = [
-        "| rows × 20 | 1000 steps | one epoch | a row | predict | boosting, 50 trees | a row |",
+        "| rows × 20 | 1000 steps | one epoch | per row | predict | boosting, 50 trees | per row |",
         "|---|---|---|---|---|---|---|",
     ]
     for n in sizes:
@@ -133,8 +133,11 @@ def growth_rows(sizes: tuple[int, ...]) -> list[str]:
 
 
 def feature_rows(sizes: tuple[int, ...]) -> list[str]:
-    """Time fits of 10,000 rows with more and more features."""
-    rows = ["| 10,000 × | one epoch | a feature | boosting, 50 trees | a feature |", "|---|---|---|---|---|"]
+    """Time fits of 10,000 rows with more features."""
+    rows = [
+        "| 10,000 × | one epoch | per feature | boosting, 50 trees | per feature |",
+        "|---|---|---|---|---|",
+    ]
     for d in sizes:
         X, y = data(10_000, d)
         net = RobustMLPClassifier(random_state=0, max_steps=10_000 // BATCH)
@@ -156,7 +159,7 @@ def _median_seconds(call: Callable[[], object]) -> float:
 
 
 def main() -> None:
-    """Measure, print, and write where asked."""
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true", help="fewer rounds, up to 10⁵ rows")
     parser.add_argument("--output", type=Path, help="also write the tables here")
@@ -165,7 +168,7 @@ def main() -> None:
     sizes = (1000, 10_000, 100_000) if arguments.quick else (1000, 10_000, 100_000, 1_000_000)
     text = "\n".join(
         [
-            "# Cost of many small nets beside MLPClassifier",
+            "# Cost of many small networks compared with MLPClassifier",
             "",
             f"Measured with `python benchmarks/bench_engine.py`: {provenance('cpu')}.",
             "",
@@ -177,19 +180,17 @@ def main() -> None:
             "",
             *fit_rows(1 if arguments.quick else 5),
             "",
-            "## Growth with the rows",
+            "## Growth with the number of rows",
             "",
             *growth_rows(sizes),
             "",
-            "## Growth with the features",
+            "## Growth with the number of features",
             "",
             *feature_rows((20, 80, 320)),
             "",
         ]
     )
-    print(text)
-    if arguments.output:
-        arguments.output.write_text(text, encoding="utf-8")
+    publish(text, arguments.output)
 
 
 if __name__ == "__main__":

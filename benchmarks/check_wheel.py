@@ -1,7 +1,7 @@
-"""Build the wheel, install it into an empty environment elsewhere, and use it there.
+"""Build the wheel, install it into an empty environment, and use it there.
 
-Dependencies come from the environment that runs this script (a path file makes them visible), so that what
-is tested is the wheel: its files, its metadata, its entry point.
+Dependencies are taken from the environment that runs this script, through a path file. The test is therefore
+about the wheel: its files, its metadata, its entry point.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def main() -> None:
         ).stdout.strip()
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site, str(wheel)]
         subprocess.run(pip, check=True)
-        # After the wheel in the search order; the editable install of this checkout is left out.
+        # Searched after the wheel; the editable install of this checkout is not visible.
         Path(site, "dependencies.pth").write_text(sysconfig.get_path("purelib") + "\n", encoding="utf-8")
         subprocess.run([python, "-c", USE_IT.format(home=str(home))], check=True, cwd=home)
         subprocess.run([python, "-m", "peerloss", "--version"], check=True, cwd=home)

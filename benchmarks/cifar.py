@@ -29,7 +29,7 @@ def skip_tables() -> None:
 if any(find_spec(name) is None for name in ("pandas", "skops")):
     skip_tables()
 
-from peerloss.datasets._cifar import HUMAN_LABELS  # noqa: E402 (see above)
+from peerloss.datasets.cifar10 import HUMAN_LABELS  # noqa: E402 (see above)
 from peerloss.experiments.cifar import (  # noqa: E402
     Workshop,
     cifar_table,

@@ -1,8 +1,8 @@
-"""The sieve of the deep loop on small images that its settings were not chosen on: handwritten digits.
+"""The sieve of the deep loop on handwritten digits, on which its settings were not chosen.
 
 Run ``python benchmarks/deep_digits.py [--seeds 4] [--output FILE]`` (40 minutes on two cores). A small
-ResNet on scikit-learn's digits under thirteen kinds of noise. Nothing is chosen here: all methods have the
-recipe below, and those with divergences the warm start of ``peerloss reproduce cifar10n``.
+ResNet is trained on scikit-learn's digits under thirteen kinds of noise. No setting is tuned: all methods use
+the recipe below, and f-divergences first train with cross entropy, as in ``peerloss reproduce cifar10n``.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from joblib import Parallel, delayed
-from measure import provenance
+from measure import provenance, publish
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -33,12 +33,12 @@ KINDS = (
     "one side .4", "skewed, none", "skewed, uniform .4", "skewed, pairs .3", "skewed, one side .3",
 )  # fmt: skip
 TEST_ROWS = 597
-#: A method's losses one after another, each with its recipe.
+#: The losses of a method in order, each with its recipe.
 Stages = list[tuple[nn.Module, DeepRecipe]]
 
 
 def methods_of(shares: tuple[float, ...]) -> dict[str, Stages]:
-    """Return all methods by name; one is told the shares of the classes."""
+    """Return all methods by name; one uses the true shares of the classes."""
     sieves = {
         "sieve, targets fixed": replace(SIEVE, renew=0),
         "sieve, trust 0": replace(SIEVE, trust=0.0),
@@ -61,7 +61,7 @@ def methods_of(shares: tuple[float, ...]) -> dict[str, Stages]:
 
 
 def one_sided(n_classes: int, rate: float) -> NoiseModel:
-    """Half of the classes lose labels to the other half."""
+    """Return noise that flips labels of the first half of the classes to the second half."""
     half = n_classes // 2
     transition = np.eye(n_classes)
     transition[:half] = (1.0 - rate) * transition[:half] + rate * transition[half:]
@@ -72,7 +72,7 @@ MODELS = {"uniform": NoiseModel.uniform, "pairs": NoiseModel.pair_flip, "one sid
 
 
 def noisy_labels(kind: str, X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarray:
-    """Return the labels under the noise that the kind's last words name."""
+    """Return the labels with the noise of the given kind."""
     name, _, rate = kind.removeprefix("skewed, ").rpartition(" ")
     if rate == "none":
         return y
@@ -95,7 +95,7 @@ def accuracies(kind: str, seed: int, methods: list[str] | None = None) -> dict[s
     rng = np.random.default_rng(seed)
     order = rng.permutation(len(y))
     test, train = order[:TEST_ROWS], order[TEST_ROWS:]
-    if kind.startswith("skewed"):  # a quarter of the digits from five on
+    if kind.startswith("skewed"):  # keep a quarter of the digits 5 to 9
         train = train[rng.random(len(train)) < np.where(y[train] < 5, 1.0, 0.25)]
     noisy = noisy_labels(kind, X[train], y[train], seed)
     shares = tuple(np.bincount(y[train], minlength=10) / len(train))
@@ -114,7 +114,7 @@ def accuracies(kind: str, seed: int, methods: list[str] | None = None) -> dict[s
 
 
 def main() -> None:
-    """Run everything and print the table."""
+    """Run all cells and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=4)
     parser.add_argument("--first-seed", type=int, default=0)
@@ -125,34 +125,32 @@ def main() -> None:
     options = parser.parse_args()
     seeds = range(options.first_seed, options.first_seed + options.seeds)
     cells = [(kind, seed) for kind in options.kinds for seed in seeds]
-    where = provenance("cpu")  # of the code that runs; a commit may follow meanwhile
+    where = provenance("cpu")  # before the run, during which the commit may change
     found = Parallel(options.jobs, verbose=5)(delayed(accuracies)(*cell, options.methods) for cell in cells)
     by_cell = dict(zip(cells, found, strict=True))
     methods = list(found[0])
     lines = [
         "# The sieve on handwritten digits",
         "",
-        f"`python benchmarks/deep_digits.py`; {where}; one thread a run; seeds {seeds[0]} to {seeds[-1]}.",
+        f"`python benchmarks/deep_digits.py`; {where}; one thread per run; seeds {seeds[0]} to {seeds[-1]}.",
         "",
         "| noise | " + " | ".join(methods) + " |",
         "|" + " --- |" * (len(methods) + 1),
     ]
-    figures = np.array(
+    scores = np.array(
         [[[by_cell[kind, seed][m] for seed in seeds] for m in methods] for kind in options.kinds]
     )
-    means = figures.mean(axis=2)
+    means = scores.mean(axis=2)
     rows = [*zip(options.kinds, means, strict=True), ("mean", means.mean(axis=0))]
     lines += [f"| {kind} | " + " | ".join(f"{mean:.1f}" for mean in row) + " |" for kind, row in rows]
     if len(seeds) > 1:
-        errors = figures.std(axis=2, ddof=1) / len(seeds) ** 0.5
+        errors = scores.std(axis=2, ddof=1) / len(seeds) ** 0.5
         lines += [
             "",
             f"Standard errors over seeds: median {np.median(errors):.1f}, largest {errors.max():.1f}.",
         ]
     text = "\n".join([*lines, ""])
-    print(text)
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
+    publish(text, options.output)
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Kill saving and every command at random moments, and check that nothing is ever lost.
+"""Kill processes that save models or run commands at random times, and check that nothing is lost.
 
-After each kill the old output is intact or the new one complete, the next run succeeds, and no hidden folder
-is left. Kills of commands alternate between any moment and one shortly after the output is begun.
+After each kill the old output is intact or the new one is complete, the next run succeeds, and no hidden
+folder is left. Commands are killed in turns at a random time, and shortly after they begin to write.
 
     python benchmarks/kills.py --saves 300 --commands 20
 """
@@ -50,7 +50,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--no-exchange", action="store_true", help="as on a system without renameat2")
     options = parser.parse_args()
-    rng = random.Random(options.seed)  # noqa: S311 - moments, not secrets
+    rng = random.Random(options.seed)  # noqa: S311 - not used for security
     if options.no_exchange:
         mock.patch.object(_files, "exchange", return_value=False).start()
     mock.patch.object(_fit, "_train", cached_training(_fit._train)).start()  # noqa: SLF001
@@ -64,7 +64,7 @@ def main() -> None:
 
 
 def cached_training(train_once: Callable[..., Pipeline]) -> Callable[..., Pipeline]:
-    """Train once: training writes nothing, so kills are better spent on the rest."""
+    """Train once: training writes nothing, so it need not be killed."""
     kept: list[Pipeline] = []
 
     def trained(*task: Any, **options: Any) -> Pipeline:
@@ -99,7 +99,7 @@ def train(table: pd.DataFrame) -> Pipeline:
 
 
 def forked(work: Callable[[], None], rng: random.Random, *, longest: float, begun: int | None = None) -> bool:
-    """Run ``work`` in a child and kill it: within ``longest`` seconds, or soon after ``begun`` is written."""
+    """Run ``work`` in a child process and kill it within ``longest`` seconds, or soon after ``begun``."""
     child = os.fork()
     if child == 0:
         silence = os.open(os.devnull, os.O_WRONLY)
@@ -118,7 +118,7 @@ def forked(work: Callable[[], None], rng: random.Random, *, longest: float, begu
 
 
 def kill_saves(home: Path, times: int, rng: random.Random) -> dict[str, int]:
-    """Kill a process that saves two models by turns; each time one of them must be there."""
+    """Kill a process that saves two models in turns; after each kill one of them must be complete."""
     folder, frame = home / "saved", pd.read_csv(home / "data.csv")
     models = [train(frame), train(frame.assign(x=-frame["x"], label=frame["label"]))]
     expected = [model.predict_proba(frame[["x", "z"]]) for model in models]
@@ -133,9 +133,9 @@ def kill_saves(home: Path, times: int, rng: random.Random) -> dict[str, int]:
     while killed < times:
         killed += forked(save_for_ever, rng, longest=0.05)
         renamed += not folder.exists()
-        found = load_model(folder)  # gives a folder that was caught between two renames its name back
+        found = load_model(folder)  # restores a folder if the kill came between two renames
         if not any(np.array_equal(found.predict_proba(frame[["x", "z"]]), proba) for proba in expected):
-            sys.exit("lost: the model is neither of the two")
+            sys.exit("lost: the saved model is neither of the two")
     save_model(models[0], folder)
     no_left_overs(home)
     return {"killed": killed, "lost": 0, "names_restored": renamed}
@@ -162,7 +162,7 @@ def run(home: Path, command: str, output: Path) -> None:
 
 
 def quietly(work: Callable[[], None]) -> None:
-    """Run in this process without its output."""
+    """Run in this process and discard its output."""
     saved, silence = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     sys.stdout.flush()
     os.dup2(silence, 1)
@@ -192,11 +192,11 @@ def kill_command(home: Path, command: str, times: int, rng: random.Random) -> di
         def work(writing: int = writing) -> None:
             begin = _files._hidden_folder  # noqa: SLF001
 
-            def told(place: Path) -> AbstractContextManager[Path]:
+            def signal_begin(place: Path) -> AbstractContextManager[Path]:
                 os.write(writing, b".")
                 return begin(place)
 
-            with mock.patch.object(_files, "_hidden_folder", told):
+            with mock.patch.object(_files, "_hidden_folder", signal_begin):
                 run(home, command, output)
 
         killed += forked(work, rng, longest=longest, begun=reading if number % 2 else None)
@@ -207,13 +207,13 @@ def kill_command(home: Path, command: str, times: int, rng: random.Random) -> di
             sys.exit(f"lost: the output of {command} is neither the old nor the new one")
     quietly(lambda: run(home, command, output))
     if state(home, output) != complete:
-        sys.exit(f"lost: {command} writes something else after kills")
+        sys.exit(f"lost: the output of {command} is different after kills")
     no_left_overs(home)
     return {"killed": killed, "lost": 0}
 
 
 def state(home: Path, output: Path) -> list[Any]:
-    """Return names and digests of what was written; of a model, what it predicts."""
+    """Return names and digests of output files, or the predictions of a model."""
     if (output / "manifest.json").exists():
         return list(load_model(output).predict_proba(pd.read_csv(home / "data.csv")[["x", "z"]]).ravel())
     files = sorted(output.iterdir()) if output.is_dir() else [output]
@@ -221,7 +221,7 @@ def state(home: Path, output: Path) -> list[Any]:
 
 
 def kill_reviews(home: Path, _command: str, times: int, rng: random.Random) -> dict[str, int]:
-    """Kill a review that decides as fast as it can; every decision that was acknowledged must be there."""
+    """Kill a review while it records decisions; every acknowledged decision must be on disk."""
     folder = home / "audit-review"
     quietly(lambda: run(home, "audit", folder))
     acknowledged = killed = 0
@@ -238,13 +238,13 @@ def kill_reviews(home: Path, _command: str, times: int, rng: random.Random) -> d
 
         killed += forked(work, rng, longest=0.5)
         os.close(writing)
-        heard = len(os.read(reading, 1 << 16))
+        confirmed = len(os.read(reading, 1 << 16))
         os.close(reading)
-        acknowledged += heard
-        Journal(folder / "decisions.jsonl").close()  # repairs a line that was cut off
+        acknowledged += confirmed
+        Journal(folder / "decisions.jsonl").close()  # repairs a truncated line
         found = len(read_journal(folder / "decisions.jsonl"))
-        if found < heard:
-            sys.exit(f"lost: {heard} decisions were acknowledged, {found} are on the disk")
+        if found < confirmed:
+            sys.exit(f"lost: {confirmed} decisions were acknowledged, {found} are on disk")
     no_left_overs(home)
     shutil.rmtree(folder)
     return {"killed": killed, "acknowledged": acknowledged, "lost": 0}

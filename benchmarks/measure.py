@@ -1,4 +1,4 @@
-"""Time and memory as ratios: everything is measured in one run, in turns, and reported as medians."""
+"""Shared helpers of the benchmarks: medians of time, peak memory, provenance, output."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def median_times(
     functions: Mapping[str, Callable[[], object]], *, rounds: int, device: str
 ) -> dict[str, float]:
-    """Return the median seconds of each function, called in turns so that drift hits all alike."""
+    """Return the median seconds of each function. They are called in turns, so that drift affects all."""
     for function in functions.values():
         for _ in range(3):
             function()
@@ -45,8 +45,8 @@ def _seconds(function: Callable[[], object], device: str) -> float:
 
 
 def peak_bytes(function: Callable[[], object], *, device: str) -> int:
-    """Return the most memory that a call holds beyond what was held before it."""
-    function()  # first calls allocate workspaces that stay
+    """Return the peak memory of a call beyond the memory in use before it."""
+    function()  # the first call allocates workspaces that are kept
     if device == "cuda":
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
@@ -57,7 +57,7 @@ def peak_bytes(function: Callable[[], object], *, device: str) -> int:
     with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
         function()
     held = peak = 0
-    assert record.profiler is not None  # noqa: S101 (set once the profiler has run)
+    assert record.profiler is not None  # noqa: S101 (set after the profiler has run)
     events = [e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"]
     for event in sorted(events, key=lambda e: e.start_ns()):
         held += event.nbytes()
@@ -66,7 +66,7 @@ def peak_bytes(function: Callable[[], object], *, device: str) -> int:
 
 
 def provenance(device: str) -> str:
-    """Say what was measured where: commit, versions, machine."""
+    """Return commit, versions and machine, for the head of a table."""
     machine = torch.cuda.get_device_name() if device == "cuda" else _processor()
     threads = "" if device == "cuda" else f", {torch.get_num_threads()} threads"
     return (
@@ -76,20 +76,27 @@ def provenance(device: str) -> str:
 
 
 def _commit() -> str:
-    """Ask git, or where it cannot tell the variable PEERLOSS_COMMIT."""
+    """Return the commit from git, else from the environment variable PEERLOSS_COMMIT."""
     git = shutil.which("git")
     root = str(Path(__file__).resolve().parent.parent)
 
-    def ask(*question: str) -> str:
+    def run_git(*command: str) -> str:
         if git is None:
             return ""
-        run = subprocess.run([git, "-C", root, *question], capture_output=True, text=True, check=False)
+        run = subprocess.run([git, "-C", root, *command], capture_output=True, text=True, check=False)
         return run.stdout.strip()
 
-    commit = ask("rev-parse", "--short", "HEAD")
+    commit = run_git("rev-parse", "--short", "HEAD")
     if not commit:
         return os.environ.get("PEERLOSS_COMMIT", "unknown")
-    return f"{commit} with changes" if ask("status", "--porcelain") else commit
+    return f"{commit} with changes" if run_git("status", "--porcelain") else commit
+
+
+def publish(text: str, path: Path | None) -> None:
+    """Print a text; also write it to ``path`` unless it is ``None``."""
+    print(text)
+    if path is not None:
+        path.write_text(text, encoding="utf-8")
 
 
 def _processor() -> str:

@@ -1,8 +1,8 @@
-"""The paper's figures in one picture each, and the numbers behind them as tables.
+"""Draw the figures of the paper, and print their numbers as tables.
 
 Run ``python benchmarks/paper_figures.py RUNS results/figures``. It runs the experiments curves, boundary and
-invariance into the folder RUNS (a minute or two; what is there is not run again), writes
-``curves.png``, ``boundary.png`` and ``invariance.png``, and prints the tables of ``results/figures.md``.
+invariance in the folder RUNS (one or two minutes; existing results are reused), writes ``curves.png``,
+``boundary.png`` and ``invariance.png``, and prints the tables of ``results/figures.md``.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from peerloss.report import Section
 
 SEEDS = {"curves": 8, "boundary": 40, "invariance": 8}
-#: A decision is called unsure where the probability of class 1 is between these.
-UNSURE = (0.1, 0.9)
+#: Predictions are called uncertain if the probability of class 1 is between these.
+UNCERTAIN = (0.1, 0.9)
 
 
 def main(runs: Path, folder: Path) -> None:
@@ -59,7 +59,7 @@ def _draw(
     *,
     own_legend: bool = False,
 ) -> None:
-    """Draw panels side by side; a legend that they share takes the place that is left over."""
+    """Draw panels side by side; a shared legend uses an empty panel."""
     figure = Figure(figsize=size, dpi=110, layout="constrained", facecolor="white")
     places = figure.subplots(*shape).ravel()
     for axes, panel in zip(places, panels, strict=False):
@@ -77,7 +77,7 @@ def _draw(
             axes.legend(handles, labels, loc="center", fontsize=11, frameon=False)
     stream = io.BytesIO()
     figure.savefig(stream, format="png", metadata={"Software": None})
-    # 256 colours are enough, and a quarter of the size.
+    # 256 colours are enough and need a quarter of the size.
     Image.open(stream).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
     print(f"{path.name}: {path.stat().st_size / 1024:.0f} KB", file=sys.stderr)
 
@@ -86,12 +86,12 @@ def _curve_table(section: Section) -> str:
     methods = [curve.method for curve in section.curves[0].curves]
     lines = []
     for panel in section.curves:
-        told = []
+        cells = []
         for curve in panel.curves:
             error = curve.spread[-1] / np.sqrt(curve.seeds)
             lost = 100.0 * (curve.mean.max() - curve.mean[-1])
-            told.append(f"{curve.mean[-1]:.3f} ± {error:.3f} ({lost:.1f})")
-        lines.append([panel.row.data_set, panel.row.noise, *told])
+            cells.append(f"{curve.mean[-1]:.3f} ± {error:.3f} ({lost:.1f})")
+        lines.append([panel.row.data_set, panel.row.noise, *cells])
     return _table(["data set", "e_neg, e_pos", *map(method_title, methods)], lines)
 
 
@@ -101,9 +101,9 @@ def _boundary_table(records: list[dict[str, Any]]) -> str:
         e_neg, e_pos = record["e_neg"], record["e_pos"]
         probability = np.asarray(record["plane"]["probability"])
         clean = (probability - e_neg) / (1.0 - e_neg - e_pos)
-        unsure = [float(((p > UNSURE[0]) & (p < UNSURE[1])).mean()) for p in (probability, clean)]
+        uncertain = [float(((p > UNCERTAIN[0]) & (p < UNCERTAIN[1])).mean()) for p in (probability, clean)]
         place = rows.setdefault((e_neg, e_pos), {}).setdefault(record["method"], {})
-        place[record["seed"]] = (*unsure, record["test_accuracy"])
+        place[record["seed"]] = (*uncertain, record["test_accuracy"])
     lines = []
     for (e_neg, e_pos), found in sorted(rows.items(), key=lambda row: (abs(row[0][0] - row[0][1]), row[0])):
         nn, peer = (
@@ -112,7 +112,7 @@ def _boundary_table(records: list[dict[str, Any]]) -> str:
         spread = [_with_error(values, 2) for values in (nn[:, 0], nn[:, 1], peer[:, 0])]
         accuracies = [_with_error(values, 3) for values in (nn[:, 2], peer[:, 2], peer[:, 2] - nn[:, 2])]
         lines.append([f"{e_neg:g}, {e_pos:g}", *spread, *accuracies])
-    head = ["e_neg, e_pos", "unsure: cross entropy", "rescaled", "peer loss"]
+    head = ["e_neg, e_pos", "uncertain: cross entropy", "rescaled", "peer loss"]
     return _table([*head, "accuracy: cross entropy", "peer loss", "difference"], lines)
 
 

@@ -1,8 +1,9 @@
-"""PeerClassifier beside plain forests on the tables of a folder, with two and more classes.
+"""Compare PeerClassifier with plain forests on the tables of a folder, with two and more classes.
 
 Run ``python benchmarks/tables.py FOLDER --runs RUNS.jsonl [--tables segment vowel] [--seeds 0-2]``. Each
-``NAME.csv.gz`` in FOLDER has clean labels in its last column. Half of the rows train, with labels flipped at
-random, and half test, with clean labels. Finished cells are kept in RUNS and skipped when it is run again.
+``NAME.csv.gz`` in FOLDER has clean labels in its last column. Half of the rows are used for training, with
+randomly flipped labels, and half for testing, with clean labels. Finished cells are stored in RUNS and
+skipped in later runs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd
-from measure import provenance
+from measure import provenance, publish
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.model_selection import train_test_split
 from sklearn.pipeline import make_pipeline
@@ -43,7 +44,7 @@ def noises(k: int) -> dict[str, NoiseModel]:
 
 
 def models(seed: int) -> dict[str, Any]:
-    """Return the classifiers that are compared."""
+    """Return the classifiers to compare."""
     return {
         "PeerClassifier": PeerClassifier(random_state=seed),
         "forest": RandomForestClassifier(random_state=seed),
@@ -52,7 +53,7 @@ def models(seed: int) -> dict[str, Any]:
 
 
 def run(path: Path, noise_name: str, seed: int) -> dict[str, Any]:
-    """Train everything on one table, noise and seed."""
+    """Train all classifiers on one table, noise and seed."""
     frame = pd.read_csv(path)
     codes, classes = pd.factorize(frame.iloc[:, -1], sort=True)
     X_train, X_test, y_train, y_test = train_test_split(
@@ -99,11 +100,11 @@ def table(records: list[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
-    """Run what is missing, then print the table."""
+    """Run missing cells, then print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--runs", type=Path, required=True)
-    parser.add_argument("--tables", nargs="+", help="names; all of the folder if not given")
+    parser.add_argument("--tables", nargs="+", help="names of tables; by default all in the folder")
     parser.add_argument("--seeds", default="0-0", help="first-last")
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
@@ -122,9 +123,7 @@ def main() -> None:
                     file.write(json.dumps(done[-1]) + "\n")
                 print(done[-1], flush=True)
     text = "\n".join([f"Measured with `benchmarks/tables.py`: {provenance('cpu')}.", "", *table(done), ""])
-    print(text)
-    if options.output:
-        options.output.write_text(text, encoding="utf-8")
+    publish(text, options.output)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""A credit table whose defaults were not all recorded: a classifier, and the list of suspect rows.
+"""A credit table with wrong labels: train a classifier and list the suspect rows.
 
-Of the customers in the German credit data 30 % of those with bad credit are booked as good, and 10 % the
-other way round; the noise is made here so that the result can be checked. `PeerClassifier` sees the noisy
-labels alone, and so does `find_label_issues`, which reuses its out-of-fold probabilities.
+In the German credit data, 30 % of the customers with bad credit are labelled good, and 10 % of the others
+bad. The noise is added here, so that the result can be checked. `PeerClassifier` uses only the noisy labels,
+and so does `find_label_issues`, which reuses its out-of-fold probabilities.
 
-Run with ``python examples/credit_table.py``; the data are in the package.
+Run with ``python examples/credit_table.py``. The data are in the package.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SEEDS = range(200, 203)
 
 
 def compare(seed: int) -> tuple[pd.DataFrame, pd.Series]:
-    """Return accuracies on clean test labels, and what the audit of the training labels found."""
+    """Return accuracies on clean test labels, and results of the audit of the training labels."""
     credit = load_dataset("german")
     X_train, X_test, clean, y_test = train_test_split(credit.X, credit.y, test_size=0.2, random_state=seed)
     noisy = flip_labels(clean, NOISE, random_state=seed)
@@ -72,8 +72,8 @@ def show(column: pd.Series) -> str:
 def main() -> None:
     """Print mean ± standard error over the seeds."""
     results = [compare(seed) for seed in SEEDS]
-    figures = pd.concat([table for table, _ in results]).groupby(level=0, sort=False)
-    print(figures.agg(show).to_string())
+    scores = pd.concat([table for table, _ in results]).groupby(level=0, sort=False)
+    print(scores.agg(show).to_string())
     print("\nThe audit of the 800 training labels:")
     print(pd.DataFrame([found for _, found in results]).agg(show).to_string())
 

@@ -1,12 +1,13 @@
-"""Eight kinds of pictures, labelled by 59 strangers: which label to train on, and how.
+"""Pictures of eight classes, labelled by 59 annotators: which labels to train on, and how.
 
-A thousand LabelMe pictures have two or three labels each from a crowd, a quarter of them wrong. One can train
-on the majority's label; or on the label that `find_label_issues` thinks likeliest from *both* the annotators'
-habits and what the pictures show. And one can train plainly, or with peer loss (α = 1) as a plug-in around
-the same logistic regression. How strongly it is regularised is chosen by the peer score on held-out *crowd*
-labels. True labels serve to test, and for the rows that show what they would be worth.
+A thousand LabelMe pictures have two or three crowdsourced labels each, and a quarter of the labels are wrong.
+The example compares training on the majority label with training on the most probable label according to
+`find_label_issues`, which uses the error rates of the annotators *and* the features of the pictures. It also
+compares plain logistic regression with peer loss (α = 1) as a plug-in around it. The regularisation is chosen
+by the peer score on held-out *crowd* labels. True labels are used for testing, and for training in the last
+rows, as an upper limit.
 
-Run with ``PEERLOSS_DATA=folder python examples/crowd_labels_labelme.py``; the folder holds
+Run with ``PEERLOSS_DATA=folder python examples/crowd_labels_labelme.py``. The folder contains
 ``real_noise/labelme`` (Rodrigues and Pereira, Deep learning from crowds, with averaged VGG features).
 """
 
@@ -60,13 +61,13 @@ def show(column: pd.Series) -> str:
 
 
 def main() -> None:
-    """Print mean ± standard error over the seeds, and what the annotators look like."""
+    """Print mean ± standard error over the seeds, and a summary of the annotators."""
     try:
         data = load_real_noise("labelme")
     except InvalidInputError as error:
         raise SystemExit(f"{error}\nThen: PEERLOSS_DATA=folder python {__file__}") from error
-    figures = pd.concat([compare(data, seed) for seed in SEEDS]).groupby(level=[0, 1], sort=False)
-    print(figures.agg(show).to_string())
+    scores = pd.concat([compare(data, seed) for seed in SEEDS]).groupby(level=[0, 1], sort=False)
+    print(scores.agg(show).to_string())
     workers = score_annotators(data.reports, random_state=SEEDS[0])
     print(
         f"{len(workers)} annotators, accuracy {workers['accuracy'].min():.2f} to "

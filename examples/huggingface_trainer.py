@@ -1,10 +1,11 @@
 """Peer loss in the Hugging Face Trainer: one argument for the loss, one callback for α.
 
-A small transformer, made here from a configuration, reads sequences of eight tokens; those with more tokens
-of the upper half are class 1. Half of class 1 and a tenth of class 0 carry the other label. The Trainer's
-own cross entropy learns the noise's threshold, peer loss does not. Accuracy is on clean labels.
+A small transformer with random weights reads sequences of eight tokens. Sequences of class 1 have more tokens
+from the upper half of the vocabulary. Half of the labels of class 1 and a tenth of class 0 are flipped. Cross
+entropy, the default of the Trainer, learns the threshold of the noisy labels; peer loss does not. Accuracy is
+measured on clean labels.
 
-Run with ``python examples/huggingface_trainer.py`` (needs ``pip install "peerloss[hf]"``); it takes seconds.
+Run with ``python examples/huggingface_trainer.py`` (needs ``pip install "peerloss[hf]"``). It takes seconds.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ def make_model() -> BertForSequenceClassification:
 
 
 def train(folder: str, **options: Any) -> Trainer:
-    """Train with the loss in ``options``, or with the model's own."""
+    """Train with the loss in ``options``, or with the default loss of the model."""
     arguments = TrainingArguments(
         output_dir=folder,
         max_steps=STEPS,

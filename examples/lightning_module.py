@@ -1,8 +1,9 @@
-"""Peer loss in Lightning: the loss is a submodule, a callback moves α, logs it and keeps it in checkpoints.
+"""Peer loss in Lightning: the loss is a submodule; a callback changes α, logs it and saves it.
 
-A tenth of class 0 and two fifths of class 1 carry the other label; accuracy is on clean labels.
+A tenth of the labels of class 0 and two fifths of class 1 are flipped. Accuracy is measured on clean labels.
 
-Run with ``python examples/lightning_module.py`` (needs ``pip install "peerloss[lightning]"``); seconds.
+Run with ``python examples/lightning_module.py`` (needs ``pip install "peerloss[lightning]"``). It takes
+seconds.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ EPOCHS = 12
 
 
 class Classifier(LightningModule):
-    """Any module; the loss is one of its parts, so its counted prior is saved with it."""
+    """A module with its loss as a submodule, so that the counted prior is saved with it."""
 
     def __init__(self, loss: nn.Module) -> None:
         super().__init__()
@@ -46,7 +47,7 @@ def make_data(rows: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def train(loss: nn.Module, folder: str) -> Classifier:
-    """Train a classifier; α rises where the loss has one."""
+    """Train a classifier; for peer loss α rises during training."""
     torch.manual_seed(0)
     model = Classifier(loss)
     callbacks = []

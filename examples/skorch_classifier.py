@@ -1,9 +1,9 @@
-"""Peer loss as skorch's criterion: α chosen by grid search on *noisy* labels, a schedule as a callback.
+"""Peer loss as the criterion of skorch: α from a grid search on *noisy* labels, or from a schedule.
 
-A tenth of class 0 and two fifths of class 1 carry the other label. The search compares values of α by the
-peer score on held-out noisy labels; accuracy at the end is on clean ones.
+A tenth of the labels of class 0 and two fifths of class 1 are flipped. The search compares values of α by the
+peer score on held-out noisy labels. The final accuracy is measured on clean labels.
 
-Run with ``python examples/skorch_classifier.py`` (needs ``pip install "peerloss[skorch]"``); seconds.
+Run with ``python examples/skorch_classifier.py`` (needs ``pip install "peerloss[skorch]"``), in seconds.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ def make_data(rows: int, seed: int) -> tuple[Any, Any, Any]:
 
 
 def make_net(**options: Any) -> NeuralNetClassifier:
-    """Return a small net with peer loss."""
+    """Return a small network with peer loss."""
     torch.manual_seed(0)
     return NeuralNetClassifier(
         nn.Sequential(nn.Linear(5, 16), nn.ReLU(), nn.Linear(16, 2)),
         criterion=PeerLoss,
-        predict_nonlinearity=probabilities,  # skorch knows it for torch's own losses only
+        predict_nonlinearity=probabilities,  # skorch infers it for losses of torch only
         optimizer=torch.optim.Adam,
         lr=0.01,
         max_epochs=8,

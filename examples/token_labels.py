@@ -1,10 +1,10 @@
 """Noisy token labels: a causal language model with peer loss, in a plain loop and in the Trainer.
 
-Every token has one right successor, and a third of the targets are replaced by token 0. Sequences have
-different lengths; what fills them up is marked with -100 and counts nowhere: it is no row, no peer, and not
-in the prior, as the printed priors show.
+Every token has one correct successor, and a third of the targets are replaced by token 0. Sequences have
+different lengths. The label of padding is -100, which is ignored: it is not in the loss, not among the peers
+and not in the prior, as the printed priors show.
 
-Run with ``python examples/token_labels.py`` (needs ``pip install "peerloss[hf]"``); it takes seconds.
+Run with ``python examples/token_labels.py`` (needs ``pip install "peerloss[hf]"``). It takes seconds.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def make_sequences(seed: int = 0) -> tuple[Tensor, Tensor]:
 
 
 def train_plain(loss: PeerLoss) -> nn.Module:
-    """Train a model of pairs of tokens in a loop of one's own."""
+    """Train a bigram model in a plain loop."""
     torch.manual_seed(0)
     tokens, labels = make_sequences()
     model = nn.Sequential(nn.Embedding(WORDS, 16), nn.Linear(16, WORDS))
@@ -43,14 +43,14 @@ def train_plain(loss: PeerLoss) -> nn.Module:
     schedule = AlphaSchedule(loss, [(0, 0.0), (STEPS / 2, 0.0), (STEPS, 0.8)])
     for _ in range(STEPS):
         optimizer.zero_grad()
-        loss(*flatten_tokens(model(tokens), labels, shift=True)).backward()  # t foretells t + 1
+        loss(*flatten_tokens(model(tokens), labels, shift=True)).backward()  # token t predicts t + 1
         optimizer.step()
         schedule.step()
     return model.eval()
 
 
 def train_in_trainer(loss: PeerLoss, folder: str) -> nn.Module:
-    """Train a small GPT-2, made here, in the Trainer."""
+    """Train a small GPT-2 with random weights in the Trainer."""
     torch.manual_seed(0)
     size = {"n_embd": 16, "n_layer": 1, "n_head": 2, "n_positions": LENGTH}
     model: nn.Module = GPT2LMHeadModel(GPT2Config(vocab_size=WORDS, bos_token_id=0, eos_token_id=0, **size))
@@ -80,7 +80,7 @@ def train_in_trainer(loss: PeerLoss, folder: str) -> nn.Module:
 
 @torch.no_grad()
 def successors_right(model: nn.Module) -> float:
-    """Return the share of tokens whose right successor the model foretells."""
+    """Return the share of tokens whose correct successor the model predicts."""
     tokens = torch.arange(WORDS)[:, None]
     outputs = model(tokens)
     logits = outputs if isinstance(outputs, Tensor) else outputs.logits
@@ -88,11 +88,11 @@ def successors_right(model: nn.Module) -> float:
 
 
 def main() -> None:
-    """Train both ways; print what was learnt and the priors, counted and true."""
+    """Train both ways; print accuracies, and the counted and true priors."""
     _, labels = make_sequences()
     targets = labels[:, 1:]
     true = torch.bincount(targets[targets != -100], minlength=WORDS) / (targets != -100).sum()
-    print(f"share of the commonest label without padding: {true[0]:.4f}")
+    print(f"share of the most frequent label without padding: {true[0]:.4f}")
     loss = PeerLoss()
     right = successors_right(train_plain(loss))
     print(f"plain loop: {right:.2f} of the successors, prior[0] {loss.current_prior()[0]:.4f}")  # type: ignore[index]

@@ -1,12 +1,13 @@
 """Peer loss in a plain PyTorch loop, in one process or, unchanged, under ``torchrun``.
 
-A tenth of class 0 and two fifths of class 1 carry the other label. Cross entropy learns the noise's
-threshold; peer loss at α = 1 does not, and no rate is told to it. Accuracy is on *clean* labels.
+A tenth of the labels of class 0 and two fifths of class 1 are flipped. Cross entropy learns the threshold of
+the noisy labels; peer loss at α = 1 does not, without knowing the rates. Accuracy is measured on *clean*
+labels.
 
-Run with ``python examples/torch_loop.py`` or ``torchrun --nproc_per_node 2 examples/torch_loop.py``; it takes
-seconds. Under torchrun every process takes its share of each batch. DistributedDataParallel averages the
-gradients, and ``PeerLoss`` sums the counted labels over processes, so that loss and prior are those of one
-process on the whole batch.
+Run with ``python examples/torch_loop.py`` or ``torchrun --nproc_per_node 2 examples/torch_loop.py``. It takes
+seconds. Under torchrun every process trains on its share of each batch. DistributedDataParallel averages the
+gradients, and ``PeerLoss`` sums the label counts over processes, so that loss and prior are equal to those of
+one process on the full batch.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def train(loss: nn.Module, knots: list[tuple[float, float]] | None) -> tuple[nn.
         order = torch.randperm(ROWS, generator=torch.Generator().manual_seed(epoch))
         total = torch.zeros(())
         for rows in order.split(BATCH):
-            mine = rows[rank::world]  # equal shares: a mean of the ranks' means is the mean of the batch
+            mine = rows[rank::world]  # equal shares: the mean over ranks is the mean of the batch
             optimizer.zero_grad()
             value = loss(wrapped(X[mine]), noisy[mine])
             value.backward()
@@ -70,8 +71,8 @@ def clean_accuracy(model: nn.Module) -> float:
 
 
 def main() -> None:
-    """Train with both losses and print what came of it."""
-    if "RANK" in os.environ:  # torchrun has set it
+    """Train with both losses and print the results."""
+    if "RANK" in os.environ:  # set by torchrun
         distributed.init_process_group("gloo")
     plain, _ = train(BaseLoss(), None)
     loss = PeerLoss()
@@ -86,7 +87,7 @@ def main() -> None:
         }
         print(json.dumps(report, indent=1))
     if distributed.is_initialized():
-        distributed.barrier()  # or whoever is last may wait for ever, with older versions of torch
+        distributed.barrier()  # without it the last process may wait for ever, in older versions of torch
         distributed.destroy_process_group()
 
 

@@ -1,18 +1,19 @@
-"""What would you earn? Annotators are paid by three rules, and one of them chooses how to work.
+"""Pay annotators by three rules, and show which strategy pays one of them best.
 
-All others look at the tasks and say what they see. The last worker may look too, or save the effort and say
-something else. Each row shows what that one worker is paid for a strategy.
+All other workers look at the tasks and report what they see. One worker may do the same, or save the effort
+and report something else. Each row shows what this worker is paid for a strategy.
 
-* Paid by **plain agreement**, saying "negative" always pays more than honest work.
-* Paid by **correlated agreement** (CA) with `affine_payments`, whoever does not look expects the base, and
-  honest work pays best, with many tasks and with few. This is `score_annotators(..., budget=...)`.
+* Paid by **plain agreement**, reporting "negative" always pays more than honest work.
+* Paid by **correlated agreement** (CA) with `affine_payments`, a worker who does not look at the tasks
+  expects the base pay, and honest work pays best, with many tasks and with few. This is
+  `score_annotators(..., budget=...)`.
 * **Splitting a budget** by positive CA scores (`untruthful_split`) is not truthful: with few tasks and a rare
   class, tossing a coin pays more than honest work.
 
-The last lines show two limits: when *everybody* swaps the labels, CA pays them as it pays truth, never more;
-and a worker who copies is paid, but `find_copiers` names the pair.
+The last lines show two limits. If *all* workers swap the labels, CA pays them as it pays honest work, but
+never more. A worker who copies is paid, but `find_copiers` reports the pair.
 
-Run with ``python examples/truthful_payments.py``; nothing is needed but the package.
+Run with ``python examples/truthful_payments.py``. Only the package is needed.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ BUDGET = 100
 
 @dataclass(frozen=True)
 class Job:
-    """Tasks, of which a share of ``clean_prior`` is positive, for workers who err as ``noise`` says."""
+    """Tasks with a share ``clean_prior`` of positives, for workers with the error rates of ``noise``."""
 
     n_tasks: int
     n_workers: int
@@ -49,7 +50,7 @@ class Job:
     seeds: range
 
     def choices(self) -> dict[str, Strategy]:
-        """List what the last worker may do."""
+        """Return the strategies of the one worker."""
         return {
             "look and tell": truthful(self.noise),
             "always say negative": constant(0),
@@ -67,15 +68,15 @@ JOBS = {
 
 
 def payments(job: Job, choice: Strategy, seed: int) -> dict[str, float]:
-    """Pay everybody by the three rules; return what the one worker gets who chose."""
+    """Pay all workers by the three rules; return the payments of the one who chose a strategy."""
     honest = {f"honest {i}": truthful(job.noise) for i in range(job.n_workers - 1)}
     table = simulate_reports(
         job.n_tasks, {"you": choice} | honest, clean_prior=job.clean_prior, random_state=seed
     )
-    base, rate = payment_terms(BUDGET, len(table))  # fixed before anybody is scored
+    base, rate = payment_terms(BUDGET, len(table))  # fixed before the scores are computed
     tasks = np.full(job.n_workers, job.n_tasks)
     agreement, score = np.ones(job.n_workers), np.zeros(job.n_workers)
-    if table["label"].min() < table["label"].max():  # otherwise everybody said the same
+    if table["label"].min() < table["label"].max():  # otherwise all reports are equal
         agreement = plain_agreement(table)["score"].to_numpy()
         score = correlated_agreement(table)["score"].to_numpy()
     return {
@@ -93,7 +94,7 @@ def everybody(job: Job, strategy: Strategy) -> float:
 
 
 def with_a_copier(job: Job) -> pd.DataFrame:
-    """Let one worker hand in another's labels."""
+    """Add a worker who copies the labels of another."""
     honest = {f"honest {i}": truthful(job.noise) for i in range(job.n_workers - 1)}
     table = simulate_reports(job.n_tasks, honest, clean_prior=job.clean_prior, random_state=job.seeds[0])
     copied = table[table["worker"] == "honest 0"].assign(worker="copier")

@@ -1,13 +1,14 @@
-"""Spam among YouTube comments, learnt from ten keyword rules instead of labels.
+"""Spam in YouTube comments, learned from ten keyword rules instead of labels.
 
-Nobody labelled the training comments. Ten rules vote on them ("check out" means spam, a short text does not,
-...) and mostly abstain; the majority of their votes is the label. Rules miss spam far more often than they
-accuse the innocent, so a plain classifier misses it too. Peer loss at α = 1, here as a plug-in around the
-same logistic regression, takes the excess of one label back without knowing the rates.
+The training comments have no human labels. Ten rules vote on them ("check out" means spam, a short text does
+not, ...) and mostly abstain; the majority of the votes is the label. The rules miss spam far more often than
+they flag other comments, so a plain classifier misses spam, too. Peer loss at α = 1, here as a plug-in around
+the same logistic regression, corrects this bias without knowing the error rates.
 
-Run with ``PEERLOSS_DATA=folder python examples/weak_labels_youtube.py``; the folder holds
+Run with ``PEERLOSS_DATA=folder python examples/weak_labels_youtube.py``. The folder contains
 ``real_noise/youtube`` (ten labelling rules on the YouTube Spam Collection, as in the WRENCH benchmark).
-True labels serve to test, and for the row that shows what they would be worth; nothing is chosen by them.
+True labels are used for testing, and for training in the last row, as an upper limit. No setting is chosen
+with them.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ SEEDS = range(200, 205)
 
 
 def compare(data: RealNoise, seed: int) -> pd.DataFrame:
-    """Train on the rules' votes for one part of the comments, test on the true labels of the others."""
+    """Train on the votes of the rules for some comments, test on the true labels of the others."""
     text = pd.DataFrame(data.features)["text"]
     train, test = train_test_split(data.gold.index, test_size=0.2, random_state=seed)
     votes = data.reports[data.reports["task"].isin(train)]
-    weak = aggregate_labels(votes)["majority"]  # comments that every rule abstained on are left out
+    weak = aggregate_labels(votes)["majority"]  # without comments on which all rules abstain
     classifiers = {
         "rules, logistic regression": (LogisticRegression(), weak),
         "rules, peer plug-in, α = 1": (PeerPlugInClassifier(LogisticRegression(), alpha=1.0), weak),
@@ -63,8 +64,8 @@ def main() -> None:
         data = load_real_noise("youtube")
     except InvalidInputError as error:
         raise SystemExit(f"{error}\nThen: PEERLOSS_DATA=folder python {__file__}") from error
-    figures = pd.concat([compare(data, seed) for seed in SEEDS]).groupby(level=0, sort=False)
-    print(figures.agg(show).to_string())
+    scores = pd.concat([compare(data, seed) for seed in SEEDS]).groupby(level=0, sort=False)
+    print(scores.agg(show).to_string())
     print(f"{len(data.gold):,} comments, a fifth of them for the test; {len(SEEDS)} random splits.")
 
 

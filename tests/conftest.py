@@ -6,17 +6,18 @@ import pytest
 import torch
 from hypothesis import HealthCheck, settings
 
+from peerloss import _files
+
 settings.register_profile(
     "default",
     deadline=None,
     max_examples=40,
     suppress_health_check=[HealthCheck.too_slow],
-    database=None,  # the checkout may be read-only; a failure prints what repeats it
+    database=None,  # the checkout may be read-only; a failure prints how to reproduce it
     print_blob=True,
 )
 settings.load_profile("default")
 torch.set_num_threads(1)
-
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 DRIVER = shutil.which("chromedriver")
@@ -24,7 +25,7 @@ DRIVER = shutil.which("chromedriver")
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory):
-    """Open a real browser, without a window and with a profile of its own; skip where there is none."""
+    """Start a headless browser with a new profile; skip if there is none."""
     webdriver = pytest.importorskip("selenium.webdriver", reason="needs selenium")
     if not (CHROMIUM and DRIVER):
         pytest.skip("needs Chromium and chromedriver (Debian: chromium, chromium-driver)")
@@ -45,7 +46,15 @@ def browser(tmp_path_factory):
     driver.quit()
 
 
+@pytest.fixture(params=[True, False], ids=["exchange", "rename twice"])
+def exchanging(request, monkeypatch):
+    """Run with and without a system call that exchanges two folders in one step."""
+    if not request.param:
+        monkeypatch.setattr(_files, "exchange", lambda _one, _other: False)
+    return request.param
+
+
 def pytest_runtest_setup(item):
-    """Skip what needs a GPU where there is none."""
+    """Skip tests that need a GPU if there is none."""
     if item.get_closest_marker("cuda") and not torch.cuda.is_available():
         pytest.skip("needs an NVIDIA GPU")

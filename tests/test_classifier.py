@@ -175,7 +175,7 @@ def test_features_without_variation_are_refused():
     [
         ({"X": [[10**400], [1], [2], [3]]}, "`X` and `y` must hold numbers that fit float64"),
         ({"sample_weight": [10**400, 1, 1, 1]}, "`sample_weight` must hold numbers that fit float64"),
-        ({"sample_weight": [1e308] * 4}, r"`sample_weight` must hold numbers under .* Divide all weights"),
+        ({"sample_weight": [1e308] * 4}, r"`sample_weight` must hold numbers with .* Divide all weights"),
     ],
     ids=["features", "weights", "large weights"],
 )

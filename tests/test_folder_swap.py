@@ -1,4 +1,4 @@
-"""Two folders change names in one step, or the caller is told that the system cannot."""
+"""Exchange two folders in one step, or report that the system does not support it."""
 
 import ctypes
 import errno
@@ -18,8 +18,8 @@ def two(tmp_path):
     return tmp_path / "one", tmp_path / "two"
 
 
-def test_folders_change_names_or_nothing_happens(two):
-    """Where the system can, each has the other's content; where it cannot, all is as it was."""
+def test_folders_are_exchanged_or_unchanged(two):
+    """They are exchanged if the system supports it; otherwise nothing changes."""
     one, other = two
     done = exchange(one, other)
     assert (one / ("two" if done else "one")).exists()
@@ -28,7 +28,7 @@ def test_folders_change_names_or_nothing_happens(two):
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="needs Linux")
 def test_errors_of_the_system_are_raised(two):
-    """A folder that is absent is an error, not a lack of the system."""
+    """A missing folder is an error, not a missing feature of the system."""
     one, _ = two
     with pytest.raises(FileNotFoundError):
         exchange(one, one.with_name("absent"))
@@ -43,8 +43,8 @@ class Library:
 
 
 @pytest.mark.parametrize("library", [Library(), Library(errno.EINVAL), Library(errno.ENOSYS)])
-def test_systems_that_cannot_say_so(two, monkeypatch, library):
-    """An old C library, kernel or file system, or another operating system: false, and nothing happens."""
+def test_systems_without_support_return_false(two, monkeypatch, library):
+    """An old C library, kernel or file system, or another operating system: nothing changes."""
     one, other = two
     with monkeypatch.context() as patch:
         patch.setattr(_folder_swap.ctypes, "CDLL", lambda *_, **__: library)

@@ -1,4 +1,4 @@
-"""The package as a user meets it."""
+"""The public names of the package and its import time."""
 
 import subprocess
 import sys
@@ -8,8 +8,8 @@ import pytest
 import peerloss
 
 
-def test_every_public_name_is_there():
-    """What `__all__` and the type checker promise, the lazy import delivers."""
+def test_every_public_name_can_be_imported():
+    """The names of `__all__` are those of the lazy import."""
     for name in peerloss.__all__:
         assert getattr(peerloss, name) is not None
     assert set(peerloss._HOMES) | set(peerloss._MODULES) | {"__version__"} == set(peerloss.__all__)
@@ -17,7 +17,7 @@ def test_every_public_name_is_there():
 
 
 def test_an_unknown_name_is_an_attribute_error():
-    """As for any module."""
+    """An unknown name raises the usual error."""
     with pytest.raises(AttributeError, match="no attribute 'nonsense'"):
         peerloss.nonsense  # noqa: B018 (the access is the test)
 

@@ -1,3 +1,5 @@
+"""Validation of arguments and its messages."""
+
 import math
 
 import numpy as np
@@ -12,7 +14,7 @@ FEW = settings(deadline=None, max_examples=40)
 
 
 def test_errors_are_also_the_builtin_ones():
-    """A refused argument is a ValueError and an error of this package."""
+    """An invalid argument raises a ValueError that is also a PeerLossError."""
     with pytest.raises(ValueError, match="`x`") as caught:
         v.check_finite(math.nan, "x")
     assert isinstance(caught.value, PeerLossError)
@@ -21,7 +23,7 @@ def test_errors_are_also_the_builtin_ones():
 @FEW
 @given(st.floats(allow_nan=False, allow_infinity=False))
 def test_finite_numbers_pass(number):
-    """Finite numbers pass as floats, NumPy scalars and strings of digits too."""
+    """Finite numbers, including NumPy scalars, are returned as floats."""
     assert v.check_finite(number, "x") == number
     assert v.check_finite(np.float64(number), "x") == number
 
@@ -54,15 +56,15 @@ def test_priors_sum_to_one(weights):
 
 
 @pytest.mark.parametrize("labels", [[0, 1], [True, False], [0.0, 2.0], np.array([1, 0], dtype=np.uint8)])
-def test_whole_numbers_are_labels(labels):
-    """Integers, booleans and whole floats are class codes, as a new int64 array."""
+def test_integral_numbers_are_labels(labels):
+    """Integers, booleans and integral floats become a new int64 array."""
     codes = v.as_labels(labels, "y")
     assert codes.dtype == np.int64
     assert codes.tolist() == [int(y) for y in labels]
 
 
 def test_labels_are_copied():
-    """The codes are the caller's values in an array of our own."""
+    """The array of the caller is not changed."""
     given_labels = np.array([0, 1])
     codes = v.as_labels(given_labels, "y")
     codes[0] = 1
@@ -121,14 +123,14 @@ def test_choice_and_lengths_pass():
     ],
 )
 def test_messages_name_the_argument(call, message):
-    """Each refusal names the argument, what is expected and what was received."""
+    """Each message names the argument, what was expected and what was received."""
     with pytest.raises(InvalidInputError, match=message):
         call()
 
 
 @pytest.mark.parametrize("value", [10**400, -(10**400), 10**5000], ids=["400", "-400", "5000"])
-def test_integers_that_no_float_holds_are_refused_by_name(value):
-    """``10**400`` is an integer to Python and no number to float64: no OverflowError comes through."""
+def test_integers_too_large_for_a_float_are_refused(value):
+    """``10**400`` is a Python integer but not a float64; no OverflowError is raised."""
     with pytest.raises(InvalidInputError, match="`alpha` must be a finite number; got an integer of about"):
         v.check_finite(value, "alpha")
     with pytest.raises(InvalidInputError, match="`rate` must be a finite number; got an integer of about"):
@@ -140,23 +142,23 @@ def test_integers_that_no_float_holds_are_refused_by_name(value):
 
 
 @pytest.mark.parametrize("value", [[10**5000], (1, 10**5000), {"a": 10**5000}], ids=["list", "tuple", "dict"])
-def test_containers_of_integers_that_python_does_not_print_are_shown(value):
-    """The message is about the argument, not about how many digits Python prints."""
-    told = f"`base` must be one of 'a', 'b'; got a {type(value).__name__} that holds a very long integer"
-    with pytest.raises(InvalidInputError, match=told):
+def test_containers_of_very_long_integers_are_described(value):
+    """The message is about the argument, not about the number of digits that Python prints."""
+    message = f"`base` must be one of 'a', 'b'; got a {type(value).__name__} that holds a very long integer"
+    with pytest.raises(InvalidInputError, match=message):
         v.check_choice(value, "base", ("a", "b"))
 
 
 @pytest.mark.parametrize("label", [1e300, -1e300, 2.0**53, np.inf])
 def test_float_labels_that_are_not_exact_are_refused(label):
-    """They were cast to class −9223372036854775808, or merged with their neighbours."""
+    """As integers they would overflow, or become equal to a neighbouring number."""
     for check in (v.sorted_labels, lambda y: v.as_labels(y, "y")):
         with pytest.raises(InvalidInputError, match="`y` must hold"):
             check(np.array([0.0, 1.0, label]))
 
 
-def test_large_integer_labels_stay_as_they_are():
-    """Integers are exact, unsigned ones above 2**63 too."""
+def test_large_integer_labels_are_kept():
+    """Integers are exact, including unsigned ones above 2**63."""
     for labels in ([2**53, 2**53 + 1], np.array([3, 2**63 + 5], dtype=np.uint64)):
         classes, codes = v.sorted_labels(labels)
         assert classes.tolist() == [int(label) for label in labels]
@@ -167,8 +169,8 @@ def test_large_integer_labels_stay_as_they_are():
         v.as_labels(np.array([3, 2**63 + 5], dtype=np.uint64), "y")
 
 
-def test_magnitudes_are_checked_by_column():
-    """Numbers above the largest float32 are refused with column, row and value; NaN passes."""
+def test_large_magnitudes_are_refused_with_column_and_row():
+    """Numbers above the largest float32 are refused; NaN is allowed."""
     X = np.array([[1.0, np.nan], [3.0e38, 2.0]])
     v.check_magnitude(X)
     X[1, 0] = -1e40
@@ -181,7 +183,7 @@ def test_magnitudes_are_checked_by_column():
 
 
 def test_one_column_that_varies_is_enough():
-    """Constant columns are fine beside it; a gap in a constant column is variation."""
+    """Other columns may be constant; a missing value makes a constant column vary."""
     v.check_varies(np.array([[1.0, 1.0], [1.0, 2.0]]))
     v.check_varies(np.array([[1.0], [np.nan]]))
     for X in (np.ones((3, 2)), np.full((3, 1), np.nan)):

@@ -1,7 +1,7 @@
 """Learning from noisy labels without knowing the noise rates.
 
-The names below are the public ones. They are imported when first used, so that ``import peerloss`` and
-``peerloss --help`` stay quick.
+The public names are imported when they are first used, so that ``import peerloss`` and ``peerloss --help``
+are fast.
 """
 
 from __future__ import annotations

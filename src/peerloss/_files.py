@@ -1,13 +1,13 @@
-"""Crash-safe writes: a file or a folder is replaced as a whole, or stays as it was.
+"""Crash-safe (atomic) writes: a file or a folder is replaced completely or not at all.
 
-New content is written into a hidden folder beside its place, forced to the disk and then renamed. The hidden
-folder is locked while its process lives; the next write to the same place removes those that are not locked,
-which killed processes left. Files that only grow are locked by their one writer, and each addition is on the
-disk, or taken back, before the caller continues.
+New content is written to a hidden folder next to the output, synced to disk and then renamed. The hidden
+folder is locked while its process runs. The next write to the same path removes unlocked hidden folders,
+which killed processes left behind. Files that only grow are locked by their writer, and each addition is
+synced, or undone, before the caller continues.
 
-Linux exchanges the old folder and the new one in one step. Elsewhere there are two renames; if the process is
-killed between them, the next write or read gives the old folder its name back. Windows, and file systems
-without locks, keep the hidden folders of killed processes, and do not refuse a second writer.
+Linux exchanges the old and the new folder in one step. Other systems need two renames; if the process is
+killed between them, the next write or read restores the old folder. Windows, and file systems without locks,
+keep the hidden folders of killed processes and do not detect a second writer.
 """
 
 from __future__ import annotations
@@ -30,50 +30,50 @@ if sys.platform != "win32":
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-#: What a system answers if there is no room or a place is read-only, but never when it reads a file.
+#: Error numbers for a full or read-only disk, which never occur when a file is read.
 WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
 
 
 @contextmanager
 def atomic_files(*paths: Path) -> Iterator[list[Path]]:
-    """Yield new paths; what is written there replaces ``paths`` when the block ends without an error.
+    """Yield temporary paths, whose files replace ``paths`` when the block ends without an error.
 
-    No file is replaced before all of them are on the disk. If the block fails, everything stays as it was.
-    Of a symbolic link the target is replaced.
+    No file is replaced before all of them are on disk. If the block fails, nothing changes. If a path is a
+    symbolic link, its target is replaced.
     """
     places = [_resolved(path) for path in paths]
     with ExitStack() as stack, output_errors(places):
         unfinished = []
         for place in places:
-            check_file_place(place)
+            check_output_file(place)
             unfinished.append(stack.enter_context(_hidden_folder(place)) / place.name)
         yield unfinished
         for file in unfinished:
-            _force_to_disk(file)
+            _sync_file(file)
         for file, place in zip(unfinished, places, strict=True):
             file.replace(place)
-            _force_folder_to_disk(place.parent)
+            _sync_folder(place.parent)
 
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder that replaces ``path``, with its old content, when the block ends without an error.
+    """Yield a new folder that replaces ``path`` and its content when the block ends without an error.
 
-    Of a symbolic link the target is replaced.
+    If ``path`` is a symbolic link, its target is replaced.
     """
     place = _resolved(path)
     with output_errors([place]):
-        check_folder_place(place)
+        check_output_folder(place)
         with _hidden_folder(place) as fresh:
             yield fresh
             for file in fresh.iterdir():
-                _force_to_disk(file)
-            _force_folder_to_disk(fresh)
+                _sync_file(file)
+            _sync_folder(fresh)
             _put_in_place(fresh, place)
-            _force_folder_to_disk(place.parent)
+            _sync_folder(place.parent)
 
 
-def check_file_place(path: Path) -> None:
+def check_output_file(path: Path) -> None:
     """Refuse, before any work is done, a path to which :func:`atomic_files` cannot write."""
     place = _resolved(path)
     if place.is_dir():
@@ -83,47 +83,47 @@ def check_file_place(path: Path) -> None:
         shutil.rmtree(left, ignore_errors=True)
 
 
-def check_folder_place(path: Path) -> None:
+def check_output_folder(path: Path) -> None:
     """Refuse, before any work is done, a path to which :func:`atomic_folder` cannot write."""
     place = _resolved(path)
     restore_folder(place)
     if place.exists() and not place.is_dir():
-        raise InvalidInputError(f"{path} is a file; name a folder. The file is left as it is.")
+        raise InvalidInputError(f"{path} must be a folder; it is a file. Choose another name.")
     here = Path(os.path.realpath(os.curdir))
     if place == here or place in here.parents:
         raise InvalidInputError(
-            f"{path} is the current folder, or holds it; a folder is replaced as a whole. Name a new folder "
-            "inside it."
+            f"{path} is the current folder or contains it, and the entire folder would be replaced. Choose a "
+            "new folder inside it."
         )
     if os.path.ismount(place):
         raise InvalidInputError(
-            f"{path} is a mount point, which cannot be replaced as a whole. Name a new folder inside it."
+            f"{path} is a mount point, which cannot be replaced. Choose a new folder inside it."
         )
     _check_writable(place)
 
 
 def restore_folder(path: Path) -> None:
-    """Give a folder its name back if a process was killed while it replaced it, and remove left-overs.
+    """Restore a folder if a process was killed while replacing it, and remove left-over folders.
 
-    This is needed where the system cannot exchange two folders in one step.
+    Needed on systems that cannot exchange two folders in one step.
     """
     place = _resolved(path)
     for left in _left_overs(place, "partial|old"):
-        with suppress(FileNotFoundError):  # without locks: its process took it back
+        with suppress(FileNotFoundError):  # without locks, its process may have renamed it
             if left.suffix == ".old" and not place.exists():
                 left.rename(place)
                 continue
-            if left.suffix == ".old":  # half of it must not be restored if this process is killed too
-                left = left.rename(_beside(place, "partial"))  # noqa: PLW2901
+            if left.suffix == ".old":  # if this process is killed, too, half of it must not be restored
+                left = left.rename(_hidden_path(place, "partial"))  # noqa: PLW2901
             shutil.rmtree(left, ignore_errors=True)
 
 
 def append_through(stream: IO[bytes], content: bytes, *, advice: str) -> None:
-    """Add to the end of a file and force it to the disk; if that fails, take all of it back.
+    """Append to a file and sync it to disk; if that fails, undo the addition.
 
-    Nothing is buffered: what was refused cannot be written later. If even taking back fails, the file is
-    closed, so that nothing can follow an incomplete line; every later addition is then refused too. The
-    error ends with ``advice``: what was kept, and what to do.
+    Nothing is buffered, so failed additions cannot be written later. If even undoing fails, the file is
+    closed and every later addition is refused, so that nothing follows an incomplete line. The error message
+    ends with ``advice``: what was kept, and what to do.
     """
     try:
         _append(stream, content)
@@ -152,7 +152,7 @@ def _append(stream: IO[bytes], content: bytes) -> None:
 
 
 def lock_file(stream: IO[bytes]) -> bool | None:
-    """Whether this process now holds the file, until it closes it or ends; ``None`` if there are no locks."""
+    """Lock a file until it is closed; return whether that worked, ``None`` if the system has no locks."""
     return _lock(stream.fileno())
 
 
@@ -163,33 +163,33 @@ def _resolved(path: Path) -> Path:
 def _check_writable(place: Path) -> None:
     parent = next((folder for folder in place.parents if folder.exists()), None)
     if parent is None:
-        raise OutputError(f"{place} cannot be written: {place.anchor} does not exist. Choose another place.")
+        raise OutputError(f"{place} cannot be written: {place.anchor} does not exist. Choose another path.")
     if not parent.is_dir():
-        raise OutputError(f"{place} cannot be written: {parent} is a file. Choose another place.")
+        raise OutputError(f"{place} cannot be written: {parent} is a file. Choose another path.")
     if not os.access(parent, os.W_OK | os.X_OK):
-        raise OutputError(f"{place} cannot be written: {parent} is read-only for you. Choose another place.")
+        raise OutputError(f"{place} cannot be written: {parent} is read-only. Choose another path.")
 
 
 @contextmanager
 def output_errors(places: Sequence[Path]) -> Iterator[None]:
-    """Say which output could not be written, and that nothing was lost."""
+    """Turn errors of writing into an ``OutputError`` that names the outputs."""
     try:
         yield
     except OutputError:
         raise
     except OSError as error:
-        if not _is_about(error, places):
+        if not _is_write_error(error, places):
             raise
         names = ", ".join(map(str, places))
         raise OutputError(
-            f"{names} could not be written: {error.strerror or error}. Nothing was lost: what was there "
-            "before is unchanged. Free some space or choose another place, then run it again.",
+            f"{names} could not be written: {error.strerror or error}. The previous content is "
+            "unchanged. Free some space or choose another path, then run it again.",
             error.errno,
         ) from error
 
 
-def _is_about(error: OSError, places: Sequence[Path]) -> bool:
-    """Whether an error comes from writing; the block may also read files."""
+def _is_write_error(error: OSError, places: Sequence[Path]) -> bool:
+    """Return whether an error comes from writing the outputs; the block may also read files."""
     if error.errno in WRITE_ERRORS:
         return True
     own = (str(place) for place in places)
@@ -199,22 +199,22 @@ def _is_about(error: OSError, places: Sequence[Path]) -> bool:
 
 
 def _left_overs(place: Path, endings: str) -> Iterator[Path]:
-    """Yield the hidden folders of a place that no process needs, locked while the caller looks at them."""
+    """Yield hidden folders of killed processes, each locked while the caller handles it."""
     pattern = re.compile(rf"\.{re.escape(place.name)}\.[0-9a-f]{{16}}\.({endings})")
     try:
         names = sorted(filter(pattern.fullmatch, os.listdir(place.parent)))  # noqa: PTH208 - names only
     except OSError:
         return
     for left in (place.parent / name for name in names):
-        with _locked(left) as ours:
-            # Without locks it is not known whether a process fills a partial folder; nobody fills an old one.
-            if ours or (ours is None and left.suffix == ".old"):
+        with _locked(left) as acquired:
+            # Without locks a partial folder may be in use; an old one is not.
+            if acquired or (acquired is None and left.suffix == ".old"):
                 yield left
 
 
 @contextmanager
 def _hidden_folder(place: Path) -> Iterator[Path]:
-    """Make a folder beside ``place`` that nobody else touches; remove it when the block ends."""
+    """Make a locked folder next to ``place``; remove it when the block ends."""
     place.parent.mkdir(parents=True, exist_ok=True)
     fresh, descriptor = _make_locked(place)
     try:
@@ -227,11 +227,11 @@ def _hidden_folder(place: Path) -> Iterator[Path]:
 
 def _make_locked(place: Path) -> tuple[Path, int | None]:
     while True:
-        fresh = _beside(place, "partial")
+        fresh = _hidden_path(place, "partial")
         fresh.mkdir()
         if sys.platform == "win32":
             return fresh, None
-        with suppress(FileNotFoundError):  # another process took it for a left-over, before it was locked
+        with suppress(FileNotFoundError):  # another process removed it before it was locked
             descriptor = os.open(fresh, os.O_RDONLY)
             try:
                 if _lock(descriptor) is not False and os.path.samestat(os.fstat(descriptor), fresh.stat()):
@@ -244,7 +244,7 @@ def _make_locked(place: Path) -> tuple[Path, int | None]:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[bool | None]:
-    """Lock a folder for the block; false if another process holds it, ``None`` if there are no locks here."""
+    """Lock a folder; yield false if another process has locked it, ``None`` if the system has no locks."""
     if sys.platform == "win32":
         yield None
         return
@@ -260,14 +260,14 @@ def _locked(folder: Path) -> Iterator[bool | None]:
 
 
 def _lock(descriptor: int) -> bool | None:
-    """Whether the lock was free; ``None`` if there are no locks here."""
+    """Return whether the lock was acquired; ``None`` if the system has no locks."""
     if sys.platform == "win32":
         return None
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # the file system has no locks
+    except OSError:  # the file system does not support locks
         return None
     return True
 
@@ -278,8 +278,8 @@ def _put_in_place(fresh: Path, place: Path) -> None:
         return
     if exchange(fresh, place):
         return
-    with _locked(place):  # so that nobody takes it for a left-over while it has the other name
-        old = _beside(place, "old")
+    with _locked(place):  # so that no process removes it under its temporary name
+        old = _hidden_path(place, "old")
         place.rename(old)
         try:
             fresh.rename(place)
@@ -287,20 +287,20 @@ def _put_in_place(fresh: Path, place: Path) -> None:
             old.rename(place)
             raise
         with suppress(OSError):
-            old.rename(fresh)  # the caller removes it under this name, which is never restored
+            old.rename(fresh)  # the caller removes it; a folder of this name is never restored
 
 
-def _beside(place: Path, ending: str) -> Path:
+def _hidden_path(place: Path, ending: str) -> Path:
     return place.with_name(f".{place.name}.{os.urandom(8).hex()}.{ending}")
 
 
-def _force_to_disk(file: Path) -> None:
+def _sync_file(file: Path) -> None:
     with file.open("r+b") as stream:
         os.fsync(stream.fileno())
 
 
-def _force_folder_to_disk(folder: Path) -> None:
-    """Force names to the disk, where the system can."""
+def _sync_folder(folder: Path) -> None:
+    """Sync the names in a folder, if the system supports it."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

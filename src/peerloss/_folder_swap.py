@@ -1,4 +1,4 @@
-"""Exchange two folders in one step, where the operating system can."""
+"""Exchange two folders in one step, if the operating system supports it."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 _RENAME_EXCHANGE = 2
 _AT_FDCWD = -100
-#: What a kernel or a file system answers that does not know how.
+#: Error numbers of kernels and file systems without this operation.
 _UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM}
 
 
 def exchange(one: Path, other: Path) -> bool:
-    """Give each of two existing files or folders the name of the other, in one step.
+    """Exchange the names of two existing files or folders in one step.
 
-    False if the system cannot; then nothing has changed.
+    Return false, without any change, if the system does not support it.
     """
     if not sys.platform.startswith("linux"):
         return False

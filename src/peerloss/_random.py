@@ -1,4 +1,4 @@
-"""Randomness is an argument: this turns what callers pass into a NumPy generator."""
+"""Convert ``random_state`` arguments to NumPy generators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from peerloss.exceptions import InvalidInputError
 
 RandomState = int | np.integer | np.random.Generator | np.random.RandomState | None
 
-
 #: Stream of everything that makes labels noisy.
 NOISE_STREAM = "peerloss.noise"
 
@@ -18,17 +17,17 @@ NOISE_STREAM = "peerloss.noise"
 def as_generator(random_state: RandomState, *, stream: str | None = None) -> np.random.Generator:
     """Return a ``numpy.random.Generator`` for a seed, a generator, a legacy state or ``None``.
 
-    A legacy ``RandomState`` (what scikit-learn passes around) is advanced by one draw to seed the new
-    generator, so two calls with the same object differ and a re-seeded object repeats.
+    A legacy ``RandomState``, as scikit-learn uses, is advanced by one draw, which seeds the new generator.
+    Two calls with the same object therefore differ, and a re-seeded object repeats.
 
     Parameters
     ----------
     random_state
         Seed, generator, legacy state or ``None``.
     stream
-        Name of an independent stream of a seed. Without it a seed gives ``default_rng(seed)``, the numbers
-        from which a caller may have made the data with the same seed: what depends on data in that way is
-        not random. A generator or a legacy state is used as it is.
+        Name of an independent stream of a seed. Without it a seed gives ``default_rng(seed)``. A caller may
+        have generated the data with the same numbers, which would then not be independent of the data. A
+        generator or a legacy state is used directly.
     """
     if isinstance(random_state, np.random.Generator):
         return random_state

@@ -1,4 +1,4 @@
-"""The checks at the public doors. Every message says: argument, expected, received, what to do."""
+"""Validate arguments. Every message names the argument, what was expected, what was received, what to do."""
 
 from __future__ import annotations
 
@@ -18,29 +18,27 @@ FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 BoolArray = NDArray[np.bool_]
 
-#: How far a probability vector may be from summing to one: far above rounding, far below a typing error.
+#: Allowed difference between 1 and the sum of probabilities: above rounding errors, below typing errors.
 PROBABILITY_TOLERANCE = 1e-6
 
-
-#: Whole numbers from here on have neighbours that are the same float64.
+#: Integers from here on may be equal to their neighbours as float64.
 FIRST_INEXACT = 2**53
-#: The largest feature or weight. Trees, networks and XGBoost compute in float32, and sums of squares of
-#: larger numbers can overflow float64.
+#: Largest feature or weight. Trees, networks and XGBoost compute in float32, and sums of squares of larger
+#: numbers can overflow float64.
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
-#: Standardised features are cut off here: so far from the training data nothing is learned from the distance,
-#: and the networks' float32 does not overflow.
-FARTHEST = 1e30
-#: Counts must fit the integers of compiled code.
+#: Standardised features are clipped here, so that the float32 numbers of networks do not overflow.
+MAX_STANDARDISED = 1e30
+#: Counts must fit into the integers of compiled code.
 MAX_COUNT = 2**63 - 1
 
 
-def shown(value: object) -> str:
-    """Return how a message shows a value: at most 100 characters, also for a number of many digits."""
+def _short_repr(value: object) -> str:
+    """Return the text of a value for a message, at most 100 characters."""
     if isinstance(value, int) and value.bit_length() > 300:  # Python refuses to print very long numbers
         return f"an integer of about {int(value.bit_length() * math.log10(2)) + 1} digits"
     try:
         text = repr(value)
-    except ValueError:  # it holds such a number
+    except ValueError:  # it contains such a number
         text = f"a {type(value).__name__} that holds a very long integer"
     return text if len(text) <= 100 else f"{text[:97]}..."
 
@@ -50,17 +48,17 @@ def check_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
     listed = ", ".join(repr(choice) for choice in choices)
-    raise InvalidInputError(f"`{name}` must be one of {listed}; got {shown(value)}.")
+    raise InvalidInputError(f"`{name}` must be one of {listed}; got {_short_repr(value)}.")
 
 
 def check_finite(value: Any, name: str, *, advice: str = "Pass a number such as 1.0.") -> float:
     """Return ``value`` as a finite float."""
     try:
         number = float(value)
-    except (TypeError, ValueError, OverflowError):  # the last for integers that no float can hold
+    except (TypeError, ValueError, OverflowError):  # OverflowError: an integer too large for a float
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidInputError(f"`{name}` must be a finite number; got {shown(value)}. {advice}")
+        raise InvalidInputError(f"`{name}` must be a finite number; got {_short_repr(value)}. {advice}")
     return number
 
 
@@ -84,27 +82,27 @@ def check_count(value: Any, name: str, *, minimum: int = 1) -> int:
     bound = f"at least {minimum}"
     if isinstance(value, int) and value > MAX_COUNT:
         bound += " and at most 2**63 - 1"
-    raise InvalidInputError(f"`{name}` must be an integer of {bound}; got {shown(value)}.")
+    raise InvalidInputError(f"`{name}` must be an integer of {bound}; got {_short_repr(value)}.")
 
 
 def check_flag(value: Any, name: str) -> bool:
     """Return ``value`` if it is true or false."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise InvalidInputError(f"`{name}` must be True or False; got {shown(value)}.")
+    raise InvalidInputError(f"`{name}` must be True or False; got {_short_repr(value)}.")
 
 
 def make_plain(record: Any) -> None:
-    """Turn NumPy's numbers, arrays and lists in a frozen record into Python's numbers and tuples.
+    """Convert NumPy numbers, arrays and lists in a frozen dataclass to Python numbers and tuples.
 
-    So it can be hashed, compared and saved in files that hold plain values only.
+    It can then be hashed, compared and saved in files of plain values.
     """
     for field in fields(record):
         object.__setattr__(record, field.name, as_plain(getattr(record, field.name)))
 
 
 def as_plain(value: Any) -> Any:
-    """Return NumPy's numbers and arrays, and lists, as Python's numbers and tuples, inner ones too."""
+    """Convert NumPy numbers, arrays and lists to Python numbers and tuples, recursively."""
     if isinstance(value, np.ndarray | np.generic):
         value = value.tolist()
     return tuple(map(as_plain, value)) if isinstance(value, tuple | list) else value
@@ -140,14 +138,14 @@ def check_magnitude(
     name: str = "X",
     advice: str = "Measure it in a larger unit, take logarithms, or correct the value.",
 ) -> None:
-    """Refuse numbers that overflow in later arithmetic, naming column and row; NaN passes.
+    """Refuse numbers that would overflow in later arithmetic; NaN is allowed.
 
     Parameters
     ----------
     X
         Numbers (n, d), or (n,) for a single column.
     names
-        Names of the columns, for the message; without them columns are counted from 0.
+        Column names for the message; by default columns are numbered from 0.
     name, advice
         The argument and what to do, for the message.
     """
@@ -155,19 +153,21 @@ def check_magnitude(
         if X.size == 0 or not (np.nanmax(np.abs(X), initial=0.0) > LARGEST_NUMBER):
             return
     place = [int(i) for i in np.argwhere(np.abs(X) > LARGEST_NUMBER)[0]]
-    column = "" if len(place) == 1 else f" in column {shown(place[1] if names is None else names[place[1]])}"
+    column = (
+        "" if len(place) == 1 else f" in column {_short_repr(place[1] if names is None else names[place[1]])}"
+    )
     raise InvalidInputError(
-        f"`{name}` must hold numbers under {LARGEST_NUMBER:.2g} in size; found "
+        f"`{name}` must hold numbers with an absolute value up to {LARGEST_NUMBER:.2g}; found "
         f"{X[tuple(place)]:.3g}{column}, row {place[0]}. {advice}"
     )
 
 
 def check_varies(X: NDArray[Any], name: str = "X") -> None:
-    """Refuse features (n, d) of which no column varies; NaN is a value like others."""
+    """Refuse features (n, d) whose columns are all constant; NaN counts as a value."""
     if all(((column == column[0]) | (np.isnan(column) & np.isnan(column[0]))).all() for column in X.T):
         raise InvalidInputError(
             f"`{name}` must have a column that varies; each of its {X.shape[1]} columns has the same value "
-            "in every row, so it cannot tell classes apart. Add features, or check how they were read."
+            "in every row, so classes cannot be distinguished. Add features, or check how they were read."
         )
 
 
@@ -180,7 +180,7 @@ def as_labels(value: ArrayLike, name: str, *, n_classes: int | None = None) -> I
         )
     if array.size == 0:
         raise InvalidInputError(f"`{name}` is empty; pass at least one label.")
-    if array.dtype.kind not in "biu" and not _is_whole(array):
+    if array.dtype.kind not in "biu" and not _is_integral(array):
         raise InvalidInputError(
             f"`{name}` must hold integer class codes 0..K-1; got dtype {array.dtype}. "
             "Encode labels first, for example with sklearn.preprocessing.LabelEncoder."
@@ -200,23 +200,22 @@ def as_labels(value: ArrayLike, name: str, *, n_classes: int | None = None) -> I
 
 
 def check_exact_labels(labels: NDArray[Any], where: str) -> None:
-    """Refuse float labels that do not stand for one class: infinite, or too large to be exact.
+    """Refuse float labels that do not identify one class: infinite, or too large to be exact.
 
-    Whole numbers become floats where others are missing, and those of 2**53 or more become their neighbours.
+    pandas converts integers to floats if some are missing, and integers of 2**53 or more are then rounded.
     """
     if labels.dtype.kind != "f":
         return
     wrong = labels[np.isinf(labels) | (np.abs(labels) >= FIRST_INEXACT)]
     if wrong.size:
         raise InvalidInputError(
-            f"{where} must hold class labels; found {wrong[0]:.17g}. As floats, whole numbers of 2**53 or "
-            "more cannot be told from their neighbours. Write such labels as text; integers are exact, too, "
-            "if no label is missing."
+            f"{where} must hold class labels; found {wrong[0]:.17g}. Floats cannot represent all integers of "
+            "2**53 or more. Write such labels as text, or as integers without missing labels."
         )
 
 
 def sorted_labels(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
-    """Return the distinct labels of ``y``, of any type, sorted; and the place of each label among them."""
+    """Return the sorted distinct labels of ``y``, of any type, and the index of each label among them."""
     check_exact_labels(np.asarray(y), "`y`")
     try:
         classes, codes = np.unique(y, return_inverse=True)
@@ -228,7 +227,7 @@ def sorted_labels(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
     return classes, codes
 
 
-def _is_whole(array: NDArray[Any]) -> bool:
+def _is_integral(array: NDArray[Any]) -> bool:
     return array.dtype.kind == "f" and bool(np.isfinite(array).all()) and bool((array == array.round()).all())
 
 
@@ -240,10 +239,10 @@ def as_prior(value: ArrayLike, name: str, *, n_classes: int | None = None) -> Fl
         array = np.array([1.0 - positive, positive])
     prior = as_float_array(array, name, ndim=1)
     if prior.size < 2 or (n_classes is not None and prior.size != n_classes):
-        wanted = "at least 2" if n_classes is None else str(n_classes)
+        expected = "at least 2" if n_classes is None else str(n_classes)
         raise InvalidInputError(
-            f"`{name}` must have {wanted} entries, one a class; got {prior.size}. "
-            "For two classes a single number P(Y = 1) will do."
+            f"`{name}` must have {expected} entries, one per class; got {prior.size}. "
+            "For two classes a single number P(Y = 1) is enough."
         )
     if (prior < 0).any() or abs(prior.sum() - 1.0) > PROBABILITY_TOLERANCE:
         raise InvalidInputError(
@@ -255,7 +254,7 @@ def as_prior(value: ArrayLike, name: str, *, n_classes: int | None = None) -> Fl
 
 
 def as_joint(value: ArrayLike, name: str) -> FloatArray:
-    """Return ``value`` as a table of joint probabilities (non-negative, summing to one)."""
+    """Return ``value`` as a matrix of joint probabilities that sum to one."""
     joint = as_float_array(value, name, ndim=2)
     if (joint < 0).any() or abs(joint.sum() - 1.0) > PROBABILITY_TOLERANCE:
         raise InvalidInputError(
@@ -267,8 +266,8 @@ def as_joint(value: ArrayLike, name: str) -> FloatArray:
 
 
 def check_same_length(**arrays: NDArray[Any]) -> None:
-    """Refuse arrays of different length, naming each."""
+    """Refuse arrays of different lengths."""
     lengths = {name: len(array) for name, array in arrays.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"`{name}` has {length}" for name, length in lengths.items())
-        raise InvalidInputError(f"{' and '.join(f'`{n}`' for n in lengths)} must be equally long; {told}.")
+        listed = ", ".join(f"`{name}` has {length}" for name, length in lengths.items())
+        raise InvalidInputError(f"{' and '.join(f'`{n}`' for n in lengths)} must be equally long; {listed}.")

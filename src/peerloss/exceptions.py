@@ -1,28 +1,28 @@
-"""Everything this package raises or warns on its own account.
+"""The errors and warnings of this package.
 
-Each error is also the built-in error a caller would expect (``ValueError``, ``OSError``,
-``FloatingPointError``), so code that knows nothing of this package handles it sensibly.
+Each error is also the built-in error that a caller would expect (``ValueError``, ``OSError``,
+``FloatingPointError``), so code that does not know this package can handle it.
 """
 
 
 class PeerLossError(Exception):
-    """Base class: ``except PeerLossError`` catches everything this package raises on purpose."""
+    """Base class: ``except PeerLossError`` catches every error that this package raises deliberately."""
 
 
 class InvalidInputError(PeerLossError, ValueError):
-    """An argument has the wrong shape, type or values; the message says which and what to do."""
+    """An argument has the wrong shape, type or values. The message names it and what to do."""
 
 
 class NotIdentifiableError(PeerLossError, ValueError):
-    """The quantity asked for does not exist for this noise: a singular T, an α* that no number satisfies."""
+    """The requested quantity does not exist for this noise, such as α* or the inverse of a singular T."""
 
 
 class ModelFolderError(PeerLossError, ValueError):
-    """A model folder is absent, foreign, damaged, too new, or holds a type that is not trusted."""
+    """A model folder is missing, damaged, too new, not a model folder, or has a type that is not trusted."""
 
 
 class OutputError(PeerLossError, OSError):
-    """Something could not be written, for example because the disk is full; what was there is unchanged."""
+    """An output could not be written, for example because the disk is full. Its old content is unchanged."""
 
     def __init__(self, message: str, number: int | None = None) -> None:
         super().__init__(message)
@@ -30,16 +30,16 @@ class OutputError(PeerLossError, OSError):
 
 
 class WorkerError(PeerLossError, RuntimeError):
-    """A worker process ended before its work was done; what is finished is kept."""
+    """A worker process ended before its work was done. Finished results are kept."""
 
 
 class DivergenceError(PeerLossError, FloatingPointError):
-    """Training left the finite numbers."""
+    """Training diverged: the loss or the weights became NaN or infinite."""
 
 
 class DivergenceWarning(RuntimeWarning):
-    """Logits grow without bound, as peer losses that are not bounded below allow (α ≥ 1)."""
+    """Logits grow without bound, which peer losses without a lower bound allow (α ≥ 1)."""
 
 
 class IdentifiabilityWarning(UserWarning):
-    """An estimate was made, but the data cannot support it."""
+    """An estimate was computed, but the data do not support it."""

@@ -1,12 +1,16 @@
+"""The statements of the paper on the command line."""
+
 import json
+import math
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
 from peerloss.cli import app
-from peerloss.cli._bound import BoundQuestion, bound_rows
+from peerloss.cli._bound_rows import BoundQuestion, bound_rows
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
 from peerloss.noise import NoiseModel
 from peerloss.theory import (
@@ -38,16 +42,16 @@ STATEMENTS = [
 ]
 
 
-def ask(**options):
-    """Rows by statement and quantity for the rates of this module."""
+def rows_for(**options):
+    """Return the rows for the rates of this module and other options."""
     rows = bound_rows(BoundQuestion(**{"samples": 10**9, "e_neg": 0.25, "e_pos": 0.35, **options}))
     assert [row.statement for row in rows] == STATEMENTS
     return rows
 
 
-def test_rows_without_anything_optional_say_what_they_need():
-    """Only rates and N: the noise statements and Theorem 5 have values, every other row names its option."""
-    rows = ask()
+def test_rows_without_optional_options_name_what_they_need():
+    """Rates and N are enough for the noise statements and Theorem 5; other rows name missing options."""
+    rows = rows_for()
     assert [row.value is not None for row in rows] == [i in (0, 1, 5) for i in range(11)]
     assert rows[0].value == [[1, 0], [0, 1]]
     assert rows[1].value == pytest.approx(0.4)
@@ -59,8 +63,10 @@ def test_rows_without_anything_optional_say_what_they_need():
 
 
 def test_rows_with_everything_equal_the_theory():
-    """All options: every row has the value its function gives, at α = α*."""
-    rows = ask(clean_prior=0.25, target_excess=0.05, confidence=0.9, hypotheses=7, loss_range=2.0, **SIZES)
+    """With all options every row has the value of its theory function, at α = α*."""
+    rows = rows_for(
+        clean_prior=0.25, target_excess=0.05, confidence=0.9, hypotheses=7, loss_range=2.0, **SIZES
+    )
     alpha = optimal_alpha(NOISE, 0.25)
     assert rows[2].value == 0.5
     assert rows[3].value == alpha
@@ -82,48 +88,65 @@ def test_rows_with_everything_equal_the_theory():
 
 def test_hidden_norm_means_two_layers():
     """--hidden-norm switches to the two-layer complexity."""
-    rows = ask(hidden_norm=3.0, **SIZES)
+    rows = rows_for(hidden_norm=3.0, **SIZES)
     complexity = rademacher_two_layer(10**9, output_norm=1.0, hidden_norm=3.0, input_norm=2.0)
     assert rows[9].value == deviation_bound(10**9, alpha=1.0, lipschitz=1.0, rademacher=complexity)
 
 
 def test_theorem_7_needs_a_calibrated_loss():
     """At p = ½ logistic is not worst on flipped labels and sigmoid is; unhinged has no transform."""
-    assert "Theorem 6" in ask(clean_prior=0.5, **SIZES)[10].needs
-    assert ask(clean_prior=0.5, base="sigmoid", **SIZES)[10].value is not None
-    assert "unhinged" in ask(clean_prior=0.5, base="unhinged", **SIZES)[10].needs
-    assert ask(**SIZES)[10].needs == "--clean-prior"
-    assert "Theorem 6" in ask(clean_prior=0.25, alpha=1.5, **SIZES)[10].needs
+    assert "Theorem 6" in rows_for(clean_prior=0.5, **SIZES)[10].needs
+    assert rows_for(clean_prior=0.5, base="sigmoid", **SIZES)[10].value is not None
+    assert "unhinged" in rows_for(clean_prior=0.5, base="unhinged", **SIZES)[10].needs
+    assert rows_for(**SIZES)[10].needs == "--clean-prior"
+    assert "Theorem 6" in rows_for(clean_prior=0.25, alpha=1.5, **SIZES)[10].needs
 
 
 def test_theorem_7_needs_a_minimum():
-    """Condition 2 as printed at α* > Σe: the logistic peer risk has no minimum, so no excess either."""
+    """Condition 2 as printed at α* > Σe: the logistic peer risk has no minimum, so there is no bound."""
     rows = bound_rows(BoundQuestion(samples=10**9, e_neg=0.1, e_pos=0.3, clean_prior=0.45, **SIZES))
     assert rows[7].value is True
     assert rows[10].value is None
     assert "bounded below" in rows[10].needs
 
 
-def test_lemma_4_asks_for_a_convex_base():
-    """Sigmoid is not convex to begin with; hinge is and stays so at a small α."""
-    assert ask(clean_prior=0.25, base="sigmoid")[8].value is False
-    assert ask(clean_prior=0.25, base="hinge")[8].value is True
+def test_theorem_7_covers_the_margin_square_at_every_alpha_below_1():
+    """(1 − t)² has a minimum at α* > Σe as well; Ψ is checked against minima found on a grid."""
+    options = {"samples": 10**9, "e_neg": 0.1, "e_pos": 0.3, "clean_prior": 0.45, "base": "margin_square"}
+    rows = bound_rows(BoundQuestion(**options, **SIZES))
+    alpha, factor = optimal_alpha(NoiseModel.binary(0.1, 0.3), 0.45), 0.6
+    assert alpha > 1 - factor
+    excess = math.sqrt(2 * rows[9].value * (1 - alpha))
+    assert rows[10].value == pytest.approx(min(excess, factor) / factor, abs=1e-9)
+    assert "has a minimum for every α < 1" in rows[7].note
+    scores = np.linspace(-10, 10, 200_001)
+    for eta in (0.55, 0.8, 1.0):  # the largest has an excess above 1 − α
+        u = factor * (2 * eta - 1)
+        right, wrong = (1 - alpha + u) / 2, (1 - alpha - u) / 2
+        losses = right * (1 - scores) ** 2 + wrong * (1 + scores) ** 2
+        assert losses[scores <= 0].min() - losses.min() == pytest.approx(u**2 / (1 - alpha), abs=1e-6)
+
+
+def test_lemma_4_requires_a_convex_base():
+    """Sigmoid is not convex; hinge is convex, and its peer risk too at a small α."""
+    assert rows_for(clean_prior=0.25, base="sigmoid")[8].value is False
+    assert rows_for(clean_prior=0.25, base="hinge")[8].value is True
 
 
 def test_a_given_alpha_is_used_and_marked():
-    """Another α than α* is taken as asked, and Theorem 5 says that it must be α*; α* itself goes unmarked."""
-    row = ask(clean_prior=0.25, alpha=0.9)[5]
+    """An α other than α* is used, with a note that Theorem 5 needs α*; α* itself has no note."""
+    row = rows_for(clean_prior=0.25, alpha=0.9)[5]
     assert row.value == excess_risk_bound(10**9, NOISE, alpha=0.9)
     assert "only if" in row.note
-    assert ask(clean_prior=0.25, alpha=optimal_alpha(NOISE, 0.25))[5].note == ""
+    assert rows_for(clean_prior=0.25, alpha=optimal_alpha(NOISE, 0.25))[5].note == ""
 
 
-def test_no_alpha_star_is_told_in_its_row():
-    """Balanced noisy labels with unequal rates: Theorem 4 explains, the rest is still answered."""
+def test_a_missing_alpha_star_is_explained_in_its_row():
+    """Balanced noisy labels with unequal rates: Theorem 4 explains, other rows have values."""
     rows = bound_rows(BoundQuestion(samples=10, e_neg=0.1, e_pos=0.3, clean_prior=2 / 3))
     assert rows[3].value is None
     assert "downsample" in rows[3].needs
-    assert "says nothing" in rows[5].note
+    assert "vacuous" in rows[5].note
 
 
 @pytest.mark.parametrize(
@@ -137,13 +160,13 @@ def test_no_alpha_star_is_told_in_its_row():
     ],
 )
 def test_wrong_options_are_named(options, error, match):
-    """Every refusal names the option."""
+    """Every error names the option."""
     with pytest.raises(error, match=match):
-        ask(**options)
+        rows_for(**options)
 
 
 def test_table_and_summary():
-    """The command prints a row for each statement, what is missing, and one closing line."""
+    """The command prints one row per statement, missing options, and a summary line."""
     arguments = ["bound", "--samples", "5000", "--e-neg", "0.2", "--e-pos", "0.4"]
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     assert result.exit_code == 0, result.output
@@ -152,8 +175,8 @@ def test_table_and_summary():
     assert result.stdout.rstrip().splitlines()[-1].startswith("3 of 11 statements evaluated")
 
 
-def test_json_is_alone_and_in_order():
-    """--json prints one list, rows in the paper's order, null and "needs" where something is missing."""
+def test_json_is_the_only_output_and_in_order():
+    """--json prints one list, rows in the paper's order, null and "needs" if an option is missing."""
     arguments = [
         "bound",
         "--samples",
@@ -184,7 +207,7 @@ def test_errors_go_to_stderr_with_code_2():
     assert result.stdout == ""
 
 
-def test_importing_the_command_stays_light():
+def test_importing_the_command_is_fast():
     """Neither NumPy, SciPy nor torch is imported by the module itself, only when the command runs."""
     probe = (
         "import sys, types; package = types.ModuleType('peerloss'); import importlib.util as u;"

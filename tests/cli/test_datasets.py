@@ -14,8 +14,8 @@ def run(*arguments):
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["datasets", *arguments])
 
 
-def test_the_list_names_every_set_with_its_figures():
-    """Rows, features, share of class 1 and citation; the last line says how to go on."""
+def test_the_list_shows_every_data_set():
+    """Rows, features, share of class 1 and citation; the last line names the command for details."""
     answer = run()
     assert answer.exit_code == 0, answer.output
     for name in [*list_datasets(), *OTHER_DATASETS]:
@@ -26,15 +26,16 @@ def test_the_list_names_every_set_with_its_figures():
 
 
 def test_the_list_as_json():
-    """Machines get every figure."""
-    told = {each["name"]: each for each in json.loads(run("--json").stdout)}
-    assert told.keys() == {*list_datasets(), *OTHER_DATASETS}
-    assert told["heart"]["classes"] == {"disease": 138, "no disease": 165}
-    assert (told["breast"]["text_features"], told["breast"]["missing_values"]) == (8, 9)
+    """The JSON holds all numbers of the table."""
+    described = {each["name"]: each for each in json.loads(run("--json").stdout)}
+    assert described.keys() == {*list_datasets(), *OTHER_DATASETS}
+    assert described["heart"]["classes"] == {"disease": 138, "no disease": 165}
+    breast = described["breast"]
+    assert (breast["text_features"], breast["missing_values"]) == (8, 9)
 
 
-def test_one_set_is_described_with_its_quirks():
-    """German's reversed class is told, on the screen and to machines."""
+def test_one_data_set_is_described_with_its_notes():
+    """The note on the reversed class of german is in the text and in the JSON."""
     answer = run("german")
     assert answer.exit_code == 0, answer.output
     assert "bad: 300 (30.0%)" in answer.stdout
@@ -44,7 +45,7 @@ def test_one_set_is_described_with_its_quirks():
 
 
 def test_a_file_is_described(tmp_path):
-    """Before anybody trains on it; square brackets in names are not markup."""
+    """Counts of a file are shown; square brackets in labels are not interpreted as markup."""
     (tmp_path / "mine.csv").write_text("x,kind,label\n1,u,[red]\n,v,b\n3,,b\n")
     answer = run("mine.csv", "--target", "label", "--data-dir", str(tmp_path))
     assert answer.exit_code == 0, answer.output
@@ -62,7 +63,7 @@ def test_a_file_is_described(tmp_path):
     ],
 )
 def test_errors_end_with_code_2(arguments, message):
-    """On the error stream, nothing else printed."""
+    """The message is on stderr; nothing else is printed."""
     answer = run(*arguments)
     assert answer.exit_code == 2
     assert answer.stderr.startswith("Error: ")

@@ -1,4 +1,4 @@
-"""``peerloss doctor``: what is here, what is missing, and exactly what to install."""
+"""``peerloss doctor``: what is installed, what is missing, and what to install."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ def run(*arguments, env=None):
 
 @pytest.fixture
 def installed(monkeypatch):
-    """Make-believe packages: a dictionary from name to version, changed by the test."""
+    """Fake packages: a dictionary from name to version that tests may change."""
     versions = {"peerloss": "0.1.0", "numpy": "2.0.0", "torch": "2.13.0+cpu"}
     needed = ["numpy>=1.26.4", 'lightgbm>=4.3; extra == "boost"', 'xgboost>=2.1; extra == "boost"']
     monkeypatch.setattr(_environment, "_version", versions.get)
@@ -31,24 +31,24 @@ def installed(monkeypatch):
     return versions
 
 
-def test_a_working_installation_says_so():
-    """Versions, devices, data and features; exit code 0; the last line sums up."""
+def test_a_working_installation_is_reported():
+    """Versions, devices, data and features; exit code 0; the last line is a summary."""
     done = run()
     assert done.exit_code == 0, done.output
     for title in ("Versions", "Devices", "Data", "Features"):
         assert f"{title}\n" in done.stdout
     assert "Problems" not in done.stdout
-    assert done.stdout.splitlines()[-1].startswith("The core works; not or not wholly there: ")
+    assert done.stdout.splitlines()[-1].startswith("The core works. Features not fully available: ")
 
 
-def test_json_alone_holds_the_same():
-    """Machines get every fact in fixed places."""
-    told = json.loads(run("--json").stdout)
-    assert list(told) == ["core", "versions", "devices", "data", "features"]
-    assert told["core"] == {"works": True, "problems": []}
-    assert told["devices"]["cores"] >= 1
-    assert told["features"][-1]["name"] == "gpu"
-    assert told["data"]["parts"]["uci"]["found"] is True
+def test_json_has_all_facts():
+    """The JSON has the same facts as the text."""
+    facts = json.loads(run("--json").stdout)
+    assert list(facts) == ["core", "versions", "devices", "data", "features"]
+    assert facts["core"] == {"works": True, "problems": []}
+    assert facts["devices"]["cores"] >= 1
+    assert facts["features"][-1]["name"] == "gpu"
+    assert facts["data"]["parts"]["uci"]["found"] is True
 
 
 @pytest.mark.parametrize(
@@ -60,15 +60,15 @@ def test_json_alone_holds_the_same():
         ({"lightgbm": "4.3.0", "xgboost-cpu": "2.1.0"}, "yes", ""),
     ],
 )
-def test_each_feature_tells_what_it_lacks(installed, present, works, todo):
-    """Absent and outdated packages are named for pip with their bounds; a stand-in counts."""
+def test_each_feature_lists_missing_packages(installed, present, works, todo):
+    """Missing and outdated packages are listed with their bounds; an equivalent package is enough."""
     installed.update(present)
     boost, _ = _environment.features([])
     assert (boost.name, boost.works, boost.todo) == ("boost", works, todo)
 
 
-def test_missing_features_leave_the_exit_code_alone(installed):
-    """Only the core decides it."""
+def test_missing_features_do_not_change_the_exit_code(installed):
+    """It depends on the core only."""
     assert "boost" not in installed
     done = run()
     assert done.exit_code == 0
@@ -76,16 +76,16 @@ def test_missing_features_leave_the_exit_code_alone(installed):
 
 
 def test_an_outdated_core_is_an_error(installed):
-    """The bound, what is there, and the command that mends it; exit code 1."""
+    """The message has the bound, the installed version and the command to run; exit code 1."""
     installed["numpy"] = "1.20.0"
     done = run()
     assert done.exit_code == 1
-    assert 'numpy>=1.26.4 is needed, 1.20.0 is installed: pip install "numpy>=1.26.4"' in done.stdout
+    assert 'numpy>=1.26.4 is required; 1.20.0 is installed: pip install "numpy>=1.26.4"' in done.stdout
     assert "The core does NOT work" in done.stdout
 
 
 def test_a_core_package_that_cannot_be_imported_is_an_error(installed, monkeypatch):
-    """A broken library file shows only on import."""
+    """A broken library file is detected by the import."""
     assert installed["numpy"] == "2.0.0"
 
     def broken(name):
@@ -99,8 +99,8 @@ def test_a_core_package_that_cannot_be_imported_is_an_error(installed, monkeypat
     )
 
 
-def test_files_without_an_installation_are_told(monkeypatch):
-    """Run from a checkout that pip does not know."""
+def test_files_without_an_installation_are_reported(monkeypatch):
+    """The source files can be run without an installed package."""
 
     def absent(_):
         raise _environment.metadata.PackageNotFoundError
@@ -122,7 +122,7 @@ def test_files_without_an_installation_are_told(monkeypatch):
     ],
 )
 def test_a_gpu_that_cannot_be_used_is_explained(installed, monkeypatch, cards, driver, torch, works, todo):
-    """No card, a build without CUDA, or a driver that does not fit."""
+    """No card, a build without CUDA, or a driver of another version."""
     installed["torch"] = torch
     monkeypatch.setattr(_environment.shutil, "which", lambda _: "/bin/nvidia-smi" if driver else None)
     gpu = _environment.features(cards)[-1]
@@ -132,7 +132,7 @@ def test_a_gpu_that_cannot_be_used_is_explained(installed, monkeypatch, cards, d
 
 
 def test_data_folders_are_found_part_by_part(tmp_path):
-    """What is there is named, what is not is told with what to do, packed images with how to unpack them."""
+    """Each part is found or has advice; packed images have the command that unpacks them."""
     (tmp_path / "real_noise" / "crowd" / "dog").mkdir(parents=True)
     (tmp_path / "cifar10").mkdir()
     (tmp_path / "cifar10" / "unpack.py").touch()
@@ -140,19 +140,21 @@ def test_data_folders_are_found_part_by_part(tmp_path):
     parts = json.loads(done.stdout)["data"]["parts"]
     assert {name for name, part in parts.items() if part["found"]} == {"uci", "dog"}
     assert "real_noise/youtube" in parts["youtube"]["note"]
-    assert parts["cifar10"]["note"] == f"packed; run: python {tmp_path}/cifar10/unpack.py {tmp_path}"
+    assert (
+        parts["cifar10"]["note"] == f"packed; to unpack, run: python {tmp_path}/cifar10/unpack.py {tmp_path}"
+    )
     assert "CIFAR-10_human.pt" in parts["cifar10n"]["note"]
 
 
-def test_every_extra_has_its_words():
-    """pyproject.toml and the command know the same extras."""
+def test_every_extra_has_a_description():
+    """pyproject.toml and the command have the same extras."""
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
     assert list(project["optional-dependencies"]) == list(_environment.EXTRAS)
     assert all(Requirement(text).specifier for text in project["dependencies"])
 
 
 def test_optional_packages_are_not_imported():
-    """Looking them up is enough; importing Ray or transformers would take seconds."""
+    """They are only looked up, because importing Ray or transformers would take seconds."""
     code = """
 import sys
 from peerloss.cli import app

@@ -1,4 +1,4 @@
-"""A write that fails ends every command with one line, and what was there is unchanged."""
+"""A failed write ends every command with one line, and existing files are unchanged."""
 
 import json
 import os
@@ -27,7 +27,7 @@ resource = pytest.importorskip("resource", reason="needs limits on the size of f
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """Make what each command reads."""
+    """Make the input of every command."""
     tmp_path = tmp_path_factory.mktemp("made")
     clean = np.arange(60) % 2
     given = np.where(np.arange(60) % 10 == 0, 1 - clean, clean)
@@ -45,7 +45,7 @@ def made(tmp_path_factory):
 
 @pytest.fixture
 def home(made, tmp_path):
-    """Return a folder with what each command reads."""
+    """Return a folder with the input of every command."""
     return shutil.copytree(made, tmp_path / "home")
 
 
@@ -64,7 +64,7 @@ def run(command, home, output=None):
 
 @contextmanager
 def small_files():
-    """Let no file grow beyond a few bytes, as if the disk were full."""
+    """Limit the size of files to a few bytes, as if the disk were full."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     try:
         resource.setrlimit(resource.RLIMIT_FSIZE, (40, limits[1]))
@@ -81,14 +81,14 @@ COMMANDS = ["audit", "fit", "predict", "apply", "annotators"]
 
 
 def quick_model(task, **_):
-    """Stand in for the portfolio, which takes seconds."""
+    """Train a fast model instead of the portfolio, which takes seconds."""
     classifier = MarginPerceptron(margin_grid=[1.0], random_state=0)
     return make_pipeline(TableEncoder(), classifier).fit(task.X, task.y)
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_a_full_disk_is_one_line(home, monkeypatch, command):
-    """Exit code 2, what could not be written, that nothing was lost; nothing new, not even hidden."""
+def test_a_full_disk_is_reported_in_one_line(home, monkeypatch, command):
+    """Exit code 2; the message names the output; no file was changed or left behind."""
     monkeypatch.setattr(_fit, "_train", quick_model)
     (home / "predicted.csv").write_text("old")
     (home / "scores.csv").write_text("old")
@@ -97,13 +97,13 @@ def test_a_full_disk_is_one_line(home, monkeypatch, command):
         done = run(command, home)
     assert done.exit_code == 2, done.output
     (line,) = (line for line in done.stderr.splitlines() if line.startswith("Error: "))
-    assert "could not be written: File too large. Nothing was lost" in line
+    assert "could not be written: File too large. The previous content is unchanged" in line
     assert "Traceback" not in done.output
     assert contents(home) == before
 
 
-def test_a_full_disk_ends_experiments_with_the_remedy(tmp_path):
-    """One line names the file, says that earlier records are kept, and how to go on; going on works."""
+def test_a_full_disk_ends_experiments_with_advice(tmp_path):
+    """One line names the file and how to continue; earlier records are kept, and continuing works."""
     arguments = ["reproduce", write_spec(tmp_path), "--methods", "pam", "--data-sets", "heart", "--jobs", "1"]
     arguments = [str(argument) for argument in [*arguments, "--json", "-o", tmp_path / "runs"]]
     assert CliRunner().invoke(app, arguments).exit_code == 0
@@ -121,19 +121,19 @@ def test_a_full_disk_ends_experiments_with_the_remedy(tmp_path):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_places_are_checked_before_the_work(home, monkeypatch, command):
-    """A folder that cannot be written ends the command before anything is read or trained."""
+def test_outputs_are_checked_before_the_work(home, monkeypatch, command):
+    """An output that cannot be written ends the command before anything is read or trained."""
     monkeypatch.setattr("peerloss.datasets.read_table", None)
     monkeypatch.setattr("peerloss.persistence.load_model", None)
     monkeypatch.setattr("peerloss.crowd.read_reports", None)
     done = run(command, home, output=home / "data.csv" / "out.csv")
     assert done.exit_code == 2, done.output
-    assert "data.csv is a file. Choose another place" in done.stderr
+    assert "data.csv is a file. Choose another path" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["audit", "fit"])
 def test_the_current_folder_is_refused_before_the_work(home, monkeypatch, command):
-    """A folder is replaced as a whole, which the current one cannot be."""
+    """An output folder is replaced by a new one, which is impossible for the current folder."""
     monkeypatch.setattr("peerloss.datasets.read_table", None)
     (home / "empty").mkdir()
     monkeypatch.chdir(home / "empty")
@@ -143,8 +143,8 @@ def test_the_current_folder_is_refused_before_the_work(home, monkeypatch, comman
 
 
 @pytest.mark.parametrize("command", ["audit", "fit"])
-def test_a_link_stays_a_link(home, monkeypatch, command):
-    """The folder that it points to gets the new content."""
+def test_a_symbolic_link_is_kept(home, monkeypatch, command):
+    """The content of its target is replaced."""
     monkeypatch.setattr(_fit, "_train", quick_model)
     monkeypatch.setattr(_fit, "_summarise", lambda *_: {})
     monkeypatch.setattr(_fit, "_print", lambda *_: None)
@@ -158,8 +158,8 @@ def test_a_link_stays_a_link(home, monkeypatch, command):
 
 
 @pytest.mark.parametrize("command", COMMANDS)
-def test_the_next_start_removes_what_a_kill_left(home, monkeypatch, command):
-    """Hidden folders of this output, if no process holds them."""
+def test_the_next_run_removes_left_overs_of_a_killed_one(home, monkeypatch, command):
+    """Hidden folders of the same output are removed if no process has locked them."""
     monkeypatch.setattr(_fit, "_train", quick_model)
     monkeypatch.setattr(_fit, "_summarise", lambda *_: {})
     monkeypatch.setattr(_fit, "_print", lambda *_: None)
@@ -172,16 +172,16 @@ def test_the_next_start_removes_what_a_kill_left(home, monkeypatch, command):
     assert not [path for path in home.iterdir() if path.name.startswith(".")]
 
 
-def test_a_folder_in_use_is_left_alone(home):
-    """An audit that runs at the same time keeps its unfinished folder."""
+def test_a_folder_in_use_is_kept(home):
+    """A concurrent audit keeps its unfinished folder."""
     with atomic_folder(home / "audit") as fresh:
         (fresh / "half").write_text("half")
         assert run("audit", home).exit_code == 0
         assert (fresh / "half").exists()
 
 
-def test_other_errors_of_the_system_name_the_file(capsys):
-    """As one line without the number of the error."""
+def test_other_system_errors_name_the_file(capsys):
+    """The message is one line without the error number."""
     with pytest.raises(typer.Exit), user_errors():
         raise FileNotFoundError(2, "No such file or directory", "lost.csv")
     assert capsys.readouterr().err == "Error: lost.csv: No such file or directory.\n"
@@ -194,7 +194,7 @@ def test_other_errors_of_the_system_name_the_file(capsys):
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
 def test_standard_output_may_be_full():
-    """One line on stderr and exit code 2; no traceback, also not when Python ends."""
+    """One line on stderr and exit code 2; no traceback, not even when Python exits."""
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
             [sys.executable, "-m", "peerloss", "datasets"],

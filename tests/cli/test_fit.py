@@ -1,4 +1,4 @@
-"""``peerloss fit``: a table with gaps, text and noisy labels becomes a model folder."""
+"""``peerloss fit``: train on a table with missing values, text and noisy labels."""
 
 import json
 
@@ -45,10 +45,10 @@ def fitted(tmp_path_factory):
     return done, home / "model", make_table()
 
 
-def test_it_says_what_it_chose_and_left_out(fitted):
-    """Candidates, columns not used, rows without a label, the noise found, and one line at the end."""
+def test_the_output_lists_choices_and_omissions(fitted):
+    """Candidates, unused columns, rows without a label, estimated noise, and a summary line."""
     done, _, _ = fitted
-    assert "What is averaged" in done.stdout
+    assert "Averaged candidates" in done.stdout
     assert "Column 'id' is not used: it counts the rows." in done.stdout
     assert "Column 'since' is not used: it holds dates" in done.stdout
     assert "Rows without a label, left out: 2." in done.stdout
@@ -56,7 +56,7 @@ def test_it_says_what_it_chose_and_left_out(fitted):
     assert done.stdout.splitlines()[-1].startswith("98 rows, 2 columns, 2 classes; estimated accuracy")
 
 
-def test_the_model_takes_the_table_as_it_is(fitted):
+def test_the_model_accepts_the_raw_table(fitted):
     """Preprocessing is part of the model, and predictions are labels of the file."""
     _, folder, table = fitted
     predicted = load_model(folder).predict(table)
@@ -64,18 +64,18 @@ def test_the_model_takes_the_table_as_it_is(fitted):
     assert (predicted == np.where(table["label"].isna(), predicted, table["label"])).mean() > 0.6
 
 
-def test_json_alone_and_the_same_for_the_same_seed(fitted, tmp_path):
-    """Machines get figures only, and the seed decides them."""
+def test_json_is_equal_for_equal_seeds(fitted, tmp_path):
+    """The JSON has the numbers of the report, which are repeatable."""
     _, folder, table = fitted
     done = run(folder.parent / "data.csv", "--target", "label", "-o", tmp_path / "model", "--json")
-    told = json.loads(done.stdout)
-    assert told["estimated_metric"] == load_model(folder)["classifier"].report_.accuracy
-    assert told["noise_model_fits"] == load_model(folder)["classifier"].report_.fits
-    assert told["classes"] == table["label"].value_counts().to_dict()
-    assert told["rows_without_label"] == 2
-    assert told["columns"] == {"x": "number", "colour": "text"}
-    assert 0 <= told["interval"][0] <= told["estimated_metric"] <= told["interval"][1] <= 1
-    assert sum(told["candidates"].values()) == pytest.approx(1.0)
+    summary = json.loads(done.stdout)
+    assert summary["estimated_metric"] == load_model(folder)["classifier"].report_.accuracy
+    assert summary["noise_model_fits"] == load_model(folder)["classifier"].report_.fits
+    assert summary["classes"] == table["label"].value_counts().to_dict()
+    assert summary["rows_without_label"] == 2
+    assert summary["columns"] == {"x": "number", "colour": "text"}
+    assert 0 <= summary["interval"][0] <= summary["estimated_metric"] <= summary["interval"][1] <= 1
+    assert sum(summary["candidates"].values()) == pytest.approx(1.0)
 
 
 ON_LABEL = ["--target", "label"]
@@ -88,14 +88,14 @@ ON_LABEL = ["--target", "label"]
         (lambda t: t, [*ON_LABEL, "--drop", "y"], "has no column 'y'"),
         (lambda t: t, ["--target", "x"], "'x' must hold classes; it holds measurements such as"),
         (lambda t: t, [*ON_LABEL, "--metric", "f1"], "`--metric` must be one of 'accuracy'"),
-        (lambda t: t.assign(label="same"), ON_LABEL, "at least two classes; every row says 'same'"),
+        (lambda t: t.assign(label="same"), ON_LABEL, "at least two classes; every row has the label 'same'"),
         (lambda t: t.assign(label=np.nan), ON_LABEL, "at least two classes; no row has a label"),
-        (lambda t: t[["label"]], ON_LABEL, "must have columns besides 'label'"),
+        (lambda t: t[["label"]], ON_LABEL, "has no column besides the target 'label'; add features"),
         (lambda t: t[["since", "label"]], ON_LABEL, "can tell classes apart; 'since' holds dates"),
     ],
 )
-def test_what_cannot_be_learnt_from_is_said(tmp_path, change, arguments, message):
-    """Exit code 2, one line, nothing written."""
+def test_tables_that_cannot_be_learned_from_are_refused(tmp_path, change, arguments, message):
+    """Exit code 2, a message of one line, no output."""
     change(make_table()).to_csv(tmp_path / "data.csv", index=False)
     done = run(tmp_path / "data.csv", *arguments, "-o", tmp_path / "model")
     assert done.exit_code == 2
@@ -106,14 +106,14 @@ def test_what_cannot_be_learnt_from_is_said(tmp_path, change, arguments, message
 
 
 def test_labels_keep_their_type():
-    """Whole numbers stay whole numbers, also where gaps have made them fractions in the table."""
-    from peerloss.cli._fit import _as_task  # noqa: PLC0415 - beside its use
+    """Integers stay integers, even if missing values turned their column into floats."""
+    from peerloss.cli._fit import _as_task  # noqa: PLC0415 - used here only
 
     table = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "label": [1.0, np.nan, 2.0, 1.0]})
     task = _as_task(table, target="label", drop=[], where="t.csv")
     assert (task.y.dtype, task.y.tolist(), task.unlabelled) == (np.int64, [1, 2, 1], 1)
-    whole = _as_task(table.fillna({"label": 1.0}), target="label", drop=[], where="t.csv")
-    assert whole.y.dtype == np.float64, "without gaps the file itself says 1.0"
+    floats = _as_task(table.fillna({"label": 1.0}), target="label", drop=[], where="t.csv")
+    assert floats.y.dtype == np.float64, "without missing values the file itself has 1.0"
     text = _as_task(table.assign(label=["b", "a", None, "b"]), target="label", drop=[], where="t.csv")
     assert (text.y.dtype.kind, text.y.tolist()) == ("U", ["b", "a", "b"])
 
@@ -126,10 +126,10 @@ def test_labels_keep_their_type():
         (["inf", "0", ""], "inf"),
         (["9007199254740993", "9007199254740992", ""], "9007199254740992"),
     ],
-    ids=["large beside a gap", "large", "infinite", "inexact"],
+    ids=["large with missing labels", "large", "infinite", "inexact"],
 )
 def test_labels_that_are_not_exact_are_refused(tmp_path, labels, found):
-    """They became class −9223372036854775808, or one class with their neighbours, beside a gap."""
+    """As integers they would overflow, or become equal to a neighbouring number."""
     lines = [f"{i},{label}" for i, label in enumerate(labels * 10)]
     (tmp_path / "data.csv").write_text("\n".join(["x,label", *lines]) + "\n")
     done = run(tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "model")
@@ -139,16 +139,16 @@ def test_labels_that_are_not_exact_are_refused(tmp_path, labels, found):
     assert not (tmp_path / "model").exists()
 
 
-def test_large_whole_labels_without_gaps_stay_apart():
-    """Integers are exact."""
-    from peerloss.cli._fit import _as_task  # noqa: PLC0415 - beside its use
+def test_large_integer_labels_stay_distinct():
+    """Without missing labels integers are exact."""
+    from peerloss.cli._fit import _as_task  # noqa: PLC0415 - used here only
 
     table = pd.DataFrame({"x": [1.0, 2.0], "label": [2**53, 2**53 + 1]})
     assert _as_task(table, target="label", drop=[], where="t.csv").y.tolist() == [2**53, 2**53 + 1]
 
 
-def test_unreadable_files_are_said_with_their_line(tmp_path):
-    """A record too long, no file at all."""
+def test_unreadable_files_are_refused(tmp_path):
+    """A record with too many fields is reported with its line; a missing file by name."""
     (tmp_path / "data.csv").write_text("a,label\n1,yes\n2,no,maybe\n")
     done = run(tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "model")
     assert (done.exit_code, "line 3" in done.stderr) == (2, True)
@@ -156,8 +156,8 @@ def test_unreadable_files_are_said_with_their_line(tmp_path):
     assert (done.exit_code, "does not exist" in done.stderr) == (2, True)
 
 
-def test_another_folder_is_not_overwritten(fitted, tmp_path):
-    """And that is found out before the training."""
+def test_a_folder_without_a_model_is_not_overwritten(fitted, tmp_path):
+    """The command refuses it before the training."""
     _, folder, _ = fitted
     (tmp_path / "mine.txt").write_text("mine")
     done = run(folder.parent / "data.csv", "--target", "label", "-o", tmp_path)

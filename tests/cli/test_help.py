@@ -1,4 +1,4 @@
-"""The help of every command, and completion by the shell."""
+"""The help of every command, and shell completion."""
 
 import os
 import re
@@ -28,8 +28,8 @@ def complete(shell, words, **more):
     return subprocess.run(command, env=environment, capture_output=True, text=True, check=False).stdout
 
 
-def test_the_list_of_commands_has_whole_sentences():
-    """Every command has a line of its own that nothing cuts off."""
+def test_the_list_of_commands_is_not_truncated():
+    """Every command has one complete line in the list."""
     printed = CliRunner().invoke(app, ["--help"], terminal_width=80).stdout
     for command, line in COMMANDS.items():
         assert re.search(rf"^  {command.__name__} +{re.escape(line)}$", printed, re.MULTILINE)
@@ -37,8 +37,8 @@ def test_the_list_of_commands_has_whole_sentences():
 
 
 @pytest.mark.parametrize("name", GROUP.commands)
-def test_every_command_shows_an_example_that_it_would_take(name):
-    """The example in the help has options and arguments that the command knows; it is not run here."""
+def test_every_command_shows_a_valid_example(name):
+    """The options and arguments of the example in the help can be parsed; it is not run here."""
     text = " ".join(help_of(name).split("Arguments:")[0].split("Options:")[0].split())
     examples = re.findall(rf"peerloss {name}(?= |$)(.*?)(?=;|\. | Example|$)", text.split("Example", 1)[1])
     assert examples
@@ -48,10 +48,10 @@ def test_every_command_shows_an_example_that_it_would_take(name):
 
 @pytest.mark.parametrize("name", GROUP.commands)
 def test_every_option_is_explained(name):
-    """Options and arguments have help of their own."""
+    """Options and arguments have a help text."""
     context = click.Context(GROUP.commands[name])
-    told = [p.get_help_record(context) for p in GROUP.commands[name].params]
-    assert all(record is not None and record[1] for record in told)
+    records = [p.get_help_record(context) for p in GROUP.commands[name].params]
+    assert all(record is not None and record[1] for record in records)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""``peerloss predict``: a table of any length becomes a table of predictions."""
+"""``peerloss predict``: predict the rows of a table of any size."""
 
 import csv
 import json
@@ -29,7 +29,7 @@ def make_table():
 
 @pytest.fixture(scope="module", params=["text", "int"])
 def model(request, tmp_path_factory):
-    """Save a quick model whose labels are text or whole numbers."""
+    """Save a small model whose labels are text or integers."""
     table = make_table()
     labels = (table["x"].fillna(0) > 0).to_numpy().astype(int)
     labels = np.where(labels == 1, "good", "bad") if request.param == "text" else labels
@@ -43,8 +43,8 @@ def run(*arguments):
 
 
 @pytest.mark.parametrize("jobs", [1, 3])
-def test_chunks_give_what_the_whole_table_gives(model, tmp_path, monkeypatch, jobs):
-    """Predictions, their order and the type of the labels do not depend on chunks and threads."""
+def test_chunks_give_the_predictions_of_the_entire_table(model, tmp_path, monkeypatch, jobs):
+    """Predictions, their order and the type of labels do not depend on chunks and threads."""
     monkeypatch.setattr(_predict, "CHUNK_ROWS", 10)
     make_table().assign(more="ignored").to_csv(tmp_path / "new.csv", index=False)
     done = run(model, tmp_path / "new.csv", "-o", tmp_path / "out" / "p.csv", "--jobs", jobs)
@@ -60,23 +60,23 @@ def test_chunks_give_what_the_whole_table_gives(model, tmp_path, monkeypatch, jo
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["p.csv"], "no leftovers"
 
 
-def test_identifiers_come_as_they_were_written(model, tmp_path):
-    """Leading zeros too."""
+def test_identifiers_keep_their_text(model, tmp_path):
+    """Leading zeros are kept."""
     make_table().to_csv(tmp_path / "new.csv", index=False)
     done = run(
         model, tmp_path / "new.csv", "-o", tmp_path / "p.csv", "--id", "code", "--id", "kind", "--json"
     )
-    told = json.loads(done.stdout)
+    summary = json.loads(done.stdout)
     written = pd.read_csv(tmp_path / "p.csv", dtype=str)
     assert list(written)[:3] == ["code", "kind", "prediction"]
     assert written["code"].tolist() == make_table()["code"].tolist()
     assert written["kind"].tolist() == make_table()["kind"].tolist()
-    assert told["rows"] == ROWS
-    assert told["predicted"] == written["prediction"].value_counts().to_dict()
+    assert summary["rows"] == ROWS
+    assert summary["predicted"] == written["prediction"].value_counts().to_dict()
 
 
-def test_memory_holds_a_chunk_a_thread(model):
-    """Reading never runs further ahead of writing than that."""
+def test_memory_holds_one_chunk_per_thread(model):
+    """No more chunks are read before the first is written."""
     read = []
     pieces = (make_table().iloc[i : i + 5] for i in range(0, ROWS, 5))
     chunks = (read.append(i) or piece for i, piece in enumerate(pieces))
@@ -85,7 +85,7 @@ def test_memory_holds_a_chunk_a_thread(model):
 
 
 def test_parquet_is_read_too(model, tmp_path):
-    """The same predictions as from CSV, probabilities to the last digit but one: arrays lie otherwise."""
+    """Predictions equal those from CSV; probabilities may differ by rounding (another memory layout)."""
     pytest.importorskip("pyarrow", reason="Parquet needs pyarrow")
     make_table().to_csv(tmp_path / "new.csv", index=False)
     make_table().to_parquet(tmp_path / "new.parquet")
@@ -97,7 +97,7 @@ def test_parquet_is_read_too(model, tmp_path):
 
 
 def test_a_model_fitted_on_named_columns_in_python_works(tmp_path):
-    """Without the table encoder, as long as its columns have names."""
+    """The table encoder is not needed if the columns have names."""
     table = make_table()[["x"]].fillna(0.0).assign(z=1.0)
     perceptron = MarginPerceptron(margin_grid=[1.0], random_state=0).fit(table, table["x"] > 0)
     table.to_csv(tmp_path / "new.csv", index=False)
@@ -106,7 +106,7 @@ def test_a_model_fitted_on_named_columns_in_python_works(tmp_path):
     assert pd.read_csv(tmp_path / "p.csv")["prediction"].tolist() == perceptron.predict(table).tolist()
     nameless = MarginPerceptron(margin_grid=[1.0]).fit(table.to_numpy(), table["x"] > 0)
     done = run(save_model(nameless, tmp_path / "n"), tmp_path / "new.csv", "-o", tmp_path / "p2.csv")
-    assert (done.exit_code, "fitted without names of columns" in done.stderr) == (2, True)
+    assert (done.exit_code, "fitted without column names" in done.stderr) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -114,12 +114,14 @@ def test_a_model_fitted_on_named_columns_in_python_works(tmp_path):
     [
         (lambda t: t.drop(columns="x"), [], "has no column 'x'; its columns are 'code', 'kind'"),
         (lambda t: t, ["--id", "cod"], "has no column 'cod'.*Did you mean 'code'"),
-        (lambda t: t.assign(prediction=1), ["--id", "prediction"], "--id must not name 'prediction'"),
+        (lambda t: t.assign(prediction=1), ["--id", "prediction"], "--id must not be 'prediction'"),
         (lambda t: t.assign(x=["1"] * 94 + ["abc"]), [], "line 96: column 'x' must hold numbers.*got 'abc'"),
     ],
 )
-def test_tables_that_do_not_fit_the_model(model, tmp_path, monkeypatch, change, arguments, message):
-    """Exit code 2, one line; an output that was there stays, even if the error comes in the last row."""
+def test_tables_that_do_not_match_the_model_are_refused(
+    model, tmp_path, monkeypatch, change, arguments, message
+):
+    """Exit code 2, one line; an existing output is kept, even if the error is in the last row."""
     monkeypatch.setattr(_predict, "CHUNK_ROWS", 10)
     change(make_table()).to_csv(tmp_path / "new.csv", index=False)
     (tmp_path / "p.csv").write_text("older")
@@ -131,8 +133,8 @@ def test_tables_that_do_not_fit_the_model(model, tmp_path, monkeypatch, change, 
     assert {path.name for path in tmp_path.iterdir()} == {"new.csv", "p.csv"}
 
 
-def test_identifiers_come_back_as_they_are(model, tmp_path):
-    """With line ends, quotation marks, blanks and formulas: one row for each row that was read."""
+def test_identifiers_with_special_characters_are_kept(model, tmp_path):
+    """Line ends, quotation marks, leading spaces and formulas survive; each input row has one output row."""
     codes = ["a\rb", "c\nd", 'e"f', " g", "=1+1", "h,i", "\r", "-2"]
     table = make_table().head(len(codes)).assign(code=codes).assign(x=1.5)
     with (tmp_path / "new.csv").open("w", newline="") as stream:
@@ -152,14 +154,14 @@ def test_identifiers_come_back_as_they_are(model, tmp_path):
 
 
 def test_wrong_paths(model, tmp_path):
-    """A folder that is absent or foreign, an output that is the input, a folder, or no CSV."""
+    """Missing or foreign model folders, and outputs that are the input, a folder, or not CSV, are refused."""
     table = tmp_path / "new.csv"
     make_table().to_csv(table, index=False)
     (tmp_path / "folder.csv").mkdir()
     for arguments, message in [
         ((tmp_path / "nowhere", table, "-o", tmp_path / "p.csv"), "does not exist; expected a model folder"),
         ((tmp_path, table, "-o", tmp_path / "p.csv"), "is no model folder"),
-        ((model, table, "-o", table), "must not be the table that is read"),
+        ((model, table, "-o", table), "must not be the input table"),
         ((model, table, "-o", tmp_path / "folder.csv"), "is a folder"),
         ((model, table, "-o", tmp_path / "p.parquet"), "ends in .csv"),
         ((model, tmp_path / "absent.csv", "-o", tmp_path / "p.csv"), "does not exist"),
@@ -170,7 +172,7 @@ def test_wrong_paths(model, tmp_path):
 
 
 def test_the_seed_is_deprecated(model, tmp_path):
-    """``--seed`` never did anything: it is still accepted, and the command says that it has no effect."""
+    """``--seed`` is accepted, with a warning that it has no effect."""
     make_table().to_csv(tmp_path / "new.csv", index=False)
     plain, seeded = tmp_path / "plain.csv", tmp_path / "seeded.csv"
     assert "--seed" not in run(model, tmp_path / "new.csv", "-o", plain).stderr

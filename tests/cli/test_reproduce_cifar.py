@@ -135,7 +135,7 @@ def test_without_images_the_error_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.delenv("PEERLOSS_DATA", raising=False)
     told = invoke("cifar10", "--smoke", "-o", tmp_path, "--data-dir", tmp_path)
     assert told.exit_code == 2
-    assert f"`data_dir` must hold test_batch; {tmp_path} does not" in told.stderr
+    assert f"`data_dir` must contain test_batch; {tmp_path} does not" in told.stderr
     assert "PEERLOSS_DATA" in told.stderr
 
 

@@ -1,4 +1,4 @@
-"""What comes from outside is shown on the terminal, never obeyed, in whatever encoding there is."""
+"""Text from files cannot control the terminal and is printed in every encoding."""
 
 import json
 from types import SimpleNamespace
@@ -28,19 +28,19 @@ SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2028"
     ids=["escape sequences", "line ends", "surrogate", "letters", "number"],
 )
 def test_control_characters_are_written_as_escapes(text, shown):
-    """Escape sequences, line ends, marks of direction and lone surrogates; other text stays."""
+    """Escape sequences, line ends, direction marks and lone surrogates are escaped; other text is kept."""
     assert visible(text) == shown
 
 
 def test_a_line_is_one_line(capsys):
-    """Whatever it holds, on standard output or standard error."""
+    """Line ends in the text are escaped, on standard output and standard error."""
     say("a\nb\x1b")
     say("c\rd", err=True)
     assert capsys.readouterr() == ("a\\nb\\x1b\n", "c\\rd\n")
 
 
 def audit(folder, *options, label="no", charset="utf-8", name="r{i}"):
-    """Audit a table with these names and labels."""
+    """Audit a table with the given names and labels."""
     clean = np.arange(40) % 2
     given = np.where(np.arange(40) % 10 == 0, 1 - clean, clean)
     table = pd.DataFrame({"id": [name.format(i=i) for i in range(40)], "x": clean})
@@ -54,7 +54,7 @@ def audit(folder, *options, label="no", charset="utf-8", name="r{i}"):
 
 
 def test_names_and_labels_cannot_control_the_terminal(tmp_path):
-    """An audit of hostile texts prints them as escapes, on the screen and as JSON; the file has the texts."""
+    """An audit prints hostile text as escapes, also in JSON; the files keep the text."""
     label = ESCAPE.replace("\u2028", "")
     for option in ([], ["--json"]):
         done = audit(tmp_path, *option, label=label, name="\x1b[2J{i}")
@@ -67,7 +67,7 @@ def test_names_and_labels_cannot_control_the_terminal(tmp_path):
 
 
 def test_errors_cannot_control_the_terminal(tmp_path):
-    """Names of files and columns come from outside too."""
+    """Names of files are escaped too."""
     done = CliRunner().invoke(
         app, ["audit", str(tmp_path / "\x1b[2J.csv"), "--target", "x", "-o", str(tmp_path / "o")]
     )
@@ -75,55 +75,55 @@ def test_errors_cannot_control_the_terminal(tmp_path):
     assert r"\x1b[2J.csv does not exist" in done.stderr
 
 
-def is_quiet(text):
-    """Whether nothing in a text would control the terminal."""
+def is_harmless(text):
+    """Return whether a text has no control characters."""
     return not any(
         character in text for character in ESCAPE if not character.isprintable() and character != "\n"
     )
 
 
 def test_the_description_of_a_file_cannot_control_the_terminal(tmp_path):
-    """Neither its name nor its labels."""
+    """Its name and its labels are escaped."""
     (tmp_path / "\x1b[2J.csv").write_text("x,label\n1,\x1b[31mred\n2,b\n3,b\n")
     done = CliRunner(env={"COLUMNS": "200"}).invoke(
         app, ["datasets", "\x1b[2J.csv", "--target", "label", "--data-dir", str(tmp_path)]
     )
     assert done.exit_code == 0, done.output
-    assert is_quiet(done.output)
+    assert is_harmless(done.output)
     assert r"\x1b[31mred: 1 (33.3%)" in done.stdout
     assert done.stdout.splitlines()[-1].startswith(r"\x1b[2J.csv: 3 rows")
 
 
 def test_a_plan_cannot_control_the_terminal(tmp_path):
-    """Names of methods and experiments are not markup either."""
+    """Names of methods and experiments are escaped, and not interpreted as markup."""
     plan = {"format": FORMAT, "experiment": ESCAPE, "protocol": "paper", "title": f"[/x]{ESCAPE}"}
     plan |= {"rows": [["heart", 0.1, 0.3]], "seeds": [0], "specs": [[f"[/x]{ESCAPE}", "equalized", "abc"]]}
     (tmp_path / "plan-1.json").write_text(json.dumps(plan))
     done = CliRunner(env={"COLUMNS": "200"}).invoke(app, ["status", str(tmp_path)])
     assert done.exit_code == 0, done.exception
-    assert is_quiet(done.output)
+    assert is_harmless(done.output)
     assert done.stdout.splitlines()[0] == f"{SHOWN}, protocol paper: [/x]{SHOWN}"
     assert f"[/x]{SHOWN}" in done.stdout.splitlines()[4]
 
 
 def test_warnings_and_notes_cannot_control_the_terminal(tmp_path, monkeypatch):
-    """A folder of results may hold files of any name, and any text."""
+    """Names of files and notes in a results folder are escaped."""
     (tmp_path / "records-\x1b[2J.jsonl").write_text("nonsense\n")
     done = CliRunner().invoke(app, ["status", str(tmp_path)])
     assert done.stderr.startswith(r"Warning: records-\x1b[2J.jsonl: 1 of its 1 lines")
-    assert is_quiet(done.output)
+    assert is_harmless(done.output)
     found = SimpleNamespace(notes=[ESCAPE], sections=[SimpleNamespace(name=ESCAPE)])
     monkeypatch.setattr("peerloss.report.build_report", lambda _: found)
     monkeypatch.setattr("peerloss.report.write_report", lambda *_: ["page"])
     done = CliRunner().invoke(app, ["report", str(tmp_path)])
     assert done.stderr == f"Note: {SHOWN}\n"
-    assert is_quiet(done.output)
+    assert is_harmless(done.output)
 
 
 @pytest.mark.parametrize("charset", ["ascii", "latin-1", "cp1252"])
 @pytest.mark.parametrize("option", [[], ["--json"]])
-def test_no_encoding_ends_a_finished_audit(tmp_path, charset, option):
-    """What the encoding lacks is written as an escape; JSON stays JSON."""
+def test_no_encoding_makes_an_audit_fail(tmp_path, charset, option):
+    """Characters outside the encoding are written as escapes; JSON stays valid."""
     done = audit(tmp_path, *option, label="nein 日本 π̃", charset=charset)
     assert done.exit_code == 0, done.exception
     assert (tmp_path / "out" / "labels.csv").exists()

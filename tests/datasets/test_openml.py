@@ -1,4 +1,4 @@
-"""OpenML without a network: a fake takes the place of the download."""
+"""Load data sets of OpenML; a fake replaces the download."""
 
 import json
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ TABLE = pd.DataFrame(
 
 
 class FakeOpenML:
-    """Counts the downloads; fails like the real one when told to."""
+    """Counts the downloads; raises ``error`` if it is set."""
 
     def __init__(self):
         self.calls = 0
@@ -29,7 +29,7 @@ class FakeOpenML:
         self.target_names = ["class"]
 
     def __call__(self, *, data_id, as_frame, cache, parser):
-        """Answer as fetch_openml does."""
+        """Return what fetch_openml returns."""
         assert (data_id, as_frame, cache, parser) == (31, True, False, "liac-arff")
         self.calls += 1
         if self.error:
@@ -47,7 +47,7 @@ def openml(monkeypatch):
 
 
 def test_a_data_set_is_downloaded_once(openml, tmp_path):
-    """Later reads come from the cache and are equal: numbers, codes and gaps as they were."""
+    """Later reads use the cache and are equal: numbers, codes and missing values are kept."""
     first, second = (load_dataset("openml:31", data_dir=tmp_path) for _ in range(2))
     assert openml.calls == 1
     pd.testing.assert_frame_equal(first.X, second.X)
@@ -61,14 +61,14 @@ def test_a_data_set_is_downloaded_once(openml, tmp_path):
 
 @pytest.mark.usefixtures("openml")
 def test_without_a_folder_the_cache_is_the_data_folder_of_scikit_learn(tmp_path, monkeypatch):
-    """The one that SCIKIT_LEARN_DATA names."""
+    """It is set by SCIKIT_LEARN_DATA."""
     monkeypatch.setenv("SCIKIT_LEARN_DATA", str(tmp_path))
     load_dataset("openml:31")
     assert (tmp_path / "peerloss" / "openml" / "31.json").exists()
 
 
 def test_a_changed_file_is_refused(openml, tmp_path):
-    """The checksum beside it no longer fits; the message says what to delete, and doing so helps."""
+    """Its checksum differs; the message names the files to delete, after which loading works again."""
     load_dataset("openml:31", data_dir=tmp_path)
     table, record = tmp_path / "openml" / "31.csv.gz", tmp_path / "openml" / "31.json"
     table.write_bytes(table.read_bytes()[:-1] + b"x")
@@ -78,13 +78,13 @@ def test_a_changed_file_is_refused(openml, tmp_path):
     record.unlink()
     assert len(load_dataset("openml:31", data_dir=tmp_path).y) == 4
     record.write_text(json.dumps({"sha256": "?"}))
-    with pytest.raises(InvalidInputError, match=r"31\.json is not a record of this cache"):
+    with pytest.raises(InvalidInputError, match=r"31\.json is not a valid cache record"):
         load_dataset("openml:31", data_dir=tmp_path)
     assert openml.calls == 2
 
 
-def test_offline_the_error_says_what_to_do(openml, tmp_path):
-    """Where to put the file, or which file to pass; nothing is left behind. With the cache no one asks."""
+def test_the_offline_error_has_advice(openml, tmp_path):
+    """It explains how to fill the cache; no file is left behind, and a cached data set loads offline."""
     openml.error = URLError("no route to host")
     with pytest.raises(InvalidInputError, match=r"cannot be downloaded.*no route.*copy 31\.csv\.gz.*target="):
         load_dataset("openml:31", data_dir=tmp_path)
@@ -95,8 +95,8 @@ def test_offline_the_error_says_what_to_do(openml, tmp_path):
     assert len(load_dataset("openml:31", data_dir=tmp_path).y) == 4
 
 
-def test_an_unknown_number_is_told(openml, tmp_path):
-    """What OpenML says, and what a number looks like."""
+def test_an_unknown_number_is_refused(openml, tmp_path):
+    """The message contains the answer of OpenML, or an example of a number."""
     openml.error = ValueError("Dataset with data_id 31 not found.")
     with pytest.raises(InvalidInputError, match="OpenML data set 31 cannot be loaded: Dataset with"):
         load_dataset("openml:31", data_dir=tmp_path)
@@ -106,7 +106,7 @@ def test_an_unknown_number_is_told(openml, tmp_path):
 
 
 def test_the_target_may_be_chosen(openml, tmp_path):
-    """Necessary where OpenML names none."""
+    """It must be, if OpenML has no default target."""
     openml.target_names = []
     with pytest.raises(InvalidInputError, match=r"`target` must name.*credit.*'class'"):
         load_dataset("openml:31", data_dir=tmp_path)
@@ -114,8 +114,8 @@ def test_the_target_may_be_chosen(openml, tmp_path):
     assert openml.calls == 1
 
 
-def test_a_cache_that_cannot_be_written_is_told(openml, tmp_path):
-    """Here a file stands where the folder should be."""
+def test_a_cache_that_cannot_be_written_is_reported(openml, tmp_path):
+    """Here a file has the name of the folder."""
     (tmp_path / "openml").write_text("in the way")
     with pytest.raises(InvalidInputError, match=r"cannot be written.*data_dir"):
         load_dataset("openml:31", data_dir=tmp_path)

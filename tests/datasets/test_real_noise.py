@@ -1,4 +1,4 @@
-"""Real label noise from a folder: counts of the published files, and folders that are not them."""
+"""Real label noise from a folder: published files have known counts; other folders are refused."""
 
 import json
 import os
@@ -10,7 +10,7 @@ import pytest
 from peerloss.datasets import list_real_noise, load_real_noise
 from peerloss.exceptions import InvalidInputError
 
-#: name → reports, workers, tasks with reports, true labels, classes, as published.
+#: name → reports, workers, tasks with reports, gold labels, classes, as published.
 COUNTS = {
     "dog": (8070, 109, 807, 807, 4),
     "labelme": (2547, 59, 1000, 2688, 8),
@@ -22,8 +22,8 @@ COUNTS = {
 
 
 @pytest.mark.parametrize("name", COUNTS)
-def test_published_files(name):
-    """Each has its counts, and reports that are right more often than chance: columns are not mixed up."""
+def test_published_files_have_known_counts(name):
+    """Reports are also correct more often than chance, so columns are not mixed up."""
     if not Path(os.environ.get("PEERLOSS_DATA", "nowhere"), "real_noise").is_dir():
         pytest.skip("needs the folder real_noise in PEERLOSS_DATA")
     data = load_real_noise(name)
@@ -52,8 +52,8 @@ def write_crowd(folder, labels, truth):
     (target / "truth.csv").write_text("item,truth\n" + truth)
 
 
-def test_a_crowd_is_read_from_the_folder_named(tmp_path):
-    """With or without the level real_noise; the columns get the names that scoring expects."""
+def test_a_crowd_is_read_from_a_folder(tmp_path):
+    """The folder may be real_noise or contain it; columns get the names that scoring expects."""
     write_crowd(tmp_path, "7,1,1\n7,2,0\n9,1,2\n", "7,1\n9,2\n")
     for folder in (tmp_path, tmp_path / "real_noise"):
         data = load_real_noise("dog", data_dir=folder)
@@ -64,7 +64,7 @@ def test_a_crowd_is_read_from_the_folder_named(tmp_path):
 
 
 def test_youtube_rules_that_abstain_report_nothing(tmp_path):
-    """Tasks are numbered through the three parts; the texts are the features."""
+    """Tasks are numbered across the three parts; the features are the text."""
     folder = tmp_path / "youtube"
     folder.mkdir()
     for part, weak in (("train", [-1, 1]), ("valid", [0, -1]), ("test", [-1, -1])):
@@ -78,14 +78,14 @@ def test_youtube_rules_that_abstain_report_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("labels", "truth", "message"),
     [
-        ("1,1,x\n", "1,0\n", "does not hold the files of 'dog' as published"),
-        ("1,1,0\n", "1,0\n1,1\n", "task 1 has more than one true label"),
-        ("1,1,-1\n", "1,0\n", "found a negative one"),
+        ("1,1,x\n", "1,0\n", "does not contain the files of 'dog' as published"),
+        ("1,1,0\n", "1,0\n1,1\n", "task 1 has more than one gold label"),
+        ("1,1,-1\n", "1,0\n", "found a negative label"),
         ("1,1\n", "1,0\n", r"label\.csv, line 2: expected 3 fields"),
     ],
 )
-def test_files_that_do_not_fit_are_refused(tmp_path, labels, truth, message):
-    """By name, and with the line where there is one."""
+def test_inconsistent_files_are_refused(tmp_path, labels, truth, message):
+    """The message names the data set, or the file and the line."""
     write_crowd(tmp_path, labels, truth)
     with pytest.raises(InvalidInputError, match=message):
         load_real_noise("dog", data_dir=tmp_path)
@@ -103,16 +103,16 @@ def test_pickled_features_are_refused(tmp_path):
         load_real_noise("labelme", data_dir=tmp_path)
     for part in ("train", "valid", "test"):
         np.save(folder / f"LabelMe_VGG_avg_{part}.npy", np.zeros((1, 4)))
-    with pytest.raises(InvalidInputError, match="3 rows of features for 6 true labels"):
+    with pytest.raises(InvalidInputError, match="3 rows of features for 6 gold labels"):
         load_real_noise("labelme", data_dir=tmp_path)
 
 
-def test_the_folder_must_be_named(tmp_path, monkeypatch):
-    """By argument or environment; an unknown name is answered with the list."""
+def test_the_folder_is_required(tmp_path, monkeypatch):
+    """As an argument or an environment variable; the error for an unknown name contains the list."""
     monkeypatch.delenv("PEERLOSS_DATA", raising=False)
-    with pytest.raises(InvalidInputError, match=r"`data_dir` must name.*PEERLOSS_DATA"):
+    with pytest.raises(InvalidInputError, match=r"`data_dir` must be the folder.*PEERLOSS_DATA"):
         load_real_noise("dog")
-    with pytest.raises(InvalidInputError, match="must hold the folder real_noise/crowd/dog"):
+    with pytest.raises(InvalidInputError, match="must contain the folder real_noise/crowd/dog"):
         load_real_noise("dog", data_dir=tmp_path)
     with pytest.raises(InvalidInputError, match=r"`name` must be one of 'dog', 'labelme'.*'cats'"):
         load_real_noise("cats")

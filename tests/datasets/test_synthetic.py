@@ -1,4 +1,4 @@
-"""Generated sets against their formulas and the copies that the paper used."""
+"""Compare synthetic data with their formulas and with the copies that the paper used."""
 
 import os
 from pathlib import Path
@@ -21,7 +21,7 @@ def reference(name):
 
 
 def standardised_classes(X, y):
-    """Columns of the whole on mean 0 and variance 1; the paper's copies come on various scales."""
+    """Standardise the columns and split by class; the paper's copies have various scales."""
     Z = (X - X.mean(axis=0)) / X.std(axis=0)
     return [Z[y == label] for label in (0, 1)]
 
@@ -45,9 +45,9 @@ STATISTICS = {
 @pytest.mark.parametrize("statistic", STATISTICS)
 @pytest.mark.parametrize(("name", "make"), [("twonorm", make_twonorm), ("waveform", make_waveform)])
 def test_generators_agree_with_the_copies_that_the_paper_used(name, make, statistic):
-    """Every column and class to within five standard errors of the difference (126 comparisons at most).
+    """Every column and class agrees within five standard errors (126 comparisons at most).
 
-    Were the two drawn alike, fewer than one such run in a thousand would fail.
+    For samples from the same distribution fewer than one run in a thousand fails.
     """
     ours = standardised_classes(*make(random_state=5))
     theirs = standardised_classes(*reference(name))
@@ -61,7 +61,7 @@ def test_generators_agree_with_the_copies_that_the_paper_used(name, make, statis
 
 
 def test_the_comparison_can_fail():
-    """Another choice of the positive class is tens of standard errors away."""
+    """Another choice of the positive class differs by tens of standard errors."""
     X, y = reference("waveform")
     theirs = standardised_classes(X, y)[1].mean(axis=0)
     points = np.arange(1, 22)
@@ -72,14 +72,14 @@ def test_the_comparison_can_fail():
 
 
 def test_twonorm_has_its_bayes_error():
-    """The rule Σx > 0 errs with probability Φ(−2), to within four standard errors."""
+    """The rule Σx > 0 has the error Φ(−2), within four standard errors."""
     X, y = make_twonorm(20_000, 20_000, random_state=0)
     wrong = ((X.sum(axis=1) > 0) != y).mean()
     assert wrong == pytest.approx(0.02275, abs=4 * np.sqrt(0.02275 / 40_000))
 
 
 def test_waveform_has_the_means_of_its_formula():
-    """Class 1 averages (h1 + h3)/2; each row adds unit noise."""
+    """The mean of class 1 is (h1 + h3)/2."""
     X, y = make_waveform(20_000, 20_000, random_state=0)
     points = np.arange(1, 22)
     h1, h2, h3 = (np.maximum(6 - np.abs(points - peak), 0) for peak in (11, 15, 7))
@@ -88,7 +88,7 @@ def test_waveform_has_the_means_of_its_formula():
 
 
 def test_circles_lie_on_their_radii():
-    """Without spread exactly; with it, distances vary by it and angles are uniform."""
+    """Exactly without spread; with spread, means and squared distances match their expectations."""
     X, y = make_two_circles(500, 300, inner_radius=0.4, spread=0.0)
     np.testing.assert_allclose(np.hypot(*X.T), np.where(y == 1, 0.4, 1.0))
     assert np.bincount(y).tolist() == [300, 500]
@@ -104,8 +104,8 @@ def test_circles_lie_on_their_radii():
         make_two_circles(spread=-1.0)
 
 
-def test_the_seed_decides():
-    """Same seed, same rows; another, others; sizes are checked."""
+def test_the_seed_determines_the_rows():
+    """Equal seeds give equal rows, other seeds other rows; sizes are validated."""
     assert np.array_equal(make_waveform(random_state=1)[0], make_waveform(random_state=1)[0])
     assert not np.array_equal(make_twonorm(random_state=1)[0], make_twonorm(random_state=2)[0])
     with pytest.raises(InvalidInputError, match="`n_positive` must be an integer"):

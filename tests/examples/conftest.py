@@ -6,6 +6,6 @@ from threadpoolctl import threadpool_limits
 
 @pytest.fixture(autouse=True)
 def one_thread():
-    """Keep linear algebra to one thread: tests share the cores, and idle threads that wait cost them."""
+    """Limit linear algebra to one thread, because tests share the cores."""
     with threadpool_limits(1):
         yield

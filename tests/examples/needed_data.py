@@ -1,15 +1,15 @@
-"""Data that are not in the package."""
+"""Skip tests whose data are not in the package."""
 
 import os
 
 import pytest
 
-from peerloss.datasets._real_noise import find_real_noise
+from peerloss.datasets.real_noise import find_real_noise
 from peerloss.exceptions import InvalidInputError
 
 
 def need(name):
-    """Skip the test, with the reason, where the data set is not there."""
+    """Skip the test, with the reason, if the data set is missing."""
     try:
         find_real_noise(name, os.environ.get("PEERLOSS_DATA"))
     except InvalidInputError as error:

@@ -1,4 +1,4 @@
-"""The examples of frameworks run, and peer loss gains what they say it gains."""
+"""The examples of frameworks run, and peer loss improves accuracy."""
 
 import json
 import os
@@ -19,7 +19,7 @@ def printed(name, capsys):
     return capsys.readouterr().out
 
 
-def figures(line):
+def numbers(line):
     return [float(text) for text in re.findall(r"\d\.\d+", line)]
 
 
@@ -32,7 +32,7 @@ def launch(*command):
 
 @pytest.mark.skipif(not distributed.is_gloo_available(), reason="needs torch's gloo backend")
 def test_the_plain_loop_is_the_same_under_torchrun(capsys):
-    """Two processes have the losses, the prior and the accuracy of one on the joined batches."""
+    """Two processes have the losses, the prior and the accuracy of one process."""
     alone = json.loads(printed("torch_loop.py", capsys))
     assert alone["peer loss"] > alone["cross entropy"] + 0.05
     together = launch(
@@ -47,9 +47,9 @@ def test_the_plain_loop_is_the_same_under_torchrun(capsys):
 
 
 def test_hugging_face_trainer(capsys):
-    """Peer loss beats the model's own cross entropy on clean labels; α ends where its schedule does."""
+    """Peer loss is better than the default loss on clean labels; α ends at the end of its schedule."""
     pytest.importorskip("transformers")
-    plain, peer, alpha = figures(printed("huggingface_trainer.py", capsys).splitlines()[-1])
+    plain, peer, alpha = numbers(printed("huggingface_trainer.py", capsys).splitlines()[-1])
     assert peer > plain + 0.02
     assert alpha == 1.0
 
@@ -58,24 +58,24 @@ def test_token_labels(capsys):
     """Both ways learn every successor, and both priors are those of the labels without padding."""
     pytest.importorskip("transformers")
     lines = [line for line in printed("token_labels.py", capsys).splitlines() if "train_loss" not in line]
-    (true,), (plain, counted), (trainer, counted_there) = map(figures, lines)
+    (true,), (plain, counted), (trainer, counted_there) = map(numbers, lines)
     assert plain == trainer == 1.0
     assert counted == true
-    assert counted_there == pytest.approx(true, abs=0.005)  # the Trainer stops within an epoch
+    assert counted_there == pytest.approx(true, abs=0.005)  # the Trainer stops during an epoch
 
 
 def test_lightning_module(capsys):
-    """Peer loss beats cross entropy on clean labels."""
+    """Peer loss is better than cross entropy on clean labels."""
     pytest.importorskip("lightning")
-    plain, peer = figures(printed("lightning_module.py", capsys).splitlines()[-1])
+    plain, peer = numbers(printed("lightning_module.py", capsys).splitlines()[-1])
     assert peer > plain + 0.02
 
 
 def test_skorch_classifier(capsys):
-    """The search on noisy labels takes α near 1, and both peer nets beat cross entropy on clean labels."""
+    """The search on noisy labels chooses α near 1; both peer networks are better than cross entropy."""
     pytest.importorskip("skorch")
     chosen, plain, peer, scheduled = [
-        figures(line)[-1] for line in printed("skorch_classifier.py", capsys).splitlines()
+        numbers(line)[-1] for line in printed("skorch_classifier.py", capsys).splitlines()
     ]
     assert chosen == 0.9
     assert min(peer, scheduled) > plain + 0.01

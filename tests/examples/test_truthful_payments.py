@@ -15,8 +15,8 @@ def names():
     return runpy.run_path(str(SCRIPT))
 
 
-def test_it_runs_and_names_the_copier(names, capsys):
-    """The script prints both jobs and the two limits; fewer seeds than it uses will do here."""
+def test_it_runs_and_reports_the_copier(names, capsys):
+    """The script prints both jobs and the two limits; fewer seeds are enough here."""
     jobs = names["main"].__globals__["JOBS"]
     before = dict(jobs)
     jobs.update({name: replace(job, seeds=job.seeds[:3]) for name, job in before.items()})
@@ -28,7 +28,7 @@ def test_it_runs_and_names_the_copier(names, capsys):
 
 
 def test_honest_work_pays_best_by_ca_with_an_affine_payment(names):
-    """Long or short, honest work earns most and a constant the base; by agreement a constant earns most."""
+    """Honest work earns most and a constant the base pay; by plain agreement a constant earns most."""
     paid = {}
     for name, seeds in (("long", 4), ("short", 60)):
         job = names["JOBS"][name]
@@ -46,8 +46,8 @@ def test_honest_work_pays_best_by_ca_with_an_affine_payment(names):
     assert paid["long"]["CA, split"].idxmax() == "look and tell"
 
 
-def test_swapping_by_everybody_pays_as_truth_does(names):
-    """The known limit: what all do alike cannot be told from truth."""
+def test_labels_swapped_by_all_workers_are_paid_as_honest_work(names):
+    """A known limit: CA cannot distinguish them."""
     job = names["JOBS"]["long"]
     honest, swapped = (
         names["everybody"](job, names["permuted"](job.noise, order)) for order in ([0, 1], [1, 0])

@@ -1,4 +1,4 @@
-"""The example of weak labels: runs with its data, and says what to do without them."""
+"""The example of weak labels: it runs with its data, and without them prints what to do."""
 
 import runpy
 from pathlib import Path
@@ -11,15 +11,15 @@ from tests.examples.needed_data import need
 SCRIPT = Path(__file__).parents[2] / "examples" / "weak_labels_youtube.py"
 
 
-def test_without_the_data_it_says_what_to_do(monkeypatch):
-    """One message that names the variable, no traceback."""
+def test_missing_data_are_reported(monkeypatch):
+    """The script ends with a message that names the variable, without a traceback."""
     monkeypatch.delenv("PEERLOSS_DATA", raising=False)
     with pytest.raises(SystemExit, match=r"set the environment variable PEERLOSS_DATA[^$]*Then: "):
         runpy.run_path(str(SCRIPT), run_name="__main__")
 
 
 def test_peer_loss_finds_spam_that_the_rules_miss():
-    """On one split: more spam and more right at α = 1 than plainly, less than with true labels."""
+    """On one split, α = 1 is better than plain training and worse than training on true labels."""
     need("youtube")
     found = runpy.run_path(str(SCRIPT))["compare"](load_real_noise("youtube"), 200)
     plain, peer, _, clean = (found.iloc[row] for row in range(4))

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss._files import atomic_folder, check_folder_place, restore_folder
+from peerloss._files import atomic_folder, check_output_folder, restore_folder
 from peerloss._version import __version__
 from peerloss.audit._page import audit_page
 from peerloss.datasets import read_table
-from peerloss.datasets._csv_text import write_table
+from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class AuditFolder:
 
 def check_free(folder: Path) -> None:
     """Refuse a place that cannot be written, or a folder with anything but an audit without decisions."""
-    check_folder_place(folder)
+    check_output_folder(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return
     try:

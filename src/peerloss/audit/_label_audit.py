@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss._files import atomic_files
-from peerloss.datasets._csv_text import write_table
+from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""The command line: parse, call, print. Heavy imports happen inside the commands."""
+"""The command line: parse options, call the library, print. Slow imports happen inside the commands."""
 
 from __future__ import annotations
 
@@ -28,26 +28,26 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="peerloss",
     help="Learning from noisy labels without knowing the noise rates.",
-    epilog="`peerloss COMMAND --help` shows an example; `peerloss --install-completion` completes with Tab.",
+    epilog="`peerloss COMMAND --help` shows an example. `peerloss --install-completion` sets up the Tab key.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
 
-#: Commands in the order in which one meets them, each with its line in `peerloss --help`.
+#: Commands in the order of `peerloss --help`, each with its line there.
 COMMANDS: dict[Callable[..., None], str] = {
-    demo: "A minute: plain training against peer loss.",
-    doctor: "What works here, what to install for the rest.",
+    demo: "Compare plain training with peer loss in a minute.",
+    doctor: "Check the installation, devices and data.",
     fit: "Train on a table with noisy labels.",
-    predict: "Predict a table with a trained model.",
+    predict: "Predict the labels of a table with a trained model.",
     audit: "Find labels that are probably wrong.",
-    review: "Decide on the suspects of an audit.",
-    apply: "Write the table with the decisions.",
+    review: "Review the suspect labels of an audit.",
+    apply: "Write the table with the reviewed labels.",
     annotators: "Score and pay annotators without gold labels.",
-    datasets: "List data sets, or describe one.",
-    bound: "What the theorems promise for given rates.",
-    reproduce: "Run tables and figures of the paper.",
-    status: "How far the runs in a folder have come.",
-    report: "The runs of a folder as a page.",
+    datasets: "List the data sets, or describe one.",
+    bound: "Evaluate the theorems for given noise rates.",
+    reproduce: "Reproduce tables and figures of the paper.",
+    status: "Show the progress of experiments.",
+    report: "Write the results as an HTML page.",
 }
 for command, line in COMMANDS.items():
     app.command(short_help=line)(user_errors()(command))

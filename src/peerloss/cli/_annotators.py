@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss._files import atomic_files, check_file_place
+from peerloss._files import atomic_files, check_output_file
 from peerloss.cli._terminal import say, say_json, visible
 from peerloss.exceptions import InvalidInputError
 
@@ -142,7 +142,7 @@ def _check_paths(outputs: dict[str, Path], data: Path) -> None:
     for option, path in outputs.items():
         if path.suffix.lower() != ".csv":
             raise InvalidInputError(f"{option} must be a file whose name ends in .csv; got {path}.")
-        check_file_place(path)
+        check_output_file(path)
         resolved = path.resolve()
         if resolved == data.resolve():
             raise InvalidInputError(
@@ -154,7 +154,7 @@ def _check_paths(outputs: dict[str, Path], data: Path) -> None:
 
 
 def _write(tables: dict[Path, pd.DataFrame], *, spreadsheet_safe: bool) -> None:
-    from peerloss.datasets._csv_text import write_table
+    from peerloss.datasets.tables import write_table
 
     with atomic_files(*tables) as unfinished:
         for path, table in zip(unfinished, tables.values(), strict=True):

@@ -194,20 +194,12 @@ def _names(column: pd.Series, where: str) -> pd.Index:
 
 
 def _classes(column: pd.Series, where: str) -> pd.Series:
-    """Return labels in the type that the file gives them: whole numbers as such, though gaps hide it."""
-    from peerloss._validation import check_exact_labels
+    """Return labels in the type that the file gives them: integers stay integers if some are missing."""
+    from peerloss.datasets import check_label_column
 
-    if column.dtype.kind not in "iuf":
-        return column.astype(object)
-    known = column.dropna()
-    check_exact_labels(known.to_numpy(), f"{where}: column {column.name!r}")
-    broken = known[known != known.round()]
-    if len(broken):
-        raise InvalidInputError(
-            f"{where}: column {column.name!r} must hold classes; it holds measurements such as "
-            f"{broken.iloc[0]:g}. Sort them into classes first, or name another column with --target."
-        )
-    return column.astype("Int64").astype(object)
+    check_label_column(column, where=where)
+    integers = column.dtype.kind in "iuf"
+    return column.astype("Int64").astype(object) if integers else column.astype(object)
 
 
 def _reports(

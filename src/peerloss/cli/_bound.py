@@ -1,71 +1,17 @@
-"""``peerloss bound``: what the paper promises for given noise rates and sample size."""
+"""``peerloss bound``: what the paper's theorems guarantee for given noise rates and sample size."""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from peerloss.cli._bound_rows import BoundQuestion, bound_rows
 from peerloss.cli._terminal import say_json
-from peerloss.exceptions import NotIdentifiableError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from peerloss.noise import NoiseModel
-    from peerloss.theory import CalibrationReport
-
-Value = float | int | bool | str | list[list[int]] | None
-
-
-@dataclass(frozen=True)
-class BoundRow:
-    """One statement of the paper with its number, or with what is missing for it."""
-
-    statement: str
-    quantity: str
-    value: Value
-    note: str = ""
-    needs: str | None = None
-
-
-@dataclass(frozen=True)
-class BoundQuestion:
-    """What the user gave; ``None`` where an option was left out."""
-
-    samples: int
-    e_neg: float
-    e_pos: float
-    clean_prior: float | None = None
-    alpha: float | None = None
-    confidence: float = 0.95
-    hypotheses: int = 1
-    target_excess: float | None = None
-    lipschitz: float | None = None
-    weight_norm: float | None = None
-    input_norm: float | None = None
-    hidden_norm: float | None = None
-    loss_range: float = 1.0
-    base: str = "logistic"
-
-
-def bound_rows(question: BoundQuestion) -> list[BoundRow]:
-    """Answer a question with one row a statement, in the order of the paper.
-
-    Raises
-    ------
-    PeerLossError
-        If an option is out of range or the noise is not informative (e_neg + e_pos ≥ 1).
-    """
-    answer = _Answer(question)
-    return [
-        *answer.noise_rows(),
-        *answer.alpha_rows(),
-        *answer.sample_rows(),
-        *answer.calibration_rows(),
-        *answer.generalization_rows(),
-    ]
+    from peerloss.cli._bound_rows import BoundRow, Value
 
 
 def bound(
@@ -76,19 +22,23 @@ def bound(
     clean_prior: Annotated[float | None, typer.Option(help="P(clean 1), if known.")] = None,
     alpha: Annotated[float | None, typer.Option(help="α; by default α*, or 1 without --clean-prior.")] = None,
     confidence: Annotated[float, typer.Option(help="Probability 1 − δ with which bounds hold.")] = 0.95,
-    hypotheses: Annotated[int, typer.Option(help="Number of classifiers compared, |F|.")] = 1,
-    target_excess: Annotated[float | None, typer.Option(help="Excess error to plan samples for.")] = None,
+    hypotheses: Annotated[int, typer.Option(help="Number of classifiers |F| to choose from.")] = 1,
+    target_excess: Annotated[
+        float | None, typer.Option(help="Excess error for which to compute the number of labels.")
+    ] = None,
     lipschitz: Annotated[float | None, typer.Option(help="Lipschitz constant L of the base loss.")] = None,
     weight_norm: Annotated[float | None, typer.Option(help="Bound on ‖w‖₂; ‖a‖₁ with --hidden-norm.")] = None,
     input_norm: Annotated[float | None, typer.Option(help="Bound on ‖x‖₂.")] = None,
-    hidden_norm: Annotated[float | None, typer.Option(help="Bound on each hidden unit: two layers.")] = None,
-    loss_range: Annotated[float, typer.Option(help="Span of the base loss.")] = 1.0,
-    base: Annotated[str, typer.Option(help="Base loss, for calibration.")] = "logistic",
+    hidden_norm: Annotated[
+        float | None, typer.Option(help="Bound on the weights of each hidden unit; selects two layers.")
+    ] = None,
+    loss_range: Annotated[float, typer.Option(help="Range of the base loss, maximum minus minimum.")] = 1.0,
+    base: Annotated[str, typer.Option(help="Base loss, for Theorems 6 and 7 and Lemma 4.")] = "logistic",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Show what the paper's theorems promise for your noise rates and number of labels.
+    """Show what the paper's theorems guarantee for your noise rates and number of labels.
 
-    Statements that need more are listed with the option that they need.
+    Statements that need more information are listed with the options that they need.
 
     Example: peerloss bound --samples 5000 --e-neg 0.2 --e-pos 0.4 --clean-prior 0.5
     """
@@ -115,192 +65,11 @@ def bound(
         _print_table(rows)
 
 
-class _Answer:
-    """The rows for one question; every method is a group of statements."""
-
-    def __init__(self, question: BoundQuestion) -> None:
-        from peerloss import theory
-        from peerloss._validation import check_in_range
-        from peerloss.noise import NoiseModel
-
-        self.q = question
-        self.theory = theory
-        self.noise: NoiseModel = NoiseModel.binary(question.e_neg, question.e_pos)
-        if question.clean_prior is not None:
-            check_in_range(question.clean_prior, "clean_prior", 0.0, 1.0, low_open=True, high_open=True)
-        self.theory.clean_risk_difference(0.0, self.noise)  # refuses Σe ≥ 1 before anything is printed
-        self.star, self.no_star = self._find_star()
-        self.alpha, self.alpha_note = self._choose_alpha()
-
-    def _find_star(self) -> tuple[float | None, str | None]:
-        if self.q.clean_prior is None:
-            return None, "--clean-prior"
-        try:
-            return self.theory.optimal_alpha(self.noise, self.q.clean_prior), None
-        except NotIdentifiableError as error:
-            return None, str(error)
-
-    def _choose_alpha(self) -> tuple[float, str]:
-        if self.q.alpha is not None:
-            at_star = self.star is not None and abs(self.q.alpha - self.star) <= 1e-9
-            return self.q.alpha, "" if at_star else "holds only if the given α is α*"
-        if self.star is not None:
-            return self.star, "at α = α*"
-        return 1.0, "at α = 1, which is α* if P(clean 1) = ½"
-
-    def noise_rows(self) -> list[BoundRow]:
-        import numpy as np
-
-        prior = 0.5 if self.q.clean_prior is None else self.q.clean_prior
-        signs = self.theory.sign_matrix(self.theory.binary_delta(prior, np.eye(2), self.noise))
-        factor = self.theory.invariance_factor(self.noise)
-        gap = "excess of the α = 1 minimiser, |δ_p|"
-        return [
-            BoundRow("Lemma 1", "Sgn(Δ)", signs.tolist(), "rows f*, columns noisy label"),
-            BoundRow("Lemma 2", "1 − Σe", factor, "noise shrinks every peer risk by this"),
-            self._with_prior(
-                "Theorems 2, 3", gap, self.theory.suboptimality_bound, "0 means the clean minimiser"
-            ),
-        ]
-
-    def alpha_rows(self) -> list[BoundRow]:
-        if self.star is None:
-            return [
-                BoundRow("Theorem 4", name, None, needs=self.no_star)
-                for name in ("α* = (e_neg − e_pos)/δ_p̃", "α* as printed")
-            ]
-        printed = self.theory.optimal_alpha_as_printed(self.noise, self.q.clean_prior or 0.0)
-        return [
-            BoundRow("Theorem 4", "α* = (e_neg − e_pos)/δ_p̃", self.star, "peer risk orders as clean risk"),
-            BoundRow("Theorem 4", "α* as printed", printed, "1 − (1 − Σe)·δ_p/δ_p̃"),
-        ]
-
-    def sample_rows(self) -> list[BoundRow]:
-        options: dict[str, Any] = {
-            "alpha": self.alpha,
-            "confidence": self.q.confidence,
-            "n_hypotheses": self.q.hypotheses,
-        }
-        excess = self.theory.excess_risk_bound(self.q.samples, self.noise, **options)
-        note = "; ".join(
-            part for part in (self.alpha_note, "says nothing: above 1" if excess >= 1 else "") if part
-        )
-        first = BoundRow("Theorem 5", "excess error of 0-1 minimisation", excess, note)
-        if self.q.target_excess is None:
-            return [first, BoundRow("Theorem 5", "labels required", None, needs="--target-excess")]
-        count = self.theory.required_samples(self.q.target_excess, self.noise, **options)
-        return [
-            first,
-            BoundRow("Theorem 5", "labels required", count, f"for an excess of {self.q.target_excess:g}"),
-        ]
-
-    def calibration_rows(self) -> list[BoundRow]:
-        name = f"{self.q.base} peer loss"
-        report = self._calibration()
-        if report is None or self.q.clean_prior is None:
-            return [
-                BoundRow("Theorem 6", f"{name} is calibrated", None, needs="--clean-prior"),
-                BoundRow("Lemma 4", f"{name} has a convex risk", None, needs="--clean-prior"),
-            ]
-        convexity = self.theory.convexity_condition(
-            self.noise,
-            self.q.clean_prior,
-            alpha=self.alpha,
-            symmetric_curvature=self.q.base in self.theory.SYMMETRIC_CURVATURE_BASES,
-        )
-        convex_base = self.q.base in (*self.theory.SYMMETRIC_CURVATURE_BASES, "hinge")
-        reasons = convexity.reasons if convex_base else (f"{self.q.base} itself is not convex in the score.",)
-        return [
-            BoundRow("Theorem 6", f"{name} is calibrated", report.holds, " ".join(report.reasons)),
-            BoundRow(
-                "Lemma 4", f"{name} has a convex risk", convex_base and convexity.convex, " ".join(reasons)
-            ),
-        ]
-
-    def generalization_rows(self) -> list[BoundRow]:
-        deviation, theorem = "deviation of empirical peer risks", "excess error of surrogate minimisation"
-        missing = [
-            f"--{name.replace('_', '-')}"
-            for name in ("lipschitz", "weight_norm", "input_norm")
-            if getattr(self.q, name) is None
-        ]
-        if missing:
-            needs = ", ".join(missing)
-            return [
-                BoundRow("Appendix Lemma 3", deviation, None, needs=needs),
-                BoundRow("Theorem 7", theorem, None, needs=needs),
-            ]
-        options: dict[str, Any] = {
-            "alpha": self.alpha,
-            "lipschitz": self.q.lipschitz,
-            "rademacher": self._rademacher(),
-            "loss_range": self.q.loss_range,
-            "confidence": self.q.confidence,
-        }
-        spread = self.theory.deviation_bound(self.q.samples, **options)
-        first = BoundRow("Appendix Lemma 3", deviation, spread, f"ℜ(F) ≤ {options['rademacher']:.4g}")
-        needs_for_7 = self._missing_for_theorem_7()
-        if needs_for_7 is not None:
-            return [first, BoundRow("Theorem 7", theorem, None, needs=needs_for_7)]
-        transform = self.theory.peer_transform(
-            self.theory.calibration_transform(self.q.base), self.noise, alpha=self.alpha
-        )
-        value = self.theory.generalization_bound(self.q.samples, self.noise, transform=transform, **options)
-        note = "says nothing: at its ceiling" if value >= 1 else "no approximation error assumed"
-        return [first, BoundRow("Theorem 7", theorem, value, note)]
-
-    def _with_prior(
-        self, statement: str, quantity: str, function: Callable[[float], float], note: str
-    ) -> BoundRow:
-        if self.q.clean_prior is None:
-            return BoundRow(statement, quantity, None, needs="--clean-prior")
-        return BoundRow(statement, quantity, function(self.q.clean_prior), note)
-
-    def _rademacher(self) -> float:
-        if self.q.hidden_norm is None:
-            return self.theory.rademacher_linear(
-                self.q.samples, weight_norm=self.q.weight_norm, input_norm=self.q.input_norm
-            )
-        return self.theory.rademacher_two_layer(
-            self.q.samples,
-            output_norm=self.q.weight_norm,
-            hidden_norm=self.q.hidden_norm,
-            input_norm=self.q.input_norm,
-        )
-
-    def _calibration(self) -> CalibrationReport | None:
-        if self.q.base != "unhinged":
-            self.theory.calibration_transform(self.q.base)  # refuses an unknown base
-        if self.q.clean_prior is None:
-            return None
-        return self.theory.calibration_condition(
-            self.noise,
-            self.q.clean_prior,
-            alpha=self.alpha,
-            symmetric_curvature=self.q.base in self.theory.SYMMETRIC_CURVATURE_BASES,
-            worst_on_flipped=self.q.base in self.theory.FLIP_SYMMETRIC_BASES,
-        )
-
-    def _missing_for_theorem_7(self) -> str | None:
-        """Say what Theorem 7 lacks; our Ψ_peer also covers any base at α = α* ≤ e_neg + e_pos."""
-        report = self._calibration()
-        if report is None:
-            return "--clean-prior"
-        if self.q.base == "unhinged":
-            return "--base other than unhinged, which has no calibration transform"
-        at_star = self.star is not None and abs(self.alpha - self.star) <= 1e-9
-        if report.condition == 1 or (at_star and self.alpha < 1 and report.bounded_below):
-            return None
-        if report.holds:  # condition 2 as printed, but the risk has no minimum to compare with
-            return f"a risk bounded below: {report.reasons[-1]}"
-        return "a calibrated loss (Theorem 6): " + " ".join(report.reasons[:2])
-
-
 def _print_table(rows: list[BoundRow]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="What the theorems promise")
+    table = Table(title="What the theorems guarantee")
     for column in ("statement", "quantity", "value", "note"):
         table.add_column(column, overflow="fold")
     for row in rows:

@@ -1,4 +1,4 @@
-"""``peerloss datasets``: what there is to learn from, and what to know about it."""
+"""``peerloss datasets``: list the data sets, or describe one of them or a file."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ if TYPE_CHECKING:
 
 def datasets(
     name: Annotated[
-        str | None, typer.Argument(help="One of the list, openml:NUMBER, or a CSV, Parquet or ARFF file.")
+        str | None,
+        typer.Argument(help="A name from the list, openml:NUMBER, or a CSV, Parquet or ARFF file."),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="Column of a file that holds the labels.")] = None,
+    target: Annotated[str | None, typer.Option(help="Column with the labels, for a file.")] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder of downloads from OpenML and of relative files.")
+        Path | None, typer.Option(help="Folder for downloads from OpenML, and for relative file names.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
@@ -32,8 +33,8 @@ def datasets(
     names = [*list_datasets(), *OTHER_DATASETS] if name is None else [name]
     loaded = [load_dataset(each, data_dir=data_dir, target=target) for each in names]
     if as_json:
-        told = [_describe(data) for data in loaded]
-        say_json(told if name is None else told[0])
+        described = [_describe(data) for data in loaded]
+        say_json(described if name is None else described[0])
     elif name is None:
         _print_list(loaded)
     else:
@@ -70,30 +71,36 @@ def _print_list(loaded: list[Dataset]) -> None:
         share = f"{data.y.mean():.1%}"
         table.add_row(data.name, str(len(data.y)), str(len(data.feature_names)), share, _plain(data.citation))
     Console().print(table)
-    say(f"{len(loaded)} data sets. `peerloss datasets NAME` tells more; openml:NUMBER and files work too.")
+    say(
+        f"{len(loaded)} data sets. Run `peerloss datasets NAME` for details; NAME may also be openml:NUMBER "
+        "or a file."
+    )
 
 
 def _print_one(data: Dataset) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    told = _describe(data)
+    described = _describe(data)
     table = Table(title=_plain(data.name), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for key in ("rows", "features", "text_features", "missing_values"):
-        table.add_row(key.replace("_", " "), str(told[key]))
-    for code, (label, count) in enumerate(told["classes"].items()):
-        table.add_row(f"class {code}", f"{_plain(label)}: {count} ({count / told['rows']:.1%})")
+        table.add_row(key.replace("_", " "), str(described[key]))
+    for code, (label, count) in enumerate(described["classes"].items()):
+        table.add_row(f"class {code}", f"{_plain(label)}: {count} ({count / described['rows']:.1%})")
     table.add_row("citation", _plain(data.citation))
     for note in data.notes:
         table.add_row("note", _plain(note))
     Console().print(table)
-    say(f"{data.name}: {told['rows']} rows, {told['features']} features, {len(told['classes'])} classes.")
+    counts = (
+        f"{described['rows']} rows, {described['features']} features, {len(described['classes'])} classes"
+    )
+    say(f"{data.name}: {counts}.")
 
 
 def _plain(text: str) -> str:
-    """Keep rich from reading square brackets as markup, and the terminal from reading control characters."""
+    """Return text without markup for rich and without control characters for the terminal."""
     from rich.markup import escape
 
     return escape(visible(text))

@@ -1,4 +1,4 @@
-"""``peerloss doctor``: what works here, and what to install for the rest."""
+"""``peerloss doctor``: which features work on this machine, and what to install for the others."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
 
 def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
-    """Tell versions, devices and data found here, and for each feature what to install if it lacks anything.
+    """Show versions, devices and data, which features work, and what to install for the others.
 
-    The exit code is 1 if the core cannot work, else 0: optional packages may be missing.
+    The exit code is 1 if the core does not work. Missing optional packages do not change it.
 
     Example: peerloss doctor
     """
@@ -28,7 +28,7 @@ def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON o
     problems = core_problems()
     machine = devices()
     folder = os.environ.get("PEERLOSS_DATA") or None
-    told: dict[str, Any] = {
+    facts: dict[str, Any] = {
         "core": {"works": not problems, "problems": problems},
         "versions": versions(),
         "devices": machine,
@@ -36,26 +36,26 @@ def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON o
     }
     found = features(machine["cuda"])
     if as_json:
-        told["features"] = [asdict(feature) for feature in found]
-        say_json(told)
+        facts["features"] = [asdict(feature) for feature in found]
+        say_json(facts)
     else:
-        _print(told, found)
+        _print(facts, found)
     if problems:
         raise typer.Exit(code=1)
 
 
-def _print(told: dict[str, Any], found: list[Feature]) -> None:
-    present = [f"{name} {version}" for name, version in told["versions"].items() if version is not None]
+def _print(facts: dict[str, Any], found: list[Feature]) -> None:
+    present = [f"{name} {version}" for name, version in facts["versions"].items() if version is not None]
     _section("Versions", [", ".join(present)])
-    _section("Devices", _device_lines(told["devices"]))
-    _section("Data", _data_lines(told["data"]))
+    _section("Devices", _device_lines(facts["devices"]))
+    _section("Data", _data_lines(facts["data"]))
     works = [f"{f.name:10} {f.works:7} {f.what}" + (f"\n{'':21}{f.todo}" if f.todo else "") for f in found]
     _section("Features", works)
-    problems = told["core"]["problems"]
-    _section("Problems of the core", problems)
+    problems = facts["core"]["problems"]
+    _section("Problems with the core", problems)
     missing = [feature.name for feature in found if feature.works != "yes"]
     core = "The core works" if not problems else "The core does NOT work"
-    typer.echo(f"{core}; not or not wholly there: {', '.join(missing) or 'nothing'}.")
+    typer.echo(f"{core}. Features not fully available: {', '.join(missing) or 'none'}.")
 
 
 def _section(title: str, lines: Iterable[str]) -> None:
@@ -77,7 +77,7 @@ def _device_lines(machine: dict[str, Any]) -> list[str]:
 
 def _data_lines(data: dict[str, Any]) -> list[str]:
     folder = data["PEERLOSS_DATA"]
-    lines = [f"PEERLOSS_DATA: {folder or 'not set; it names the folder of data that is not in the package'}"]
+    lines = [f"PEERLOSS_DATA: {folder or 'not set; set it to the folder of data that is not in the package'}"]
     for name, part in data["parts"].items():
         if part["found"] or folder:
             lines.append(f"{name:18} {'found' if part['found'] else 'not found'}: {part['note']}")

@@ -1,6 +1,6 @@
-"""What is installed here, on what machine, beside which data: the facts behind ``peerloss doctor``.
+"""Collect the facts for ``peerloss doctor``: installed packages, devices and data.
 
-Optional packages are looked up, not imported; the core is imported, for whether it works is the question.
+Optional packages are looked up, not imported. Core packages are imported, to test whether they work.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from peerloss.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
-#: What each extra of pyproject.toml is for.
+#: Purpose of each extra in pyproject.toml.
 EXTRAS = {
     "report": "pages and pictures (peerloss demo, report, audit)",
     "boost": "PeerBoostingClassifier on LightGBM or XGBoost",
@@ -35,14 +35,14 @@ EXTRAS = {
 }
 #: Modules whose name is not that of their package.
 MODULES = {"scikit-learn": "sklearn"}
-#: A package → others that give the same module.
+#: A package → other packages that provide the same module.
 STAND_INS = {"xgboost": ("xgboost-cpu",)}
 GIB = 2**30
 
 
 @dataclass(frozen=True)
 class Feature:
-    """Something that needs optional packages or a device."""
+    """A feature that needs optional packages or a device."""
 
     name: str
     what: str
@@ -51,21 +51,23 @@ class Feature:
     found: dict[str, str]
     """Installed packages and their versions."""
     todo: str = ""
-    """What to do so that it works; empty where it does."""
+    """What to do if it does not work; empty if it does."""
 
 
 def core_problems() -> list[str]:
-    """Return what keeps the core from working, each with what to do; nothing if it works."""
+    """Return the problems of the core packages, each with the command that solves it."""
     try:
         needed = _requirements(None)
     except metadata.PackageNotFoundError:
-        return ["peerloss is not installed, only its files were found: run pip install -e . in its folder."]
+        return [
+            "peerloss is not installed; only its source files were found. Run pip install -e . in its folder."
+        ]
     problems = []
     for requirement in needed:
         version = _installed(requirement)
         if version is None or version not in requirement.specifier:
             problems.append(
-                f"{requirement} is needed, {version or 'none'} is installed: {_pip_install([requirement])}"
+                f"{requirement} is required; {version or 'none'} is installed: {_pip_install([requirement])}"
             )
             continue
         try:
@@ -79,7 +81,7 @@ def core_problems() -> list[str]:
 
 
 def versions() -> dict[str, str | None]:
-    """Return versions of Python, peerloss and every package it names; ``None`` where one is absent."""
+    """Return versions of Python, peerloss and its requirements; ``None`` if a package is not installed."""
     found: dict[str, str | None] = {"python": platform.python_version(), "peerloss": _version("peerloss")}
     if found["peerloss"] is None:
         return found
@@ -90,8 +92,8 @@ def versions() -> dict[str, str | None]:
 
 
 def devices() -> dict[str, Any]:
-    """Return cores, memory and accelerators, as far as torch can be imported."""
-    told: dict[str, Any] = {
+    """Return cores and memory, and accelerators if torch can be imported."""
+    found: dict[str, Any] = {
         "system": f"{platform.system()} {platform.machine()}",
         "cores": _cores(),
         "memory_gib": _memory_gib(),
@@ -100,29 +102,29 @@ def devices() -> dict[str, Any]:
     }
     try:
         import torch
-    except Exception:  # noqa: BLE001 - told among the problems of the core
-        return told
+    except Exception:  # noqa: BLE001 - listed among the problems of the core
+        return found
     for number in range(torch.cuda.device_count()):
         card = torch.cuda.get_device_properties(number)
-        bf16 = card.major >= 8  # emulated, and slow, on older ones
-        told["cuda"].append(
+        bf16 = card.major >= 8  # older cards emulate it slowly
+        found["cuda"].append(
             {"name": card.name, "memory_gib": round(card.total_memory / GIB, 1), "bf16": bf16}
         )
-    told["mps"] = torch.backends.mps.is_available()
-    return told
+    found["mps"] = torch.backends.mps.is_available()
+    return found
 
 
 def data_parts(folder: str | None) -> dict[str, dict[str, Any]]:
-    """Return which data sets were found, where, and what to do about those that were not.
+    """Return which data sets were found and where, and for the others what to do.
 
     Parameters
     ----------
     folder
-        What ``PEERLOSS_DATA`` says, if it is set.
+        Value of ``PEERLOSS_DATA``, if it is set.
     """
     from peerloss.datasets import list_datasets, list_real_noise
-    from peerloss.datasets._cifar import find_cifar10, find_cifar10n
-    from peerloss.datasets._real_noise import find_real_noise
+    from peerloss.datasets.cifar10 import find_cifar10, find_cifar10n
+    from peerloss.datasets.real_noise import find_real_noise
 
     embedded = f"{len(list_datasets())} data sets, in the package"
     parts: dict[str, dict[str, Any]] = {"uci": {"found": True, "note": embedded}}
@@ -137,12 +139,12 @@ def data_parts(folder: str | None) -> dict[str, dict[str, Any]]:
             parts[name] = {"found": False, "note": str(error)}
     packed = Path(folder or ".", "cifar10", "unpack.py")
     if folder and not parts["cifar10"]["found"] and packed.is_file():
-        parts["cifar10"]["note"] = f"packed; run: python {packed} {folder}"
+        parts["cifar10"]["note"] = f"packed; to unpack, run: python {packed} {folder}"
     return parts
 
 
 def features(cuda: Iterable[Any]) -> list[Feature]:
-    """Return, for each extra and for the GPU, whether it works here and what to do if not.
+    """Return whether each extra and the GPU work, and what to do if not.
 
     Parameters
     ----------
@@ -167,7 +169,7 @@ def _gpu(cuda: list[Any]) -> Feature:
         return Feature("gpu", what, "yes", {})
     build = _version("torch") or "torch"
     if shutil.which("nvidia-smi") is None:
-        todo = "no NVIDIA driver was found (nvidia-smi); nothing to install without a card"
+        todo = "no NVIDIA driver was found (nvidia-smi); without an NVIDIA card there is nothing to install"
     elif "+cpu" in build:
         todo = (
             f"torch {build} is built without CUDA: pip install --force-reinstall torch (on Windows choose "
@@ -186,7 +188,7 @@ def _extras() -> list[str]:
 
 
 def _requirements(extra: str | None) -> list[Requirement]:
-    """Return what the core needs (``None``), or what an extra adds to it."""
+    """Return the requirements of the core (``None``), or those that an extra adds."""
     needed = [Requirement(text) for text in metadata.requires("peerloss") or []]
     if extra is None:
         return [r for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
@@ -215,12 +217,12 @@ def _pip_install(requirements: list[Requirement]) -> str:
 
 
 def _cores() -> int:
-    """Return the cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _memory_gib() -> float | None:
-    """Return the memory of the machine; ``None`` where the system does not tell (Windows)."""
+    """Return the memory of the machine; ``None`` if the system does not report it (Windows)."""
     try:
         return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / GIB, 1)
     except (AttributeError, OSError, ValueError):

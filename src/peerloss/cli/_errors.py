@@ -1,4 +1,4 @@
-"""What goes wrong on the user's side becomes one line on stderr and exit code 2."""
+"""Turn errors of the user or the file system into one line on stderr and exit code 2."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def user_errors() -> Iterator[None]:
-    """End the command with the message of an error of this library or of the file system."""
+    """End the command with exit code 2 and the message of an error of this library or the file system."""
     try:
         yield
-    except BrokenPipeError:  # the reader has seen enough, as in `| head`; typer ends the command quietly
+    except BrokenPipeError:  # the reader closed the pipe, as `| head` does; typer ends the command silently
         raise
     except (PeerLossError, OSError) as error:
         say(f"Error: {_message(error)}", err=True)
@@ -34,5 +34,5 @@ def _message(error: Exception) -> str:
     if error.filename is not None:
         return f"{os.fsdecode(error.filename)}: {error.strerror}."
     if error.errno in WRITE_ERRORS:  # standard output, or a temporary file
-        return f"the output could not be written: {error.strerror}. Nothing that was there before was lost."
+        return f"the output could not be written: {error.strerror}. Existing files are unchanged."
     return f"{error.strerror}."

@@ -1,4 +1,4 @@
-"""``peerloss fit``: from a table with noisy labels to a model folder."""
+"""``peerloss fit``: train on a table with noisy labels and save the model."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss._files import check_folder_place
+from peerloss._files import check_output_folder
 from peerloss.cli._progress import training_bar
 from peerloss.cli._terminal import say, say_json, visible
-from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -23,12 +22,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Task:
-    """Rows that have a label."""
+    """The rows that have a label."""
 
     X: pd.DataFrame
     y: NDArray[Any]
     unlabelled: int
-    """Rows left out because their label is missing."""
+    """Number of rows left out because their label is missing."""
 
 
 def fit(
@@ -36,17 +35,17 @@ def fit(
     target: Annotated[str, typer.Option(help="Column that holds the noisy labels.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     metric: Annotated[
-        str, typer.Option(help="What to be good at on clean labels: accuracy or balanced_accuracy.")
+        str, typer.Option(help="Metric to optimise on clean labels: accuracy or balanced_accuracy.")
     ] = "accuracy",
-    drop: Annotated[list[str] | None, typer.Option(help="Column not to use; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 takes every core.")] = 1,
+    drop: Annotated[list[str] | None, typer.Option(help="Column to ignore; may be repeated.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Random seed of folds and models.")] = 0,
+    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Train PeerClassifier on a table with noisy labels and save it with its preprocessing.
 
-    Columns of numbers and of text may have gaps; rows without a label are left out. Dates, identifiers and
-    constant columns are not used, and the command says so.
+    Numeric and text columns may have missing values. Rows without a label are left out. Columns of dates or
+    identifiers, and constant columns, are not used; the command lists them.
 
     Example: peerloss fit data.csv --target label -o model/
     """
@@ -57,7 +56,7 @@ def fit(
     from peerloss.posterior._clean_map import METRICS
 
     check_choice(metric, "--metric", METRICS)
-    check_folder_place(output)  # before the training, not after it
+    check_output_folder(output)  # before the training, not after it
     check_replaceable(output.resolve())
     task = _as_task(read_table(data), target=target, drop=drop or [], where=str(data))
     note = f"training on {len(task.y):,} rows"
@@ -74,40 +73,19 @@ def fit(
 
 
 def _as_task(table: pd.DataFrame, *, target: str, drop: list[str], where: str) -> Task:
-    from peerloss.datasets import require_columns
+    import numpy as np
+
+    from peerloss.datasets import require_columns, split_target
 
     require_columns(table.columns, [target, *drop], where=where)
     labelled = table[table[target].notna()]
-    X = labelled.drop(columns=[target, *drop])
-    if X.shape[1] == 0:
-        raise InvalidInputError(f"{where} must have columns besides {target!r} to learn from; it has none.")
     unlabelled = len(table) - len(labelled)
-    return Task(X, _labels(labelled[target], where, with_gaps=unlabelled > 0), unlabelled)
-
-
-def _labels(column: pd.Series, where: str, *, with_gaps: bool) -> NDArray[Any]:
-    """Return the labels in the type that the file gives them."""
-    import numpy as np
-
-    from peerloss._validation import check_exact_labels
-
-    if column.dtype.kind in "iuf":
-        labels = column.to_numpy()
-        check_exact_labels(labels, f"{where}: column {column.name!r}")
-        whole = labels == np.round(labels)
-        if not whole.all():
-            raise InvalidInputError(
-                f"{where}: column {column.name!r} must hold classes; it holds measurements such as "
-                f"{labels[~whole][0]:g}. Sort them into classes first, or name another column with --target."
-            )
-        labels = labels.astype(np.int64) if with_gaps else labels  # gaps alone make whole numbers fractions
-    else:
-        labels = column.to_numpy(dtype=str)
-    distinct = np.unique(labels)
-    if len(distinct) < 2:
-        found = f"every row says {distinct[0].item()!r}" if len(distinct) else "no row has a label"
-        raise InvalidInputError(f"{where}: column {column.name!r} must hold at least two classes; {found}.")
-    return labels
+    used = labelled.drop(columns=[name for name in drop if name != target])
+    X, labels = split_target(used, target, where=where)
+    if labels.dtype.kind not in "iuf":
+        return Task(X, labels.to_numpy(dtype=str), unlabelled)
+    # pandas reads integers as floats if some are missing
+    return Task(X, labels.to_numpy(dtype=np.int64 if unlabelled else None), unlabelled)
 
 
 def _train(task: Task, *, metric: str, seed: int, jobs: int) -> Pipeline:
@@ -150,7 +128,7 @@ def _print(model: Pipeline, summary: dict[str, Any]) -> None:
     from rich.table import Table
 
     console = Console()
-    chosen = Table("candidate", "weight", title="What is averaged")
+    chosen = Table("candidate", "weight", title="Averaged candidates")
     for name, weight in summary["candidates"].items():
         chosen.add_row(visible(name), f"{weight:.2f}")
     console.print(chosen)
@@ -162,7 +140,7 @@ def _print(model: Pipeline, summary: dict[str, Any]) -> None:
     for line in [*lines, *summary["notes"], str(model["classifier"].report_)]:
         say(line)
     low, high = summary["interval"]
-    doubt = "" if summary["noise_model_fits"] else ", which the misfit of the noise model makes unreliable"
+    doubt = "" if summary["noise_model_fits"] else ", unreliable because the noise model does not fit"
     say(
         f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {len(summary['classes'])} classes; "
         f"estimated {summary['metric'].replace('_', ' ')} on clean labels {summary['estimated_metric']:.3f} "

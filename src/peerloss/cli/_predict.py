@@ -1,4 +1,4 @@
-"""``peerloss predict``: from a model folder and a table to a table of predictions."""
+"""``peerloss predict``: predict the rows of a table with a saved model."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss._files import atomic_files, check_file_place
+from peerloss._files import atomic_files, check_output_file
 from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
@@ -19,30 +19,33 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-#: Rows in memory for each thread.
+#: Rows per chunk; each thread holds one chunk in memory.
 CHUNK_ROWS = 20_000
 
 
 def predict(
     model: Annotated[Path, typer.Argument(help="Model folder that `peerloss fit` wrote.")],
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet or ARFF file with the columns of the model.")],
+    data: Annotated[
+        Path, typer.Argument(help="CSV, Parquet or ARFF file with the columns that the model was trained on.")
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write.")],
     id_columns: Annotated[
         list[str] | None,
-        typer.Option("--id", help="Column to repeat beside the predictions; may be repeated."),
+        typer.Option("--id", help="Column to copy into the output; may be repeated."),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Deprecated, without effect: predictions are not random.")
+        int | None, typer.Option(help="Deprecated; has no effect, because predictions are not random.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Threads; -1 takes every core.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Number of threads; -1 uses all cores.")] = 1,
     spreadsheet_safe: Annotated[
-        bool, typer.Option("--spreadsheet-safe", help="Put ' before texts that look like a formula.")
+        bool,
+        typer.Option("--spreadsheet-safe", help="Prefix text that looks like a formula with an apostrophe."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Predict the clean labels of a table, in memory that does not grow with it.
+    """Predict the clean labels of a table of any size with constant memory.
 
-    The output has the columns of --id, or the number of each row from 0; the prediction; and a probability
+    The output has the columns of --id (without --id: row numbers from 0), the prediction, and a probability
     for each class.
 
     Example: peerloss predict model/ new.csv -o predictions.csv --id customer
@@ -60,8 +63,8 @@ def predict(
     _write(output, counted, spreadsheet_safe=spreadsheet_safe)
     rows = sum(counts.values())
     if as_json:
-        told = {"model": str(model), "predictions": str(output), "rows": rows, "predicted": dict(counts)}
-        say_json(told)
+        paths = {"model": str(model), "predictions": str(output)}
+        say_json(paths | {"rows": rows, "predicted": dict(counts)})
     else:
         shares = ", ".join(f"{label} {count / rows:.1%}" for label, count in sorted(counts.items()))
         say(f"{rows:,} rows predicted ({shares}); written to {output}.")
@@ -70,13 +73,13 @@ def predict(
 def _check_output(output: Path, data: Path) -> None:
     if output.suffix.lower() != ".csv":
         raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
-    check_file_place(output)
+    check_output_file(output)
     if output.exists() and data.exists() and output.samefile(data):
-        raise InvalidInputError(f"--output must not be the table that is read, {data}. Choose another name.")
+        raise InvalidInputError(f"--output must not be the input table {data}. Choose another name.")
 
 
 def _read(model: Any, data: Path, id_columns: list[str]) -> Iterator[pd.DataFrame]:
-    """Read the table in chunks, each column as the model knows it and identifiers as they are written."""
+    """Read the table in chunks: features with the kinds of the model, identifiers as text."""
     from peerloss.datasets import iter_table
 
     kinds: Mapping[str, Any] = dict.fromkeys(id_columns, "text") | _kinds(model)
@@ -91,8 +94,8 @@ def _kinds(model: Any) -> dict[str, str]:
         return first.kinds_
     if not hasattr(model, "feature_names_in_"):
         raise ModelFolderError(
-            f"this {type(first).__name__} was fitted without names of columns, so they cannot be found in a "
-            "table. Fit it on a DataFrame, or predict with it in Python: load_model(folder).predict(X)."
+            f"this {type(first).__name__} was fitted without column names, so its columns cannot be found in "
+            "a table. Fit it on a DataFrame, or predict with it in Python: load_model(folder).predict(X)."
         )
     return dict.fromkeys(map(str, model.feature_names_in_), "number")
 
@@ -100,7 +103,7 @@ def _kinds(model: Any) -> dict[str, str]:
 def _predicted(
     model: Any, chunks: Iterator[pd.DataFrame], id_columns: list[str], threads: int
 ) -> Iterator[pd.DataFrame]:
-    """Predict several chunks at a time; they come back in order, and no more than that are in memory."""
+    """Predict one chunk per thread at a time and yield them in order."""
     columns = list(_kinds(model))
     waiting: deque[Future[pd.DataFrame]] = deque()
     with ThreadPoolExecutor(threads) as pool:
@@ -118,13 +121,15 @@ def _predict_chunk(
     import pandas as pd
 
     proba = model.predict_proba(chunk[columns])
-    beside: dict[str, Any] = {name: chunk[name] for name in id_columns} or {"row": chunk.index}
+    identifiers: dict[str, Any] = {name: chunk[name] for name in id_columns} or {"row": chunk.index}
     predicted = {"prediction": model.classes_[proba.argmax(axis=1)]}
-    shares = {f"probability_{label}": proba[:, k] for k, label in enumerate(model.classes_)}
-    clash = sorted(set(beside) & {*predicted, *shares})
+    probabilities = {f"probability_{label}": proba[:, k] for k, label in enumerate(model.classes_)}
+    clash = sorted(set(identifiers) & {*predicted, *probabilities})
     if clash:
-        raise InvalidInputError(f"--id must not name {clash[0]!r}, a column of the output. Rename it first.")
-    return pd.DataFrame({**beside, **predicted, **shares})
+        raise InvalidInputError(
+            f"--id must not be {clash[0]!r}, which the output also has. Rename that column first."
+        )
+    return pd.DataFrame({**identifiers, **predicted, **probabilities})
 
 
 def _with_progress(chunks: Iterator[pd.DataFrame], data: Path, *, quiet: bool) -> Iterator[pd.DataFrame]:
@@ -135,14 +140,14 @@ def _with_progress(chunks: Iterator[pd.DataFrame], data: Path, *, quiet: bool) -
     with Progress(
         *Progress.get_default_columns(), TimeElapsedColumn(), console=console, disable=quiet
     ) as bar:
-        task = bar.add_task("predicting", total=_about_how_many_rows(data))
+        task = bar.add_task("predicting", total=_estimate_rows(data))
         for chunk in chunks:
             yield chunk
             bar.advance(task, len(chunk))
 
 
-def _about_how_many_rows(data: Path) -> int | None:
-    """Count the lines of plain text, for the time left; ``None`` where that is not so cheap."""
+def _estimate_rows(data: Path) -> int | None:
+    """Count the lines of a text file, for the remaining time; ``None`` for other formats."""
     if data.suffix.lower() not in {".csv", ".tsv", ".txt"}:
         return None
     with data.open("rb") as stream:
@@ -156,7 +161,7 @@ def _counted(chunks: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[p
 
 
 def _write(output: Path, chunks: Iterator[pd.DataFrame], *, spreadsheet_safe: bool) -> None:
-    from peerloss.datasets._csv_text import write_table
+    from peerloss.datasets.tables import write_table
 
     with atomic_files(output) as (path,), path.open("x", encoding="utf-8", newline="") as stream:
         for number, chunk in enumerate(chunks):

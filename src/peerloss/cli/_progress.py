@@ -1,4 +1,4 @@
-"""A bar with the time left, on stderr, for commands that train the portfolio."""
+"""A progress bar on stderr for commands that train the portfolio."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
 
 @contextmanager
 def training_bar(note: str, *, quiet: bool) -> Iterator[None]:
-    """Show how far the training inside the block has come; the bar goes away at the end.
+    """Show the progress of the training inside the block; the bar disappears at the end.
 
     Parameters
     ----------
     note
-        What is being done.
+        Text next to the bar.
     quiet
         Show nothing.
     """
@@ -28,7 +28,7 @@ def training_bar(note: str, *, quiet: bool) -> Iterator[None]:
 
     columns = (TextColumn(note), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), "left", TimeLeft())
     console = Console(stderr=True)
-    hidden = quiet or not console.is_terminal  # a log wants no bar
+    hidden = quiet or not console.is_terminal  # no bar in log files
     with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
         task = bar.add_task(note, total=None)
         with listening(lambda done, total: bar.update(task, completed=done, total=total)):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from peerloss._files import check_file_place
+from peerloss._files import check_output_file
 from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError
 
@@ -81,7 +81,7 @@ def apply(
     check_choice(rest, "--rest", RESTS)
     if output.suffix.lower() != ".csv":
         raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
-    check_file_place(output)
+    check_output_file(output)
     folder = read_folder(audit, accept_edits=accept_edits)
     if output.resolve().parent == folder.path.resolve():
         raise InvalidInputError(f"--output must lie outside the audit, {audit}, which is left as it is.")

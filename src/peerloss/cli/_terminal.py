@@ -1,4 +1,4 @@
-"""Text for a terminal: control characters are shown, not sent, and no encoding ends a command."""
+"""Print text safely: control characters and characters outside the encoding are shown as escapes."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 import typer
 
-#: Control and format characters (escape sequences, marks of direction), line separators, lone surrogates.
+#: Control and format characters (such as escape sequences), line separators, lone surrogates.
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
 
 
 def visible(text: object) -> str:
-    r"""Return text in which characters that a terminal would obey are written as escapes.
+    r"""Return text in which control characters are written as escapes.
 
     >>> visible("a\x1b[2Jb é")
     'a\\x1b[2Jb é'
@@ -33,7 +33,7 @@ def visible(text: object) -> str:
 
 
 def say(line: object, *, err: bool = False) -> None:
-    """Print one line; what came from outside cannot control the terminal."""
+    """Print one line; its text cannot control the terminal."""
     typer.echo(visible(line), err=err)
 
 
@@ -43,7 +43,7 @@ def say_json(value: Any) -> None:
 
 
 def tolerate_encodings() -> None:
-    """Write what the encoding of the terminal lacks as escapes instead of failing."""
+    """Write characters that the encoding of the terminal lacks as escapes instead of failing."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")

@@ -1,4 +1,4 @@
-"""What a folder of results warns of, in the words of the command line."""
+"""Print the warnings of a results folder as lines of the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def store_warnings() -> Iterator[None]:
-    """Print each warning of a store as one line on stderr; other warnings are shown as usual."""
+    """Print each ``StoreWarning`` as one line on stderr; other warnings are shown as usual."""
     from peerloss.experiments import StoreWarning
 
     with warnings.catch_warnings():

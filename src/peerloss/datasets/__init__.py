@@ -1,14 +1,16 @@
-"""Data sets: the paper's benchmarks, ready to be made noisy, and tables from anywhere."""
+"""Data sets: the paper's benchmarks, data with real label noise, and the user's own tables.
 
-from peerloss.datasets._cifar import CifarImages, load_cifar10, load_cifar10n
+``tables`` reads and writes files; ``cifar10`` and ``real_noise`` read published data from a local folder.
+"""
+
 from peerloss.datasets._dataset import Dataset
-from peerloss.datasets._files import split_target
-from peerloss.datasets._kinds import column_kinds, require_columns
-from peerloss.datasets._real_noise import RealNoise, list_real_noise, load_real_noise
-from peerloss.datasets._registry import OTHER_DATASETS, list_datasets, load_dataset
+from peerloss.datasets._label_column import check_label_column, split_target
+from peerloss.datasets._load_dataset import OTHER_DATASETS, list_datasets, load_dataset
 from peerloss.datasets._splits import Split, make_encoder, split_and_flip
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
-from peerloss.datasets._tables import iter_table, read_table
+from peerloss.datasets.cifar10 import CifarImages, load_cifar10, load_cifar10n
+from peerloss.datasets.real_noise import RealNoise, list_real_noise, load_real_noise
+from peerloss.datasets.tables import column_kinds, iter_table, read_table, require_columns
 
 __all__ = [
     "OTHER_DATASETS",
@@ -16,6 +18,7 @@ __all__ = [
     "Dataset",
     "RealNoise",
     "Split",
+    "check_label_column",
     "column_kinds",
     "iter_table",
     "list_datasets",

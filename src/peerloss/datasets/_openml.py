@@ -1,4 +1,4 @@
-"""Data sets of openml.org by number, downloaded once and kept with a checksum."""
+"""Load data sets of openml.org by number; each is downloaded once and cached with a checksum."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ import pandas as pd
 from sklearn.datasets import fetch_openml, get_data_home
 
 from peerloss._files import atomic_files
-from peerloss.datasets._files import as_dataset
-from peerloss.datasets._kinds import as_kinds, column_kinds
-from peerloss.datasets._limits import open_limited
+from peerloss.datasets._dataset import as_dataset
+from peerloss.datasets._size_limits import open_limited
+from peerloss.datasets.tables import as_kinds, column_kinds
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from peerloss.datasets._dataset import Dataset
-    from peerloss.datasets._kinds import Kind
+    from peerloss.datasets.tables import Kind
 
 
 @dataclass(frozen=True)
 class _Record:
-    """What is kept beside a cached table."""
+    """The description that is stored with a cached table."""
 
     sha256: str
-    """Of the table's file."""
+    """Checksum of the file of the table."""
     name: str
     target: str | None
     kinds: dict[str, Kind]
@@ -36,7 +36,7 @@ class _Record:
 
 
 def load_openml(number: str, *, data_dir: str | Path | None, target: str | None) -> Dataset:
-    """Load a data set by its number at openml.org, from the cache if it is there."""
+    """Load a data set by its number at openml.org, from the cache if possible."""
     if not (number.isascii() and number.isdigit()):
         raise InvalidInputError(
             f"`name` must be 'openml:' and a number, such as 'openml:31'; got {number!r}."
@@ -58,7 +58,7 @@ def load_openml(number: str, *, data_dir: str | Path | None, target: str | None)
 
 def _download(number: int, table_file: Path, record_file: Path) -> None:
     try:
-        # Its other parser fails on categories that look like numbers.
+        # The default parser fails on categories that look like numbers.
         bunch = fetch_openml(data_id=number, as_frame=True, cache=False, parser="liac-arff")
     except OSError as error:
         raise InvalidInputError(
@@ -81,7 +81,7 @@ def _download(number: int, table_file: Path, record_file: Path) -> None:
     )
     try:
         _write(table_file, packed)
-        # The record comes last: a table without one counts as not downloaded.
+        # The record is written last: a table without a record is downloaded again.
         _write(record_file, json.dumps(asdict(record), indent=2, ensure_ascii=False).encode())
     except OSError as error:
         raise InvalidInputError(
@@ -95,23 +95,23 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _read(table_file: Path, record_file: Path) -> tuple[pd.DataFrame, _Record]:
-    """Read from the cache what was downloaded, and nothing else."""
-    again = f"Delete {table_file} and {record_file} to download the data set again."
+    """Read a cached table and its record, and verify the checksum."""
+    advice = f"Delete {table_file} and {record_file} to download the data set again."
     try:
         record = _Record(**json.loads(record_file.read_text(encoding="utf-8")))
     except (TypeError, ValueError) as error:
-        raise InvalidInputError(f"{record_file} is not a record of this cache: {error}. {again}") from error
+        raise InvalidInputError(f"{record_file} is not a valid cache record: {error}. {advice}") from error
     packed = table_file.read_bytes()
     found = hashlib.sha256(packed).hexdigest()
     if found != record.sha256:
         raise InvalidInputError(
             f"{table_file} has changed since it was downloaded: its SHA-256 is {found}, expected "
-            f"{record.sha256}. {again}"
+            f"{record.sha256}. {advice}"
         )
     table = pd.read_csv(
         open_limited(table_file, packed),
         dtype={name: "float64" if kind == "number" else "str" for name, kind in record.kinds.items()},
-        keep_default_na=False,  # a category may well be called NA
+        keep_default_na=False,  # NA may be a category
         na_values=[""],
     )
     return table, record

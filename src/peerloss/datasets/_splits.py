@@ -1,4 +1,4 @@
-"""Turn a clean data set into a learning task: encode, split, flip the training labels."""
+"""Turn a clean data set into a task with noisy labels: split, flip the training labels, encode."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
+from peerloss._deprecation import renamed_parameters
 from peerloss.noise import NoiseModel, flip_labels
 
 if TYPE_CHECKING:
@@ -21,51 +22,52 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Split:
-    """Noisy training rows and clean test rows."""
+    """Training rows with noisy labels and test rows with clean ones."""
 
     X_train: FloatArray
     y_train: IntArray
-    """Noisy labels: all that a method may look at."""
+    """Noisy labels, the only labels that a method may use."""
     X_test: FloatArray
     y_test: IntArray
-    """Clean labels, for the final figure only."""
+    """Clean labels, for the final score only."""
 
 
+@renamed_parameters(seed="random_state")
 def split_and_flip(
     dataset: Dataset,
     noise: NoiseModel,
     *,
     equalize: bool = False,
     test_size: float = 0.15,
-    seed: int = 0,
+    random_state: int = 0,
 ) -> Split:
     """Split a data set, flip exact numbers of training labels, and encode the columns, as the paper does.
 
-    Text columns are one-hot encoded, then every column is standardised, both fitted on the training rows.
-    Missing numbers become the commonest value; a missing category is a category of its own.
+    Text columns are one-hot encoded, then all columns are standardised. Both are fitted on the training rows.
+    Missing numbers are replaced by the most frequent value; a missing category is a category of its own.
 
     Parameters
     ----------
     dataset
         Clean data.
     noise
-        What happens to the training labels.
+        Noise applied to the training labels.
     equalize
-        Downsample the larger *clean* class of the whole set first, so that P(Y = 1) = ½.
+        Downsample the larger *clean* class of the entire data set first, so that P(Y = 1) = ½.
     test_size
-        Share of the rows kept for the test, with clean labels.
-    seed
-        Decides the rows, the split and which labels flip.
+        Share of the rows kept for testing, with clean labels.
+    random_state
+        Seed of the downsampling, the split and the flipped labels.
     """
     rows = np.arange(len(dataset.y))
     if equalize:
-        rows = _equalized(dataset.y, np.random.default_rng([seed, 1]))
-    train, test = train_test_split(rows, test_size=test_size, random_state=seed)
+        rows = _equalized(dataset.y, np.random.default_rng([random_state, 1]))
+    train, test = train_test_split(rows, test_size=test_size, random_state=random_state)
     encoder = make_encoder()
     return Split(
         X_train=np.asarray(encoder.fit_transform(dataset.X.iloc[train]), dtype=np.float64),
         y_train=flip_labels(
-            dataset.y[train], noise, exact=True, random_state=np.random.default_rng([seed, 2])
+            dataset.y[train], noise, exact=True, random_state=np.random.default_rng([random_state, 2])
         ),
         X_test=np.asarray(encoder.transform(dataset.X.iloc[test]), dtype=np.float64),
         y_test=dataset.y[test],
@@ -73,7 +75,7 @@ def split_and_flip(
 
 
 def make_encoder() -> Pipeline:
-    """Return the column handling: impute, one-hot encode text, standardise everything."""
+    """Return the preprocessing: impute, one-hot encode text columns, standardise all columns."""
     numbers = SimpleImputer(strategy="most_frequent", keep_empty_features=True)
     categories = make_pipeline(
         SimpleImputer(strategy="constant", fill_value="missing"),
@@ -89,7 +91,7 @@ def make_encoder() -> Pipeline:
 
 
 def _equalized(y: IntArray, rng: np.random.Generator) -> IntArray:
-    """Choose rows with as many of each class as the rarest has."""
+    """Return rows in which every class has the size of the rarest one."""
     count = np.bincount(y).min()
     chosen = [rng.choice(np.flatnonzero(y == label), count, replace=False) for label in np.unique(y)]
     return np.sort(np.concatenate(chosen))

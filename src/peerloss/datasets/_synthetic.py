@@ -1,4 +1,4 @@
-"""Sets that are formulas: Breiman's twonorm and waveform, and two circles in the plane."""
+"""Generate synthetic data: Breiman's twonorm and waveform, and two circles in the plane."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ def make_twonorm(
 ) -> tuple[FloatArray, IntArray]:
     """Draw two normal clouds in 20 dimensions, N(+a·1, I) for class 1 and N(−a·1, I) for 0, a = 2/√20.
 
-    The Bayes error is Φ(−2) = 2.3 %. By default ``n_positive`` rows of class 1 and ``n_negative`` of class 0
-    are as many as in the set that the paper used.
+    The Bayes error is Φ(−2) = 2.3 %. By default ``n_positive``, the rows of class 1, and ``n_negative``, the
+    rows of class 0, have the values of the data set that the paper used.
     """
     y = _labels(n_positive, n_negative)
     centre = 2.0 / np.sqrt(20.0)
@@ -34,8 +34,8 @@ def make_waveform(
     """Draw noisy mixtures of two out of three triangular waves, 21 points each.
 
     With h1, h2, h3 triangles of height 6 around points 11, 15 and 7, class 1 mixes h1 and h3; class 0 mixes
-    h1 and h2 or h2 and h3, equally often. By default ``n_positive`` rows of class 1 and ``n_negative`` of
-    class 0 are as many as in the set that the paper used.
+    h1 and h2 or h2 and h3, equally often. By default ``n_positive``, the rows of class 1, and ``n_negative``,
+    the rows of class 0, have the values of the data set that the paper used.
     """
     y = _labels(n_positive, n_negative)
     rng = as_generator(random_state)
@@ -56,18 +56,18 @@ def make_two_circles(
     spread: float = 0.1,
     random_state: RandomState = 0,
 ) -> tuple[FloatArray, IntArray]:
-    """Place points at random on two circles around the origin: class 1 on the inner, class 0 on radius 1.
+    """Draw random points on two circles around the origin: class 1 on the inner, class 0 on radius 1.
 
     Parameters
     ----------
     n_positive, n_negative
-        Points on the inner and on the outer circle.
+        Number of points on the inner and on the outer circle.
     inner_radius
-        Between 0 and 1.
+        Radius of the inner circle, between 0 and 1.
     spread
         Standard deviation of the normal noise added to both coordinates.
     random_state
-        Decides the points.
+        Seed or generator of the points.
     """
     y = _labels(n_positive, n_negative)
     check_in_range(inner_radius, "inner_radius", 0.0, 1.0, low_open=True, high_open=True)

@@ -10,7 +10,7 @@ import numpy as np
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._random import RandomState, as_generator
-from peerloss._validation import FARTHEST
+from peerloss._validation import MAX_STANDARDISED
 from peerloss.estimators._mlp_checks import check_parameters, choose_device
 from peerloss.estimators._mlp_search import (
     ALPHA_GRID,
@@ -333,7 +333,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
     def _standardise(self, X: FloatArray) -> Any:
         with np.errstate(over="ignore"):
             standard = (X - self.mean_) / self.scale_
-        return np.clip(standard, -FARTHEST, FARTHEST, out=standard).astype(np.float32)
+        return np.clip(standard, -MAX_STANDARDISED, MAX_STANDARDISED, out=standard).astype(np.float32)
 
     def _tell_divergence(self, X: Any) -> None:
         lost = np.flatnonzero(self.nets_.diverged).tolist()

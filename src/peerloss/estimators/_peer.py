@@ -15,7 +15,7 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
-from peerloss._validation import FARTHEST, BoolArray, FloatArray, IntArray, check_choice
+from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
 from peerloss.estimators._mlp_checks import choose_device
 from peerloss.estimators._progress import in_parallel
@@ -233,7 +233,7 @@ class PeerClassifier(NoisyLabelClassifier):
 
     def _standardise(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
-            standard: FloatArray = np.clip(self.scaler_.transform(X), -FARTHEST, FARTHEST)
+            standard: FloatArray = np.clip(self.scaler_.transform(X), -MAX_STANDARDISED, MAX_STANDARDISED)
         return standard
 
     def _check_parameters(self) -> float | None:

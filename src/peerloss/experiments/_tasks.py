@@ -75,7 +75,7 @@ def make_task(
 
     def split_with(rates: NoiseModel) -> Split:
         return split_and_flip(
-            _dataset(data_set), rates, equalize=PRIORS[prior], test_size=test_size, seed=seed
+            _dataset(data_set), rates, equalize=PRIORS[prior], test_size=test_size, random_state=seed
         )
 
     split = split_with(noise)

@@ -77,7 +77,7 @@ def run_demo(
     for name, e_neg, e_pos in CASES:
         dataset = load_dataset(name)
         noise = NoiseModel.binary(e_neg, e_pos)
-        splits = [split_and_flip(dataset, noise, seed=first_seed + i) for i in range(seeds)]
+        splits = [split_and_flip(dataset, noise, random_state=first_seed + i) for i in range(seeds)]
         tasks = [(method, i) for method in METHODS for i in range(seeds)]
         with worker_errors(stored=False):
             figures = Parallel(n_jobs=jobs)(

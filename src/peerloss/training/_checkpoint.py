@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from peerloss._files import atomic_files, check_file_place
+from peerloss._files import atomic_files, check_output_file
 from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def write_whole(path: Path, write: Any, *, mode: str = "wb") -> None:
 def check_writable(path: Path, name: str) -> None:
     """Refuse a path, given as the argument ``name``, that :func:`write_whole` could not write to later."""
     try:
-        check_file_place(path)
+        check_output_file(path)
     except (InvalidInputError, OutputError) as error:
         raise InvalidInputError(
             f"`{name}` needs {path}, which cannot be written: {error} Nothing has been trained yet."

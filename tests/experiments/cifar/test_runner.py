@@ -204,7 +204,7 @@ def test_a_diverged_run_is_told_and_the_others_go_on(data, tmp_path, monkeypatch
 
 def test_missing_images_are_named_with_what_to_do(tmp_path):
     """The folder, the download, the variable."""
-    with pytest.raises(InvalidInputError, match=r"must hold test_batch.*PEERLOSS_DATA"):
+    with pytest.raises(InvalidInputError, match=r"must contain test_batch.*PEERLOSS_DATA"):
         run(load("ce"), tmp_path / "runs", tmp_path)
     assert not (tmp_path / "runs").exists()
 

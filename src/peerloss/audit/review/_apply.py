@@ -8,9 +8,15 @@ from typing import IO, TYPE_CHECKING
 from peerloss._files import atomic_files
 from peerloss.audit.review._decisions import latest, read_journal
 from peerloss.datasets import read_table
-from peerloss.datasets._csv import check_csv
-from peerloss.datasets._csv_text import append_field, read_records, replace_field, write_table
-from peerloss.datasets._text import open_text, text_encoding
+from peerloss.datasets.tables import (
+    append_field,
+    check_csv,
+    open_text,
+    read_records,
+    replace_field,
+    text_encoding,
+    write_table,
+)
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

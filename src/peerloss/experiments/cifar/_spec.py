@@ -19,7 +19,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerloss._validation import check_choice, check_count, check_in_range
-from peerloss.datasets._cifar import HUMAN_LABELS
+from peerloss.datasets.cifar10 import HUMAN_LABELS
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._settings import check_seeds
 from peerloss.experiments.cifar._changes import changed

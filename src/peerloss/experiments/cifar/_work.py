@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
-from peerloss.datasets._cifar import HUMAN_LABELS, read_human_labels, read_test, read_training
+from peerloss.datasets.cifar10 import HUMAN_LABELS, read_human_labels, read_test, read_training
 from peerloss.exceptions import InvalidInputError
 from peerloss.losses import BaseLoss, DMILoss, FDivergenceLoss, PeerLoss
 from peerloss.models import resnet18, resnet34
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from peerloss._validation import IntArray
-    from peerloss.datasets._cifar import Rows
+    from peerloss.datasets.cifar10 import Rows
     from peerloss.experiments.cifar._spec import CifarRun
 
 LOSSES: dict[str, Callable[[], nn.Module]] = {

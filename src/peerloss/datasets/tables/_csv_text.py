@@ -1,7 +1,7 @@
-"""Delimited text as it is written: records with their source, cells replaced in place, tables written.
+"""Read CSV records with their source text, edit single fields, and write tables.
 
-Whatever a cell holds comes back when it is read: cells with a delimiter, a quotation mark, a carriage return,
-a line feed or blanks in front are quoted.
+Every cell can be read back unchanged: cells with a delimiter, a quotation mark, a line end or a leading space
+are quoted.
 """
 
 from __future__ import annotations
@@ -19,29 +19,29 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DELIMITERS = (",", ";", "\t")
-_NEEDS_QUOTES = re.compile('[",;\t\r\n]|^[ \ufeff]')  # a byte order mark in front would be taken away
-#: What a spreadsheet takes for the beginning of a formula; numbers are harmless.
+_NEEDS_QUOTES = re.compile('[",;\t\r\n]|^[ \ufeff]')  # a leading byte order mark would be removed
+#: First characters that a spreadsheet interprets as a formula, except in numbers.
 _FORMULA = re.compile(r"[=+\-@\t\r\n']")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
 
 
 class Record(NamedTuple):
-    """A record of a delimited file."""
+    """A record of a CSV file."""
 
     line: int
-    """Number of the line on which it begins, from 1."""
+    """Number of its first line, counted from 1."""
     source: str
-    """The text, with its line end."""
+    """Its text, including the line end."""
     fields: list[str]
 
     @property
     def is_blank(self) -> bool:
-        """Whether it is an empty line, or one of blanks; such lines are not rows."""
+        """Whether the line is empty or has only spaces and tabs, so that it is not a row."""
         return len(self.fields) <= 1 and not self.source.strip(" \t\r\n")
 
 
 def read_records(stream: IO[str], path: Path, delimiter: str) -> Iterator[Record]:
-    """Yield every record of a stream that keeps line ends; ``path`` is named in errors."""
+    """Yield every record of a stream opened with ``newline=""``; ``path`` appears in errors."""
     source: list[str] = []
 
     def lines() -> Iterator[str]:
@@ -58,14 +58,14 @@ def read_records(stream: IO[str], path: Path, delimiter: str) -> Iterator[Record
             number = reader.line_num + 1
     except csv.Error as error:
         raise InvalidInputError(
-            f"{path}, line {number}: {error}. Look for a quotation mark that is not closed or not doubled."
+            f"{path}, line {number}: {error}. Check for a quotation mark that is not closed or not doubled."
         ) from error
 
 
 def replace_field(source: str, place: int, text: str, delimiter: str) -> str:
-    """Return the source of a record with another text in one field; every other character stays.
+    """Return the source of a record with new text in one field; all other characters are kept.
 
-    Blanks in front of the field stay, and quotation marks around it.
+    Spaces before the field and quotation marks around it are kept.
 
     >>> replace_field('1, "a, b",  c', 2, "x,y", ",")
     '1, "a, b",  "x,y"'
@@ -73,7 +73,7 @@ def replace_field(source: str, place: int, text: str, delimiter: str) -> str:
     field = re.compile(rf' *("[^"]*(?:""[^"]*)*"|[^{delimiter}\r\n]*)')
     start = 0
     for _ in range(place):
-        start = field.match(source, start).end() + 1  # type: ignore[union-attr]  # it matches any text
+        start = field.match(source, start).end() + 1  # type: ignore[union-attr]  # it always matches
     found = field.match(source, start)
     start, end = found.span(1)  # type: ignore[union-attr]
     new = _quoted(text) if source.startswith('"', start) else quote_field(text)
@@ -81,7 +81,7 @@ def replace_field(source: str, place: int, text: str, delimiter: str) -> str:
 
 
 def append_field(source: str, text: str, delimiter: str) -> str:
-    r"""Return the source of a record with one more field at its end.
+    r"""Return the source of a record with a field added at the end.
 
     >>> append_field("1,2\r\n", "x", ",")
     '1,2,x\r\n'
@@ -91,14 +91,14 @@ def append_field(source: str, text: str, delimiter: str) -> str:
 
 
 def quote_field(text: str) -> str:
-    """Quote a field if it must be."""
+    """Return a field, quoted if necessary."""
     return _quoted(text) if _NEEDS_QUOTES.search(text) else text
 
 
 def neutralise(text: str) -> str:
-    """Put an apostrophe before what a spreadsheet would take for a formula.
+    """Prefix text that a spreadsheet would interpret as a formula with an apostrophe.
 
-    An apostrophe at the beginning is doubled, so that taking one away restores any text.
+    A leading apostrophe is doubled, so that removing one restores the text.
 
     >>> [neutralise(text) for text in ("=1+1", "-3.5", "'quoted'", "plain")]
     ["'=1+1", '-3.5', "''quoted'", 'plain']
@@ -109,18 +109,18 @@ def neutralise(text: str) -> str:
 def write_table(
     stream: IO[str], table: pd.DataFrame, *, header: bool = True, spreadsheet_safe: bool = False
 ) -> None:
-    """Write the columns of a table, without its index, as comma-separated text.
+    """Write a table, without its index, as comma-separated text.
 
     Parameters
     ----------
     stream
-        Opened with ``newline=""``.
+        A text stream opened with ``newline=""``.
     table
-        Columns of any type; what is missing is written as an empty cell.
+        Columns of any type; missing values are written as empty cells.
     header
-        Whether to write the names of the columns first.
+        Whether to write the column names first.
     spreadsheet_safe
-        Whether to :func:`neutralise` texts.
+        Whether to apply :func:`neutralise` to text.
     """
 
     def written(texts: Iterable[str]) -> list[str]:
@@ -136,7 +136,7 @@ def write_table(
         if column.dtype == object or pd.api.types.is_string_dtype(column):
             texts = column.astype(object).where(column.notna(), "").tolist()
             columns.append(written(map(str, texts)))
-        else:  # numbers, dates: as pandas writes them
+        else:  # numbers and dates are written as pandas does
             lines = column.to_csv(index=False, header=False, lineterminator="\n").split("\n")[:-1]
             columns.append(["" if line == '""' else line for line in lines])
     if header:
@@ -145,7 +145,7 @@ def write_table(
 
 
 def _joined(fields: list[str] | tuple[str, ...]) -> str:
-    return (",".join(fields) or '""') + "\n"  # an empty line would not be a row
+    return (",".join(fields) or '""') + "\n"  # an empty line is not a row
 
 
 def _quoted(text: str) -> str:

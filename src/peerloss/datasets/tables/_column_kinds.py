@@ -1,4 +1,4 @@
-"""Columns are numbers or text; nothing else reaches a classifier."""
+"""Kinds of columns: every column is read as numbers or as text."""
 
 from __future__ import annotations
 
@@ -15,26 +15,26 @@ if TYPE_CHECKING:
 
 Kind = Literal["number", "text"]
 
-#: What this version of pandas makes of text: its own type, or objects before version 3.
+#: Type of text columns: a string type, or object before version 3 of pandas.
 _TEXT = pd.Series(["text"]).dtype
 
 
 def column_kinds(table: pd.DataFrame) -> dict[str, Kind]:
-    """Say of each column of ``table`` whether it holds numbers or text, to read other files alike."""
+    """Return the kind of each column of ``table``, with which other files can be read the same way."""
     return {str(name): "number" if _is_number(table[name]) else "text" for name in table}
 
 
 def as_kinds(table: pd.DataFrame, kinds: Mapping[str, Kind], *, locate: Callable[[int], str]) -> pd.DataFrame:
-    """Turn columns into the kinds asked for; others become whichever they are.
+    """Convert columns to the requested kinds; other columns keep their kind.
 
     Parameters
     ----------
     table
-        Columns of any type, with row numbers of the file as index.
+        Columns of any type; the index holds the row numbers of the file.
     kinds
         Column → ``"number"`` or ``"text"``.
     locate
-        Row number → words for the place in the file, for the error.
+        Row number → place in the file, for error messages.
     """
     wanted = column_kinds(table) | dict(kinds)
     columns = {
@@ -45,23 +45,26 @@ def as_kinds(table: pd.DataFrame, kinds: Mapping[str, Kind], *, locate: Callable
 
 
 def require_columns(present: Iterable[str], wanted: Iterable[str], *, where: str) -> None:
-    """Refuse a table (``where``, in messages) that lacks ``wanted`` columns, naming those ``present``."""
+    """Refuse a table without the ``wanted`` columns.
+
+    The message calls the table ``where`` and lists the columns that are ``present``.
+    """
     have = [str(name) for name in present]
     missing = [name for name in wanted if name not in have]
     if not missing:
         return
-    alike = get_close_matches(missing[0], have, n=1)
+    similar = get_close_matches(missing[0], have, n=1)
     raise InvalidInputError(
         f"{where} has no column {quoted(missing)}; its columns are {quoted(have)}."
-        + (f" Did you mean {alike[0]!r}?" if alike else "")
+        + (f" Did you mean {similar[0]!r}?" if similar else "")
     )
 
 
-def quoted(names: Iterable[object], *, most: int = 40) -> str:
-    """List names for a message, the first ones where there are too many to read."""
-    words = [repr(str(name)) for name in names]
-    rest = f" and {len(words) - most} more" if len(words) > most else ""
-    return ", ".join(words[:most]) + rest
+def quoted(names: Iterable[object], *, max_names: int = 40) -> str:
+    """Return a list of quoted names for a message, at most ``max_names`` of them."""
+    texts = [repr(str(name)) for name in names]
+    rest = f" and {len(texts) - max_names} more" if len(texts) > max_names else ""
+    return ", ".join(texts[:max_names]) + rest
 
 
 def _is_number(column: pd.Series) -> bool:
@@ -75,8 +78,8 @@ def _numbers(column: pd.Series, locate: Callable[[int], str]) -> pd.Series:
     wrong = column[numbers.isna() & column.notna()]
     if len(wrong):
         raise InvalidInputError(
-            f"{locate(int(wrong.index[0]))}: column {column.name!r} must hold numbers, as in the rows read "
-            f"before; got {wrong.iloc[0]!r}. Correct it, leave it empty, or read the column as text."
+            f"{locate(int(wrong.index[0]))}: column {column.name!r} must hold numbers, as in earlier rows; "
+            f"got {wrong.iloc[0]!r}. Correct it, leave it empty, or read the column as text."
         )
     return numbers.astype("float64")
 

@@ -1,4 +1,4 @@
-"""Delimited text: what is written comes back, and one cell can be changed without touching the rest."""
+"""CSV text: written tables can be read back, and single fields can be edited."""
 
 import csv
 import io
@@ -12,7 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloss.datasets import iter_table, read_table
-from peerloss.datasets._csv_text import append_field, neutralise, read_records, replace_field, write_table
+from peerloss.datasets.tables import (
+    append_field,
+    neutralise,
+    read_records,
+    replace_field,
+    write_table,
+)
 from peerloss.exceptions import InvalidInputError
 
 TEXT = st.text(
@@ -32,15 +38,15 @@ def read_back(text):
 
 
 @given(rows=st.integers(1, 3).flatmap(lambda k: st.lists(st.tuples(*[CELL] * k), min_size=1, max_size=5)))
-def test_any_cells_come_back(rows):
-    """Line ends, quotation marks, delimiters, blanks and byte order marks: in the header as in the rows."""
+def test_any_cells_can_be_read_back(rows):
+    """Line ends, quotation marks, delimiters, spaces and byte order marks, in the header and in rows."""
     table = pd.DataFrame(rows[1:], columns=pd.Index(rows[0], dtype=object), dtype=object)
     assert read_back(written(table)) == [list(row) for row in rows]
 
 
 @given(rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=6))
-def test_any_cells_come_back_from_the_reader_of_tables(rows):
-    """As many rows as were written, each with its texts, but for the words that mean a missing value."""
+def test_any_cells_can_be_read_back_in_chunks(rows):
+    """The same rows with the same text, except for the values that mean missing."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "any.csv")
         with path.open("w", encoding="utf-8", newline="") as stream:
@@ -52,8 +58,8 @@ def test_any_cells_come_back_from_the_reader_of_tables(rows):
         assert all(len(cell) <= 9 for cell, text in zip(cells, found, strict=True) if pd.isna(text))
 
 
-def test_values_are_written_as_pandas_writes_them():
-    """Numbers, dates, truth values, categories and gaps."""
+def test_values_are_written_as_by_pandas():
+    """Numbers, dates, booleans, categories and missing values."""
     table = pd.DataFrame(
         {
             "n": [1, 2],
@@ -72,7 +78,7 @@ def test_values_are_written_as_pandas_writes_them():
 
 @pytest.mark.parametrize("end", ["\n", "\r\n", "\r", ""])
 def test_a_field_is_replaced_or_added_in_place(end):
-    """Blanks and quotation marks around it stay; a text that needs quotation marks gets them."""
+    """Spaces and quotation marks around it are kept; text that needs quotation marks gets them."""
     source = f'1,  a b ,"x, ""y""",  "z"{end}'
     assert replace_field(source, 1, "c", ",") == f'1,  c,"x, ""y""",  "z"{end}'
     assert replace_field(source, 2, 'q"', ",") == f'1,  a b ,"q""",  "z"{end}'
@@ -82,7 +88,7 @@ def test_a_field_is_replaced_or_added_in_place(end):
 
 
 def test_records_keep_their_source():
-    """Joined together they are the text; blank lines are records too."""
+    """Joined, they are equal to the text; blank lines are records too."""
     text = 'a,b\r\n\n1,"x\r\ny"\r  \r2,3'
     records = list(read_records(io.StringIO(text, newline=""), Path("x.csv"), ","))
     assert "".join(record.source for record in records) == text
@@ -99,19 +105,19 @@ def test_records_keep_their_source():
     ],
 )  # fmt: skip
 def test_formulas_are_neutralised(text, safe):
-    """An apostrophe in front makes them texts; numbers and other texts stay."""
+    """They get an apostrophe in front; numbers and other text are unchanged."""
     assert neutralise(text) == safe
 
 
 @given(cell=CELL)
 def test_neutralised_cells_can_be_restored(cell):
-    """Taking one apostrophe away gives the text back."""
+    """Removing one apostrophe restores the text."""
     assert neutralise(cell).removeprefix("'") == cell
     assert neutralise(cell)[:1] not in set("=@\t\r\n")
 
 
-def test_a_table_for_spreadsheets():
-    """Texts and names of columns are neutralised, numbers are not; by default nothing is."""
+def test_tables_can_be_made_safe_for_spreadsheets():
+    """Text and column names are neutralised, numbers are not; by default nothing is."""
     table = pd.DataFrame({"=a": ["=b", "-1"], "x": [-1, 2]})
     assert written(table, spreadsheet_safe=True) == "'=a,x\n'=b,-1\n-1,2\n"
     assert written(table) == "=a,x\n=b,-1\n-1,2\n"
@@ -120,23 +126,23 @@ def test_a_table_for_spreadsheets():
 @pytest.mark.parametrize(
     "header", ['"a;b;c",d', '"a\n;;",d', '"a\t\tb",d', 'a,"b;;"', '"5"" ;;",b', '5" a,b']
 )
-def test_delimiters_in_quotes_do_not_decide(tmp_path, header):
-    """The delimiter is the one that separates the names of the columns."""
+def test_quoted_delimiters_are_ignored(tmp_path, header):
+    """The delimiter is the one that separates the column names."""
     path = tmp_path / "t.csv"
     path.write_text(header + "\n1,2\n", newline="")
     assert read_table(path).shape == (1, 2)
 
 
 def test_a_nul_in_the_header_is_refused(tmp_path):
-    """With the file and the remedy, in one line."""
+    """The message names the file and what to do."""
     path = tmp_path / "t.csv"
     path.write_bytes(b"a\0,b\n1,2\n")
-    with pytest.raises(InvalidInputError, match=r"t\.csv: the header line holds a NUL.*Save the table"):
+    with pytest.raises(InvalidInputError, match=r"t\.csv: the header line contains a NUL.*Save the table"):
         read_table(path)
 
 
-def test_an_empty_field_that_would_be_lost_is_refused(tmp_path):
-    """After an empty line that ends in a carriage return alone, pandas skips a delimiter."""
+def test_an_empty_field_that_pandas_would_drop_is_refused(tmp_path):
+    """After an empty line that ends in a carriage return only, pandas skips a delimiter."""
     path = tmp_path / "t.csv"
     path.write_bytes(b"a,b\r1,2\r\r,3\r")
     with pytest.raises(InvalidInputError, match=r"line 4: an empty first field.*Remove the empty line"):

@@ -1,8 +1,7 @@
-"""A reader of pickles that can build arrays of integers and nothing else.
+"""Read pickles of integer arrays without running code from the file.
 
-A pickle from outside can call anything. This reader builds only what the files of CIFAR-10 hold: containers,
-bytes, numbers, and arrays of integers, which it assembles itself. The file cannot reach the functions that do
-so.
+An untrusted pickle can call any function. This reader builds only what the files of CIFAR-10 contain:
+containers, bytes, numbers, and arrays of integers. The file has no access to the functions that build them.
 """
 
 from __future__ import annotations
@@ -22,18 +21,18 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: Bytes of the largest file of CIFAR-10, six times over; what is larger is something else.
+#: Largest accepted file in bytes: six times the largest file of CIFAR-10.
 LARGEST_PICKLE = 200_000_000
-#: Instructions of a pickle: a batch of CIFAR-10 has some 90,000. Each may make a small object.
+#: Largest number of instructions. Each may create a small object. A batch of CIFAR-10 has about 90,000.
 MAX_INSTRUCTIONS = 1_000_000
-#: Times that a pickle may use a tuple again which it has stored. CIFAR-10 never does.
+#: How often a pickle may reuse stored tuples. CIFAR-10 never does.
 MAX_SHARED_TUPLES = 20
 _STORES = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _FETCHES = {"GET", "BINGET", "LONG_BINGET"}
 
 
 class DtypeRecord:
-    """Stands for ``numpy.dtype`` in the file: remembers the name, ignores what else is said."""
+    """Replaces ``numpy.dtype``: keeps the name and the byte order, ignores everything else."""
 
     __slots__ = ("name", "order")
 
@@ -47,7 +46,7 @@ class DtypeRecord:
 
 
 class ArrayRecord:
-    """Stands for ``numpy.ndarray``: assembles the array from its bytes, if they are integers."""
+    """Replaces ``numpy.ndarray``: builds the array from its bytes if they are integers."""
 
     __slots__ = ("array",)
 
@@ -61,14 +60,14 @@ class ArrayRecord:
             raise pickle.UnpicklingError("an array with an unknown layout")
         _, shape, dtype, by_column, raw = state
         if not isinstance(dtype, DtypeRecord) or dtype.name not in ("u1", "i1", "i2", "i4", "i8"):
-            raise pickle.UnpicklingError("an array of something else than integers")
+            raise pickle.UnpicklingError("an array that does not hold integers")
         data = raw.encode("latin-1") if isinstance(raw, str) else raw
         flat = np.frombuffer(data, dtype=np.dtype(dtype.order + dtype.name))
         self.array = flat.reshape(shape, order="F" if by_column else "C")
 
 
 class _Builder:
-    """What a name in the file stands for: it can be called, and not changed."""
+    """Replaces a name in the file: it can be called but not changed."""
 
     __slots__ = ("_build",)
 
@@ -79,13 +78,13 @@ class _Builder:
         return self._build(*arguments)
 
     def __setstate__(self, state: object) -> None:
-        raise pickle.UnpicklingError("it wants to change the reader")
+        raise pickle.UnpicklingError("it tries to change the reader")
 
 
 def _encode(text: object, encoding: object) -> bytes:
-    """Turn text into bytes: how Python 3 writes bytes in the old protocol; other codecs are not for us."""
+    """Turn text into bytes, as Python 3 stores bytes in protocol 2; other codecs are refused."""
     if not isinstance(text, str) or encoding not in ("latin1", "latin-1"):
-        raise pickle.UnpicklingError(f"the codec {as_text(encoding)!r}")
+        raise pickle.UnpicklingError(f"the codec {as_text(encoding)!r} is not allowed")
     return text.encode("latin-1")
 
 
@@ -101,34 +100,34 @@ _ALLOWED: dict[tuple[str, str], Callable[..., Any]] = {
 class _IntegersOnly(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) not in _ALLOWED:
-            raise pickle.UnpicklingError(f"it wants to build {module}.{name}")
+            raise pickle.UnpicklingError(f"it tries to build {module}.{name}")
         return _Builder(_ALLOWED[module, name])
 
 
 def read_integers(content: bytes, path: Path) -> Any:
-    """Return what a pickle holds; ``path`` names it in the error."""
+    """Return the content of a pickle; ``path`` appears in the error message."""
     try:
         _check_instructions(content)
         return _IntegersOnly(io.BytesIO(content), encoding="bytes").load()
     except Exception as error:  # a damaged pickle can fail in any way
         raise InvalidInputError(
-            f"{path} is refused: {error}. It must hold arrays of integers, lists and names only; get it "
-            "again from its source."
+            f"{path} is refused: {error}. It may hold only arrays of integers, lists and names. Download it "
+            "again."
         ) from error
 
 
 def as_text(key: object) -> str:
-    """Return text for a key of the file, and nothing for what is no text: its repr may be of any length."""
+    """Return a key of the file as text, or "" if it is not text: its repr may have any length."""
     if isinstance(key, bytes):
         return key.decode("latin-1")
     return key if isinstance(key, str) else ""
 
 
 def _check_instructions(content: bytes) -> None:
-    """Refuse a pickle that takes far more memory or time than a file of its size explains.
+    """Refuse a pickle that would use far too much memory or time for its size.
 
-    The unpickler keeps a table of what was stored, as long as the largest number in it; whoever writes
-    pickles counts from 0. A tuple of tuples that are used again and again takes exponential time to hash.
+    The unpickler allocates its memo up to the largest index; regular pickles count from 0. Hashing a tuple
+    of tuples that are reused many times takes exponential time.
     """
     tuples: dict[int, bool] = {}
     shared, is_tuple = 0, False
@@ -139,18 +138,18 @@ def _check_instructions(content: bytes) -> None:
         if name in _STORES:
             place = len(tuples) if name == "MEMOIZE" else int(argument or 0)
             if place > count:
-                raise pickle.UnpicklingError(f"it stores value {place} as its {count}th instruction")
+                raise pickle.UnpicklingError(f"instruction {count} stores value {place}")
             tuples[place] = is_tuple
             continue
-        is_tuple = tuples.get(int(argument or 0), True) if name in _FETCHES else _may_be_tuple(instruction)
+        is_tuple = tuples.get(int(argument or 0), True) if name in _FETCHES else _may_push_tuple(instruction)
         shared += name == "DUP" or (name in _FETCHES and is_tuple)
         if shared > MAX_SHARED_TUPLES:
-            raise pickle.UnpicklingError(f"it uses tuples again more than {MAX_SHARED_TUPLES} times")
+            raise pickle.UnpicklingError(f"it reuses tuples more than {MAX_SHARED_TUPLES} times")
 
 
-def _may_be_tuple(instruction: pickletools.OpcodeInfo) -> bool:
-    """Whether a tuple may lie on top of the stack after an instruction."""
-    if instruction.name in {"GLOBAL", "REDUCE", "STACK_GLOBAL"}:  # what these make, this file decides
+def _may_push_tuple(instruction: pickletools.OpcodeInfo) -> bool:
+    """Return whether a tuple may be on top of the stack after an instruction."""
+    if instruction.name in {"GLOBAL", "REDUCE", "STACK_GLOBAL"}:  # this module decides what these build
         return False
     top = instruction.stack_after[-1:]
     return not top or top[0].name in {"tuple", "any", "frozenset"}

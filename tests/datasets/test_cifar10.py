@@ -1,4 +1,4 @@
-"""CIFAR-10 from a folder of the user, whose files are not trusted."""
+"""Read CIFAR-10 from a local folder, whose files are not trusted."""
 
 import io
 import os
@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from peerloss.datasets import _limits, _pickles, load_cifar10, load_cifar10n
+from peerloss.datasets import _integer_pickles, _size_limits, load_cifar10, load_cifar10n
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 3
@@ -22,7 +22,7 @@ def batch(seed):
 
 @pytest.fixture
 def folder(tmp_path):
-    """Make a folder as the original one, with three images a file."""
+    """Make a folder like the published one, with three images per file."""
     inner = tmp_path / "cifar-10-batches-py"
     inner.mkdir()
     for i, name in enumerate([*(f"data_batch_{k}" for k in range(1, 6)), "test_batch"]):
@@ -34,8 +34,8 @@ def clean_labels():
     return np.concatenate([batch(i)[b"labels"] for i in range(5)])
 
 
-def test_images_and_labels_come_back_in_order(folder):
-    """Pixels are (row, column, colour) and files follow each other."""
+def test_images_and_labels_are_read_in_order(folder):
+    """Pixels have the axes (row, column, colour), and files keep their order."""
     data = load_cifar10(folder)
     assert data.train_images.shape == (5 * ROWS, 32, 32, 3)
     assert data.train_images.dtype == np.uint8
@@ -46,16 +46,16 @@ def test_images_and_labels_come_back_in_order(folder):
     np.testing.assert_array_equal(data.test_labels, batch(5)[b"labels"])
 
 
-def test_the_inner_folder_and_the_environment_variable_do_too(folder, monkeypatch):
-    """The folder itself, the one above it, or PEERLOSS_DATA."""
-    whole = load_cifar10(folder)
+def test_the_folder_may_be_given_in_three_ways(folder, monkeypatch):
+    """The folder itself, its parent, or PEERLOSS_DATA."""
+    expected = load_cifar10(folder)
     monkeypatch.setenv("PEERLOSS_DATA", str(folder))
     for data in (load_cifar10(folder / "cifar-10-batches-py"), load_cifar10()):
-        np.testing.assert_array_equal(data.train_images, whole.train_images)
+        np.testing.assert_array_equal(data.train_images, expected.train_images)
 
 
 def test_files_written_by_python_2_are_read(folder):
-    """The published files hold byte strings where Python 3 writes encoded text."""
+    """The published files have byte strings where Python 3 writes encoded text."""
     pixels = batch(5)[b"data"]
     raw = pixels.tobytes()
     body = b"".join(
@@ -73,7 +73,7 @@ def test_files_written_by_python_2_are_read(folder):
 
 
 class Malicious:
-    """What a hostile pickle looks like."""
+    """An object that calls a function when it is unpickled."""
 
     def __init__(self, function, *arguments):
         self.call = (function, arguments)
@@ -83,12 +83,12 @@ class Malicious:
 
 
 @pytest.mark.parametrize("protocol", [0, 2, 4])
-def test_a_pickle_that_wants_to_run_something_is_refused(folder, tmp_path, protocol):
-    """Nothing is run and the message says what was wanted."""
+def test_a_pickle_that_calls_a_function_is_refused(folder, tmp_path, protocol):
+    """The function is not called; the message names it."""
     target = tmp_path / "broken_in"
     content = {**batch(0), b"extra": Malicious(os.mkdir, str(target))}
     (folder / "cifar-10-batches-py" / "data_batch_3").write_bytes(pickle.dumps(content, protocol=protocol))
-    with pytest.raises(InvalidInputError, match=r"data_batch_3 is refused: it wants to build posix\.mkdir"):
+    with pytest.raises(InvalidInputError, match=r"data_batch_3 is refused: it tries to build posix\.mkdir"):
         load_cifar10(folder)
     assert not target.exists()
 
@@ -104,14 +104,14 @@ def test_a_pickle_that_wants_to_run_something_is_refused(folder, tmp_path, proto
     ids=["eval", "numpy function", "objects", "floats"],
 )
 def test_only_arrays_of_integers_are_built(folder, content):
-    """Other functions, even of NumPy, and other arrays are refused."""
+    """Other functions, also of NumPy, and other arrays are refused."""
     (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(pickle.dumps(content, protocol=2))
     with pytest.raises(InvalidInputError, match="data_batch_1 is refused"):
         load_cifar10(folder)
 
 
 def test_a_codec_other_than_latin_1_is_refused(folder):
-    """The one function that bytes need cannot be turned to other ends."""
+    """The function that decodes bytes cannot be used for other codecs."""
     body = b"\x80\x02c_codecs\nencode\nX\x01\x00\x00\x00aX\x03\x00\x00\x00hex\x86R."
     (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(body)
     with pytest.raises(InvalidInputError, match="the codec 'hex'"):
@@ -130,14 +130,14 @@ def test_a_codec_other_than_latin_1_is_refused(folder):
     ids=["a list", "no labels", "too few labels", "a label too large", "small images"],
 )
 def test_a_file_with_other_content_is_refused(folder, content):
-    """The message says what must be in the file."""
+    """The message describes the expected content."""
     (folder / "cifar-10-batches-py" / "data_batch_2").write_bytes(pickle.dumps(content, protocol=2))
     with pytest.raises(InvalidInputError, match=r"data_batch_2 must hold 'data', bytes of shape"):
         load_cifar10(folder)
 
 
-def test_a_cut_off_file_is_named(folder):
-    """Half a download is told from a whole one."""
+def test_a_truncated_file_is_refused(folder):
+    """Incomplete and missing files are named."""
     path = folder / "cifar-10-batches-py" / "data_batch_4"
     path.write_bytes(path.read_bytes()[:2000])
     with pytest.raises(InvalidInputError, match="data_batch_4 is refused"):
@@ -147,9 +147,9 @@ def test_a_cut_off_file_is_named(folder):
         load_cifar10(folder)
 
 
-def test_an_absent_folder_says_what_to_do(tmp_path, monkeypatch):
-    """Where to get the data and how to point at them."""
-    with pytest.raises(InvalidInputError, match=r"`data_dir` must hold test_batch; .* Download"):
+def test_a_missing_folder_has_advice(tmp_path, monkeypatch):
+    """The message says where to download the data and how to pass the folder."""
+    with pytest.raises(InvalidInputError, match=r"`data_dir` must contain test_batch; .* Download"):
         load_cifar10(tmp_path)
     monkeypatch.delenv("PEERLOSS_DATA", raising=False)
     with pytest.raises(
@@ -164,14 +164,14 @@ def human_tables():
 
 
 def write_torch_file(path, tables):
-    """As ``torch.save`` does with a dict of NumPy arrays."""
+    """Write a file as ``torch.save`` does for a dict of NumPy arrays."""
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("archive/data.pkl", pickle.dumps(tables, protocol=2))
 
 
 @pytest.mark.parametrize("kind", ["npz", "pt"])
 def test_human_labels_replace_the_training_labels(folder, kind):
-    """Training labels are those of people, test labels stay clean, both file formats are read."""
+    """Training labels are human labels, test labels stay clean; both file formats are read."""
     if kind == "npz":
         np.savez(folder / "cifar10n_labels.npz", **human_tables())
     else:
@@ -183,17 +183,17 @@ def test_human_labels_replace_the_training_labels(folder, kind):
 
 
 def test_human_labels_are_checked(folder, tmp_path):
-    """An unknown kind, absent or hostile files, other images, labels out of range."""
+    """Unknown kinds, missing or hostile files, other images and labels out of range are refused."""
     with pytest.raises(InvalidInputError, match="`kind` must be one of"):
         load_cifar10n("best", folder)
-    with pytest.raises(InvalidInputError, match=r"must hold cifar10n_labels.npz or CIFAR-10_human.pt"):
+    with pytest.raises(InvalidInputError, match=r"must contain cifar10n_labels.npz or CIFAR-10_human.pt"):
         load_cifar10n("worst", folder)
     pt, npz = folder / "CIFAR-10_human.pt", folder / "cifar10n_labels.npz"
     write_torch_file(pt, {"clean_label": Malicious(os.mkdir, str(tmp_path / "broken_in"))})
-    with pytest.raises(InvalidInputError, match=r"it wants to build posix\.mkdir"):
+    with pytest.raises(InvalidInputError, match=r"it tries to build posix\.mkdir"):
         load_cifar10n("worst", folder)
     assert not (tmp_path / "broken_in").exists()
-    pt.write_bytes(b"no archive")
+    pt.write_bytes(b"not an archive")
     with pytest.raises(InvalidInputError, match="cannot be read as labels"):
         load_cifar10n("worst", folder)
     np.savez(npz, clean_label=np.array([object()], dtype=object))
@@ -203,15 +203,15 @@ def test_human_labels_are_checked(folder, tmp_path):
     with pytest.raises(InvalidInputError, match="must hold 'worse_label'"):
         load_cifar10n("worst", folder)
     np.savez(npz, **{**human_tables(), "clean_label": (clean_labels() + 3) % 10})
-    with pytest.raises(InvalidInputError, match="do not go with these images"):
+    with pytest.raises(InvalidInputError, match="do not match these images"):
         load_cifar10n("worst", folder)
     np.savez(npz, **{**human_tables(), "worse_label": clean_labels() + 10})
     with pytest.raises(InvalidInputError, match=r"'worse_label' must hold 15 labels in 0..9"):
         load_cifar10n("worst", folder)
 
 
-def test_torch_writes_files_that_are_read(folder):
-    """The file of the human labels is what ``torch.save`` makes of NumPy arrays."""
+def test_files_written_by_torch_are_read(folder):
+    """``torch.save`` writes NumPy arrays in the format of the published labels."""
     torch = pytest.importorskip("torch")
     stream = io.BytesIO()
     torch.save(human_tables(), stream)
@@ -219,21 +219,23 @@ def test_torch_writes_files_that_are_read(folder):
     np.testing.assert_array_equal(load_cifar10n("worst", folder).train_labels, (clean_labels() + 1) % 10)
 
 
-# -- files that ask for memory, or for the reader itself ------------------------------------------------
+# -- files that request too much memory or attack the reader ------------------------------------------------
 
 
-def test_a_pickle_of_nine_bytes_reserves_no_gigabytes(folder):
-    """The number of a stored value decides how much the unpickler reserves; it may not exceed the file."""
+def test_a_small_pickle_cannot_allocate_gigabytes(folder):
+    """The unpickler allocates memory for the largest index of a stored value, which is limited."""
     body = b"\x80\x02Nr\xff\xff\xff\x0f."
     assert len(body) == 9
     (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(body)
-    with pytest.raises(InvalidInputError, match=r"data_batch_1 is refused: it stores value 268435455"):
+    with pytest.raises(
+        InvalidInputError, match=r"data_batch_1 is refused: instruction 2 stores value 268435455"
+    ):
         load_cifar10(folder)
 
 
 def test_a_pickle_with_too_many_instructions_is_refused(folder, monkeypatch):
-    """One byte makes an empty dict, which takes 64."""
-    monkeypatch.setattr(_pickles, "MAX_INSTRUCTIONS", 100)
+    """One byte creates an empty dict of 64 bytes."""
+    monkeypatch.setattr(_integer_pickles, "MAX_INSTRUCTIONS", 100)
     (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(b"\x80\x02" + b"}" * 200 + b".")
     with pytest.raises(InvalidInputError, match="more than 100 instructions"):
         load_cifar10(folder)
@@ -246,9 +248,9 @@ def test_a_pickle_with_too_many_instructions_is_refused(folder, monkeypatch):
     "state", [b"}U\x07changedK\x01s", b"N}U\x07changedK\x01s\x86"], ids=["dict", "slots"]
 )
 def test_a_pickle_cannot_change_the_reader(folder, name, state):
-    """What a name stands for can be called, but its attributes cannot be set."""
+    """The functions can be called, but their attributes cannot be set."""
     (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(b"\x80\x02c" + name + b"\n" + state + b"b.")
-    with pytest.raises(InvalidInputError, match="it wants to change the reader"):
+    with pytest.raises(InvalidInputError, match="it tries to change the reader"):
         load_cifar10(folder)
 
 
@@ -256,31 +258,31 @@ def test_a_pickle_cannot_change_the_reader(folder, name, state):
     "double", [b"q\x00h\x00\x86", b"2\x86", b"Nbq\x00h\x00\x86", b"N0q\x00h\x00\x86", b"q\x01q\x00h\x01\x86"]
 )
 def test_a_pickle_cannot_take_exponential_time(folder, double):
-    """A key of tuples, each of which holds the one before twice, would be hashed for ever."""
+    """Hashing a key of nested tuples, each containing the previous one twice, would never end."""
     key = b")" + double * 200
     (folder / "cifar-10-batches-py" / "data_batch_1").write_bytes(b"\x80\x02}" + key + b"K\x01s.")
-    with pytest.raises(InvalidInputError, match="it uses tuples again more than 20 times"):
+    with pytest.raises(InvalidInputError, match="it reuses tuples more than 20 times"):
         load_cifar10(folder)
 
 
 @pytest.mark.parametrize("protocol", [0, 1, 2, 3, 4, 5])
-def test_every_protocol_is_read(folder, protocol):
-    """Arrays and lists whose elements are shared, however Python writes them."""
+def test_protocols(folder, protocol):
+    """Arrays and lists with shared elements are read in protocols 0 to 4."""
     (folder / "cifar-10-batches-py" / "test_batch").write_bytes(pickle.dumps(batch(9), protocol=protocol))
-    if protocol == 5:  # arrays are written by another function, which nothing of CIFAR-10 needs
-        with pytest.raises(InvalidInputError, match="it wants to build"):
+    if protocol == 5:  # uses another function, which CIFAR-10 does not need
+        with pytest.raises(InvalidInputError, match="it tries to build"):
             load_cifar10(folder)
     else:
         np.testing.assert_array_equal(load_cifar10(folder).test_labels, batch(9)[b"labels"])
 
 
 def test_labels_that_unpack_to_too_much_are_refused(folder, monkeypatch):
-    """A small archive of zeros, and a header that declares more than there is."""
-    monkeypatch.setattr(_limits, "FREE_BYTES", 1000)
+    """A small archive of zeros, and a header that declares more data than there is."""
+    monkeypatch.setattr(_size_limits, "FREE_BYTES", 1000)
     path = folder / "cifar10n_labels.npz"
     np.savez_compressed(path, clean_label=np.zeros(10**6, dtype=np.int64))
     with pytest.raises(
-        InvalidInputError, match=r"cifar10n_labels.npz unpacks to more than .* unpack it yourself"
+        InvalidInputError, match=r"cifar10n_labels.npz unpacks to more than .* unpack it and pass"
     ):
         load_cifar10n("worst", folder)
     header = io.BytesIO()
@@ -289,13 +291,13 @@ def test_labels_that_unpack_to_too_much_are_refused(folder, monkeypatch):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("clean_label.npy", header.getvalue() + bytes(80))
     with pytest.raises(
-        InvalidInputError, match=r"shape \(1000000000000,\).*8000000000000 bytes, but 80 are there"
+        InvalidInputError, match=r"shape \(1000000000000,\).*8000000000000 bytes, but the file has 80"
     ):
         load_cifar10n("worst", folder)
 
 
-def test_arrays_of_the_labels_that_are_not_asked_for_are_not_read(folder, monkeypatch):
-    """Whatever else is in the archive costs nothing."""
-    monkeypatch.setattr(_limits, "FREE_BYTES", 1000)
+def test_other_arrays_of_the_archive_are_not_read(folder, monkeypatch):
+    """A large array that is not needed does not matter."""
+    monkeypatch.setattr(_size_limits, "FREE_BYTES", 1000)
     np.savez_compressed(folder / "cifar10n_labels.npz", **human_tables(), other=np.zeros(10**6))
     np.testing.assert_array_equal(load_cifar10n("worst", folder).train_labels, (clean_labels() + 1) % 10)

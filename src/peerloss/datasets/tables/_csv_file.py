@@ -1,7 +1,7 @@
-"""Delimited text: check every record first, with its line number, then let pandas read it.
+"""Read CSV files: check every record first, then let pandas read the file.
 
-pandas fills short records with missing values and renames repeated columns without a word; a pass with the
-standard library's reader finds both, in memory that does not grow with the file.
+pandas silently fills short records with missing values and renames repeated columns. A first pass with the
+reader of the standard library detects both, with the line number and in constant memory.
 """
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss.datasets._csv_text import DELIMITERS, read_records
-from peerloss.datasets._kinds import as_kinds, column_kinds, quoted, require_columns
-from peerloss.datasets._text import open_text
+from peerloss.datasets.tables._column_kinds import as_kinds, column_kinds, quoted, require_columns
+from peerloss.datasets.tables._csv_text import DELIMITERS, read_records
+from peerloss.datasets.tables._open_text import open_text
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from peerloss.datasets._csv_text import Record
-    from peerloss.datasets._kinds import Kind
+    from peerloss.datasets.tables._column_kinds import Kind
+    from peerloss.datasets.tables._csv_text import Record
 
 
 @dataclass(frozen=True)
 class CsvFile:
-    """A delimited file whose records were all found to have the length of the header."""
+    """A CSV file in which every record has as many fields as the header."""
 
     path: Path
     delimiter: str
@@ -35,15 +35,15 @@ class CsvFile:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The columns that are read; a nameless first one is the row index that pandas writes."""
+        """The columns that are read. A first column without a name is the index that pandas writes."""
         return self.header if self.header[0] else self.header[1:]
 
     def read(self) -> pd.DataFrame:
-        """Read everything; a column is text as soon as one of its values is."""
+        """Read the entire file; a column with any text value is text."""
         return self._guess(rows=None)
 
     def chunks(self, chunk_rows: int, kinds: Mapping[str, Kind] | None) -> Iterator[pd.DataFrame]:
-        """Read some rows at a time, the columns of the kinds given or of those seen in the first chunk."""
+        """Read chunks of rows; without ``kinds`` the first chunk determines them."""
         if kinds is None:
             kinds = column_kinds(self._guess(rows=chunk_rows))
         else:
@@ -55,7 +55,7 @@ class CsvFile:
 
     def _guess(self, *, rows: int | None) -> pd.DataFrame:
         table: pd.DataFrame = pd.read_csv(self.path, nrows=rows, **self._options())
-        # As text, "true" stays "true" whatever the other rows of its chunk hold.
+        # Booleans are read as text, so that "true" stays "true".
         types = {str(name): pd.api.types.infer_dtype(table[name], skipna=True) for name in table}
         flags = [name for name, kind in types.items() if kind == "boolean"]
         if flags:
@@ -69,7 +69,7 @@ class CsvFile:
             "usecols": list(self.columns),
             "index_col": False,
             "encoding": "utf-8-sig",
-            "na_values": ["?"],  # what the data sets of UCI write
+            "na_values": ["?"],  # as in the data sets of UCI
             "skipinitialspace": True,
             "low_memory": False,
         }
@@ -82,8 +82,8 @@ class CsvFile:
 
 
 def check_csv(path: Path) -> CsvFile:
-    """Read through a delimited file and refuse it, with a line number, unless every record is whole."""
-    # Of equals the first is taken: a comma.
+    """Refuse a CSV file with an incomplete record, naming its line; otherwise return it ready to read."""
+    # The comma comes first and wins ties.
     delimiter = max(DELIMITERS, key=lambda delimiter: _columns(path, delimiter))
     records = _rows(path, delimiter)
     first = next(records, None)
@@ -106,28 +106,28 @@ def check_csv(path: Path) -> CsvFile:
 def _check_header(header: list[str], path: Path) -> None:
     if any("\0" in name for name in header):
         raise InvalidInputError(
-            f"{path}: the header line holds a NUL character, so this is not a text file, or it is damaged. "
+            f"{path}: the header line contains a NUL character, so the file is damaged or not text. "
             "Save the table as CSV in UTF-8."
         )
     repeated = sorted({name for name in header if name and header.count(name) > 1})
     if repeated:
         raise InvalidInputError(
-            f"{path}: column names must differ; {quoted(repeated)} comes more than once. "
+            f"{path}: column names must be unique; {quoted(repeated)} occurs more than once. "
             "Rename the columns in the header line."
         )
     nameless = [position for position, name in enumerate(header, start=1) if not name and position > 1]
     if nameless or header == [""]:
         raise InvalidInputError(
             f"{path}: column {nameless[0] if nameless else 1} has no name in the header line. "
-            "Name it, or remove the column (often a delimiter too many at the end of each line)."
+            "Name it, or remove the column (often caused by an extra delimiter at the end of each line)."
         )
 
 
 def _columns(path: Path, delimiter: str) -> tuple[bool, int]:
-    """Return whether quotation marks enclose fields of the header, and how many fields it has."""
+    """Return whether all quotation marks of the header enclose fields, and its number of fields."""
     try:
         header = next(_rows(path, delimiter), None)
-    except InvalidInputError:  # the delimiter that is chosen raises it again
+    except InvalidInputError:  # raised again for the chosen delimiter
         return False, 0
     if header is None:
         return False, 0
@@ -142,10 +142,10 @@ def _rows(path: Path, delimiter: str) -> Iterator[Record]:
         for record in read_records(stream, path, delimiter):
             if not record.is_blank:
                 if before.endswith("\r") and record.source.lstrip(" ").startswith(delimiter):
-                    raise InvalidInputError(  # pandas would lose the empty field in front
-                        f"{path}, line {record.line}: an empty first field after an empty line, with lines "
-                        "that end in a carriage return alone. Remove the empty line, or save the file with "
-                        "the usual line ends."
+                    raise InvalidInputError(  # pandas would drop the empty field
+                        f"{path}, line {record.line}: an empty first field after an empty line, in a file "
+                        "whose lines end in a carriage return only. Remove the empty line, or save the file "
+                        "with other line ends."
                     )
                 yield record
             before = record.source if record.is_blank else ""

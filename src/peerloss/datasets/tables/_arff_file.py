@@ -1,4 +1,4 @@
-"""Attribute-relation files of Weka and OpenML, with the line number in every error."""
+"""Read ARFF files (Weka, OpenML); errors contain the line number."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss.datasets._kinds import as_kinds, require_columns
-from peerloss.datasets._text import open_text
+from peerloss.datasets.tables._column_kinds import as_kinds, require_columns
+from peerloss.datasets.tables._open_text import open_text
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from peerloss.datasets._kinds import Kind
+    from peerloss.datasets.tables._column_kinds import Kind
 
 _NUMBERS = ("NUMERIC", "REAL", "INTEGER")
 
 
 @dataclass(frozen=True)
 class ArffFile:
-    """An ARFF file; its own declarations say which columns are numbers."""
+    """An ARFF file; its declarations define which columns are numbers."""
 
     path: Path
 
     def read(self) -> pd.DataFrame:
-        """Read everything."""
+        """Read the entire file."""
         return next(self._frames(None, {}))
 
     def chunks(self, chunk_rows: int, kinds: Mapping[str, Kind] | None) -> Iterator[pd.DataFrame]:
-        """Read some rows at a time."""
+        """Read chunks of rows."""
         return self._frames(chunk_rows, kinds or {})
 
     def _frames(self, chunk_rows: int | None, kinds: Mapping[str, Kind]) -> Iterator[pd.DataFrame]:
@@ -59,7 +59,7 @@ class ArffFile:
                     yield as_kinds(table, declared | dict(kinds), locate=self._locate)
                     start = index.stop
         except arff.ArffException as error:
-            # Errors in the data part are raised outside the parser's own counting of lines.
+            # Line numbers of the parser are wrong for errors in the data part.
             reason = str(error).split(", at line")[0]
             raise InvalidInputError(f"{self.path}, line {line}: {reason}. Correct that line.") from error
         if not start:

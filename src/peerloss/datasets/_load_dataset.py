@@ -1,4 +1,4 @@
-"""One door to every data set: the paper's by name, OpenML's by number, anybody's by file."""
+"""Load data sets: built-in ones by name, those of OpenML by number, and files by path."""
 
 from __future__ import annotations
 
@@ -10,50 +10,49 @@ import numpy as np
 import pandas as pd
 from sklearn.datasets import load_breast_cancer
 
-from peerloss.datasets._catalogue import BESIDE, EMBEDDED, MADE
-from peerloss.datasets._dataset import Dataset
-from peerloss.datasets._files import load_file
+from peerloss.datasets._catalogue import EMBEDDED, GENERATED, OTHER
+from peerloss.datasets._dataset import Dataset, as_dataset
 from peerloss.datasets._openml import load_openml
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
-from peerloss.datasets._tables import TABLE_SUFFIXES
+from peerloss.datasets.tables import TABLE_SUFFIXES, read_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from peerloss._validation import IntArray
 
 _OPENML = "openml:"
-_ENTRIES = EMBEDDED | MADE | BESIDE
-#: Names that :func:`load_dataset` knows beside the ten of :func:`list_datasets`.
-OTHER_DATASETS = tuple(BESIDE)
+_ENTRIES = EMBEDDED | GENERATED | OTHER
+#: Built-in data sets that are not in the paper's tables and not in :func:`list_datasets`.
+OTHER_DATASETS = tuple(OTHER)
 
 
 def list_datasets() -> list[str]:
-    """Return the names of the ten data sets in the paper's tables, all known to :func:`load_dataset`."""
-    return sorted(EMBEDDED | MADE)
+    """Return the names of the ten data sets in the paper's tables, for :func:`load_dataset`."""
+    return sorted(EMBEDDED | GENERATED)
 
 
 def load_dataset(
     name: str | Path, *, data_dir: str | Path | None = None, target: str | None = None
 ) -> Dataset:
-    """Load a data set with its labels coded 0..K-1.
+    """Load a data set with labels coded 0..K-1.
 
     Parameters
     ----------
     name
-        One of :func:`list_datasets`; ``"circles"``, the plane of the paper's decision boundaries;
-        ``"heart-as-released"``, heart in the order of the authors' file; ``"openml:31"``, a number at
-        openml.org; or the path of a CSV, Parquet or ARFF file.
+        One of :func:`list_datasets`; ``"circles"``, the data of the paper's decision boundaries;
+        ``"heart-as-released"``, heart in the row order of the authors' file; ``"openml:31"``, a data set of
+        openml.org by number; or the path of a CSV, Parquet or ARFF file.
     data_dir
-        Where to keep downloads from OpenML (otherwise under scikit-learn's data folder), and where a
-        relative path of a file begins (otherwise the current folder).
+        Folder for downloads from OpenML (by default in scikit-learn's data folder), and the folder that a
+        relative path starts from (by default the current one).
     target
-        The column of a file that holds the labels; for OpenML, if not the usual one.
+        The column with the labels, for a file; for OpenML, to replace the default target.
 
     Raises
     ------
     InvalidInputError
         If the name is unknown, the file cannot be read or has no such column, labels are missing or all the
-        same, or a download is neither possible nor in the cache.
+        same, or an OpenML data set is neither in the cache nor can be downloaded.
 
     Examples
     --------
@@ -63,30 +62,31 @@ def load_dataset(
     """
     text = str(name)
     if text in _ENTRIES:
-        _refuse_target(text, target)
-        return _load_known(text)
+        if target is not None:
+            raise InvalidInputError(
+                f"`target` names a column of a file or an OpenML data set; {text!r} includes its labels. "
+                "Omit it."
+            )
+        return _load_built_in(text)
     if text.startswith(_OPENML):
         return load_openml(text.removeprefix(_OPENML), data_dir=data_dir, target=target)
     if isinstance(name, Path) or text.lower().endswith(TABLE_SUFFIXES) or Path(text).is_file():
-        return load_file(Path(data_dir or ".", text), target=target)
+        path = Path(data_dir or ".", text)
+        citation = f"The file {path}."
+        return as_dataset(read_table(path), target, name=path.name, where=str(path), citation=citation)
     raise InvalidInputError(
         f"`name` must be one of {', '.join(_ENTRIES)}, 'openml:' and a number, or a file "
-        f"that ends in {', '.join(TABLE_SUFFIXES)}; got {text!r}."
+        f"whose name ends in {', '.join(TABLE_SUFFIXES)}; got {text!r}."
     )
 
 
-def _refuse_target(name: str, target: str | None) -> None:
-    if target is not None:
-        raise InvalidInputError(
-            f"`target` names a column of a file or an OpenML set; {name!r} has its labels. Leave it out."
-        )
-
-
-def _load_known(name: str) -> Dataset:
+def _load_built_in(name: str) -> Dataset:
     if name == "heart-as-released":
-        X, y = _positive_first(*_read_embedded("heart"))
+        X, y = _read_embedded("heart")
+        positive_first = np.argsort(-y, kind="stable")
+        X, y = X.iloc[positive_first].reset_index(drop=True), y[positive_first]
     else:
-        X, y = _read_embedded(name) if name in EMBEDDED else _make(name)
+        X, y = _read_embedded(name) if name in EMBEDDED else _generate(name)
     entry = _ENTRIES[name]
     return Dataset(
         name=name,
@@ -106,16 +106,11 @@ def _read_embedded(name: str) -> tuple[pd.DataFrame, IntArray]:
     return table.drop(columns="target"), table["target"].to_numpy(dtype=np.int64)
 
 
-def _positive_first(X: pd.DataFrame, y: IntArray) -> tuple[pd.DataFrame, IntArray]:
-    order = np.argsort(-y, kind="stable")
-    return X.iloc[order].reset_index(drop=True), y[order]
-
-
-def _make(name: str) -> tuple[pd.DataFrame, IntArray]:
+def _generate(name: str) -> tuple[pd.DataFrame, IntArray]:
     if name == "breast2":
         bunch = load_breast_cancer()
         malignant = np.asarray(1 - bunch.target, dtype=np.int64)  # scikit-learn counts benign as 1
         return pd.DataFrame(bunch.data, columns=[str(column) for column in bunch.feature_names]), malignant
-    generate = {"twonorm": make_twonorm, "waveform": make_waveform, "circles": make_two_circles}
-    X, y = generate[name]()
+    generators = {"twonorm": make_twonorm, "waveform": make_waveform, "circles": make_two_circles}
+    X, y = generators[name]()
     return pd.DataFrame(X, columns=[f"x{i + 1}" for i in range(X.shape[1])]), y

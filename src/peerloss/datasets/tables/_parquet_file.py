@@ -1,4 +1,4 @@
-"""Parquet files, a batch of rows at a time."""
+"""Read Parquet files in batches of rows."""
 
 from __future__ import annotations
 
@@ -7,44 +7,44 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss.datasets._kinds import as_kinds, quoted, require_columns
-from peerloss.datasets._limits import check_unpacked
+from peerloss.datasets._size_limits import check_unpacked
+from peerloss.datasets.tables._column_kinds import as_kinds, quoted, require_columns
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from peerloss.datasets._kinds import Kind
+    from peerloss.datasets.tables._column_kinds import Kind
 
 
 @dataclass(frozen=True)
 class ParquetFile:
-    """A Parquet file; its schema says which columns are numbers."""
+    """A Parquet file; its schema defines which columns are numbers."""
 
     path: Path
 
     def read(self) -> pd.DataFrame:
-        """Read everything."""
-        return pd.concat(self._frames(2**16, {}, whole=True))
+        """Read the entire file."""
+        return pd.concat(self._frames(2**16, {}, check_size=True))
 
     def chunks(self, chunk_rows: int, kinds: Mapping[str, Kind] | None) -> Iterator[pd.DataFrame]:
-        """Read some rows at a time."""
+        """Read chunks of rows."""
         return self._frames(chunk_rows, kinds or {})
 
     def _frames(
-        self, chunk_rows: int, kinds: Mapping[str, Kind], *, whole: bool = False
+        self, chunk_rows: int, kinds: Mapping[str, Kind], *, check_size: bool = False
     ) -> Iterator[pd.DataFrame]:
         arrow, parquet = _import_arrow()
         try:
             with parquet.ParquetFile(self.path) as content:
                 columns = self._columns(content)
-                if whole:  # a few bytes can stand for any number of equal rows
+                if check_size:  # a few bytes can encode any number of equal rows
                     check_unpacked(self.path, content.metadata.num_rows * len(columns) * 8)
                 require_columns(columns, kinds, where=str(self.path))
                 start = 0
                 for batch in content.iter_batches(batch_size=chunk_rows, columns=columns):
-                    # Without the metadata of pandas: names stay text and no column turns into an index.
+                    # Without the metadata of pandas, names stay text and no column becomes an index.
                     table = batch.to_pandas(ignore_metadata=True)
                     table.index = pd.RangeIndex(start, start + len(table))
                     yield as_kinds(table, kinds, locate=self._locate)
@@ -59,7 +59,7 @@ class ParquetFile:
         repeated = sorted({name for name in names if names.count(name) > 1})
         if repeated:
             raise InvalidInputError(
-                f"{self.path}: column names must differ; {quoted(repeated)} comes more than "
+                f"{self.path}: column names must be unique; {quoted(repeated)} occurs more than "
                 "once. Rename the columns."
             )
         return names

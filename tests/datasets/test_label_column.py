@@ -1,4 +1,4 @@
-"""A file as a data set."""
+"""Labels in a column of a table."""
 
 import pandas as pd
 import pytest
@@ -28,7 +28,7 @@ def write(tmp_path):
     ],
 )
 def test_labels_are_coded_in_sorted_order(write, labels, names, codes):
-    """Text by the alphabet, numbers by value; features keep gaps and text."""
+    """Text in alphabetical order, numbers by value; features keep missing values and text."""
     rows = zip(["1", "", "3"], ["u", "v", ""], labels, strict=True)
     data = load_dataset(write("x,kind,label\n" + "\n".join(map(",".join, rows))), target="label")
     assert data.target_names == names
@@ -47,22 +47,23 @@ def test_labels_are_coded_in_sorted_order(write, labels, names, codes):
             "lable",
             r"no column 'lable'; its columns are 'a', 'label'\. Did you mean 'label'",
         ),
-        ("a,b\n1,x\n2,x\n", "b", r"'b' must hold at least two classes; every row says 'x'"),
+        ("a,b\n1,x\n2,x\n", "b", r"'b' must hold at least two classes; every row has the label 'x'"),
         ("a,b\n1,x\n2,\n3,?\n", "b", r"2 of 3 labels in column 'b' are missing, the first in row 2"),
-        ("a,b\n1,0.5\n2,1\n", "b", r"must hold classes; got the number 0\.5"),
+        ("a,b\n1,0.5\n2,1\n", "b", r"must hold classes; it holds measurements such as 0\.5"),
+        ("a,b\n1,1e17\n2,1\n", "b", r"column 'b' must hold class labels; found 1e\+17"),
         ("b\n1\n2\n", "b", r"no column besides the target"),
     ],
 )
-def test_targets_that_cannot_be_learned_are_refused(write, text, target, message):
-    """The message names the file, the column and what to do."""
+def test_unusable_label_columns_are_refused(write, text, target, message):
+    """The message names the file and the column."""
     path = write(text)
     with pytest.raises(InvalidInputError, match=message) as caught:
         load_dataset(path, target=target)
     assert str(path) in str(caught.value)
 
 
-def test_splitting_leaves_the_table_alone():
-    """Features and labels come apart; the caller's table stays whole."""
+def test_splitting_does_not_change_the_table():
+    """Features and labels are returned; the caller's table keeps its columns."""
     table = pd.DataFrame({"x": [1, 2], "y": ["a", "b"]})
     X, labels = split_target(table, "y")
     assert list(X) == ["x"]

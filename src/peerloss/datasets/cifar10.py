@@ -1,6 +1,6 @@
-"""CIFAR-10 and the human labels of CIFAR-10N, read from a folder of the user.
+"""CIFAR-10 and the human labels of CIFAR-10N, read from a local folder.
 
-The standard files are pickles, which ``_pickles`` reads without running anything from them.
+The published files are pickles, which ``_integer_pickles`` reads without running code from them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import numpy as np
 
 from peerloss._validation import check_choice
-from peerloss.datasets._limits import read_arrays
-from peerloss.datasets._pickles import LARGEST_PICKLE, ArrayRecord, as_text, read_integers
+from peerloss.datasets._integer_pickles import LARGEST_PICKLE, ArrayRecord, as_text, read_integers
+from peerloss.datasets._size_limits import read_arrays
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -27,18 +27,9 @@ if TYPE_CHECKING:
     Rows: TypeAlias = tuple[NDArray[np.uint8], IntArray]
 
 CIFAR10_CLASSES = (
-    "airplane",
-    "automobile",
-    "bird",
-    "cat",
-    "deer",
-    "dog",
-    "frog",
-    "horse",
-    "ship",
-    "truck",
-)
-#: Our name of a set of human labels → the name in the published files.
+    "airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck",
+)  # fmt: skip
+#: Our name for each set of human labels → its name in the published files.
 HUMAN_LABELS = {
     "aggregate": "aggre_label",
     "random1": "random_label1",
@@ -59,15 +50,15 @@ _LABEL_ADVICE = (
 
 @dataclass(frozen=True)
 class CifarImages:
-    """CIFAR-10 with the labels to train on."""
+    """CIFAR-10 with training labels, clean or human."""
 
     train_images: NDArray[np.uint8]
-    """(n, 32, 32, 3)."""
+    """Shape (n, 32, 32, 3)."""
     train_labels: IntArray
-    """(n,), clean or human."""
+    """Shape (n,), clean or human."""
     test_images: NDArray[np.uint8]
     test_labels: IntArray
-    """Always the clean ones."""
+    """Always clean."""
     target_names: tuple[str, ...] = CIFAR10_CLASSES
     """Names of the classes 0 to 9."""
 
@@ -78,21 +69,21 @@ def load_cifar10(data_dir: str | Path | None = None) -> CifarImages:
     Parameters
     ----------
     data_dir
-        That folder or one that holds it; ``None`` takes the environment variable ``PEERLOSS_DATA``.
+        That folder or one that contains it; ``None`` uses the environment variable ``PEERLOSS_DATA``.
     """
     return CifarImages(*read_training(data_dir), *read_test(data_dir))
 
 
 def load_cifar10n(kind: str = "worst", data_dir: str | Path | None = None) -> CifarImages:
-    """Read CIFAR-10 with labels that people gave (CIFAR-10N): training labels noisy, test labels clean.
+    """Read CIFAR-10 with human labels (CIFAR-10N): training labels are noisy, test labels clean.
 
     Parameters
     ----------
     kind
-        ``"worst"`` (a wrong one of three where there is any), ``"aggregate"`` (majority), ``"random1"``,
+        ``"worst"`` (a wrong label of three, if there is one), ``"aggregate"`` (majority), ``"random1"``,
         ``"random2"`` or ``"random3"`` (one annotator).
     data_dir
-        As in :func:`load_cifar10`; it also holds ``CIFAR-10_human.pt`` or ``cifar10n_labels.npz``.
+        As in :func:`load_cifar10`; it also contains ``CIFAR-10_human.pt`` or ``cifar10n_labels.npz``.
 
     References
     ----------
@@ -104,7 +95,7 @@ def load_cifar10n(kind: str = "worst", data_dir: str | Path | None = None) -> Ci
 
 
 def read_training(data_dir: str | Path | None) -> Rows:
-    """Return the training images and their clean labels; the file of the test set is not opened."""
+    """Return the training images and their clean labels; the test file is not opened."""
     folder = find_cifar10(data_dir)
     parts = [_read_batch(folder / name) for name in _TRAIN_FILES]
     return np.concatenate([images for images, _ in parts]), np.concatenate([labels for _, labels in parts])
@@ -127,7 +118,7 @@ def read_human_labels(kind: str, clean: IntArray, data_dir: str | Path | None) -
         )
     if not np.array_equal(tables["clean_label"], clean):
         raise InvalidInputError(
-            "the labels of CIFAR-10N do not go with these images: their clean labels differ. Use the files "
+            "the labels of CIFAR-10N do not match these images: the clean labels differ. Use the files "
             "data_batch_1 to data_batch_5 in their original order."
         )
     labels = np.asarray(tables[column], dtype=np.int64)
@@ -139,26 +130,26 @@ def read_human_labels(kind: str, clean: IntArray, data_dir: str | Path | None) -
 
 
 def find_cifar10(data_dir: str | Path | None) -> Path:
-    """Return the folder of the images."""
+    """Return the folder that contains the images."""
     return _find(data_dir, ("", "cifar-10-batches-py", "cifar10/cifar-10-batches-py"), "test_batch")
 
 
 def find_cifar10n(data_dir: str | Path | None) -> Path:
-    """Return the folder of the human labels."""
+    """Return the folder that contains the human labels."""
     return _find(data_dir, ("", "cifar10", "cifar-10n", "cifar-10-batches-py"), *_HUMAN_FILES)
 
 
-def _find(data_dir: str | Path | None, places: tuple[str, ...], *names: str) -> Path:
-    """Return the folder, among likely ones, that holds one of the files."""
+def _find(data_dir: str | Path | None, subfolders: tuple[str, ...], *names: str) -> Path:
+    """Return the first of the subfolders that contains one of the files."""
     given = os.environ.get("PEERLOSS_DATA") if data_dir is None else data_dir
     if not given:
         raise InvalidInputError(f"`data_dir` is not given and PEERLOSS_DATA is not set. {_ADVICE}")
-    for place in places:
-        folder = Path(given) / place
+    for subfolder in subfolders:
+        folder = Path(given) / subfolder
         if any((folder / name).is_file() for name in names):
             return folder
     advice = _ADVICE if "test_batch" in names else _LABEL_ADVICE
-    raise InvalidInputError(f"`data_dir` must hold {' or '.join(names)}; {given} does not. {advice}")
+    raise InvalidInputError(f"`data_dir` must contain {' or '.join(names)}; {given} does not. {advice}")
 
 
 def _read_batch(path: Path) -> Rows:
@@ -188,11 +179,11 @@ def _read_human(data_dir: str | Path | None, columns: tuple[str, ...]) -> dict[s
     try:
         if path.suffix == ".npz":
             return read_arrays(path, columns)
-        with zipfile.ZipFile(path) as archive_of_torch:
-            name = next(n for n in archive_of_torch.namelist() if n.endswith("/data.pkl"))
-            if archive_of_torch.getinfo(name).file_size > LARGEST_PICKLE:
+        with zipfile.ZipFile(path) as archive:
+            name = next(n for n in archive.namelist() if n.endswith("/data.pkl"))
+            if archive.getinfo(name).file_size > LARGEST_PICKLE:
                 raise InvalidInputError(f"{path} is far larger than the labels of CIFAR-10N. {_LABEL_ADVICE}")
-            content = read_integers(archive_of_torch.read(name), path)
+            content = read_integers(archive.read(name), path)
     except (
         OSError,
         EOFError,

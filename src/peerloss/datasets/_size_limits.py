@@ -1,7 +1,7 @@
-"""Limits on how much memory a small file can claim: compressed text, archives and array headers.
+"""Limit the memory that a small file can use: compressed text, archives and array headers.
 
 A compressed file may unpack to a thousand times its size, and the header of an array may declare any shape.
-Both are checked before memory is taken.
+Both are checked before memory is allocated.
 """
 
 from __future__ import annotations
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: What a compressed file may always unpack to, in bytes.
+#: Every compressed file may unpack to this many bytes.
 FREE_BYTES = 2**28
-#: How many times its own size a larger file may unpack to. Tables reach 20, a file of one repeated byte 1000.
+#: Largest ratio of unpacked to packed size above that. Tables reach 20, a file of one repeated byte 1000.
 MAX_RATIO = 200
-#: Bytes of one line of text.
+#: Largest number of bytes in one line of text.
 MAX_LINE = 2**26
 _BUFFER = 2**18
 
 
 def check_unpacked(path: Path, size: int) -> None:
-    """Refuse ``path`` if it unpacks to ``size`` bytes, far more than its own size explains."""
+    """Refuse ``path`` if ``size``, its unpacked size in bytes, is far too large for a packed file."""
     allowed = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
     if size > allowed:
         raise InvalidInputError(
             f"{path} unpacks to more than {allowed // 2**20} MiB, over {MAX_RATIO} times its size. If you "
-            "trust it, unpack it yourself and pass the result."
+            "trust it, unpack it and pass the unpacked file."
         )
 
 
 def open_limited(path: Path, content: bytes | None = None) -> IO[bytes]:
-    """Open a file, gzipped if its name says so; reading fails before its text takes too much memory.
+    """Open a file, gzipped if its name ends in .gz; reading fails before it uses too much memory.
 
-    ``content`` is what the file holds, if it has been read already.
+    ``content`` is the content of the file, if it has been read already.
     """
     packed = path.open("rb") if content is None else io.BytesIO(content)
     stream = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
@@ -71,18 +71,18 @@ class _Limited(io.RawIOBase):
         if self._line > MAX_LINE:
             raise InvalidInputError(
                 f"{self._path} has a line of more than {MAX_LINE // 2**20} MiB, so it is not a table. Check "
-                "that the file is whole, and that its rows are on lines of their own."
+                "that the file is complete and that each row is on its own line."
             )
         return len(content)
 
     def close(self) -> None:
         self._stream.close()
-        self._packed.close()  # gzip leaves open what it was given
+        self._packed.close()  # gzip does not close the file that it reads
         super().close()
 
 
 def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:
-    """Return some of the arrays of an ``.npz`` file, and of its other arrays nothing."""
+    """Return some of the arrays of an ``.npz`` file; the others are not read."""
     with zipfile.ZipFile(path) as archive:
         entries = {entry.filename.removesuffix(".npy"): entry for entry in archive.infolist()}
         chosen = {name: entries[name] for name in names if name in entries}
@@ -96,7 +96,7 @@ def read_array(path: Path) -> NDArray[Any]:
 
 
 def _read_array(content: bytes, path: Path) -> NDArray[Any]:
-    """Read an array whose header declares no more than there is."""
+    """Read an array, after checking that its header does not declare more data than there is."""
     stream = io.BytesIO(content)
     version = np.lib.format.read_magic(stream)
     read_header = (
@@ -104,10 +104,10 @@ def _read_array(content: bytes, path: Path) -> NDArray[Any]:
     )
     shape, _, dtype = read_header(stream)
     present, declared = len(content) - stream.tell(), math.prod(shape) * dtype.itemsize
-    if declared > present and not dtype.hasobject:  # NumPy refuses objects itself
+    if declared > present and not dtype.hasobject:  # NumPy itself refuses objects
         raise InvalidInputError(
             f"{path} is damaged: an array of shape {shape} and dtype {dtype} needs {declared} bytes, but "
-            f"{present} are there. Get the file again from its source."
+            f"the file has {present}. Download the file again."
         )
     stream.seek(0)
     array: NDArray[Any] = np.load(stream, allow_pickle=False)

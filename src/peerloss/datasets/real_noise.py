@@ -1,7 +1,7 @@
-"""Labels that people and rules really gave, beside the true ones, read from a folder of the user.
+"""Data sets with real label noise and gold labels, read from a local folder.
 
-LabelMe (59 annotators, image features), YouTube comments (ten labelling rules, texts) and four crowds (dog,
-product, weather_sentiment, web). Nothing of it is in the package.
+LabelMe (59 annotators, image features), YouTube comments (ten labelling rules, text) and four crowdsourced
+data sets (dog, product, weather_sentiment, web). The package does not contain the data.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 
 from peerloss._validation import check_choice
-from peerloss.datasets._limits import read_array
-from peerloss.datasets._tables import read_table
+from peerloss.datasets._size_limits import read_array
+from peerloss.datasets.tables import read_table
 from peerloss.exceptions import InvalidInputError
 
 _CROWDS = ("dog", "product", "weather_sentiment", "web")
@@ -26,24 +26,25 @@ _SPLITS = ("train", "valid", "test")
 
 @dataclass(frozen=True)
 class RealNoise:
-    """Reports of several workers on tasks, and what the true labels are."""
+    """Labels reported by several workers, and gold labels."""
 
     name: str
     reports: pd.DataFrame
-    """Columns ``task``, ``worker``, ``label``, one row a report, as published: weather_sentiment has five
-    pairs of task and worker twice."""
+    """Columns ``task``, ``worker``, ``label``, one row per report, as published. In weather_sentiment five
+    pairs of task and worker occur twice."""
     gold: pd.Series
-    """True labels 0..K-1; the index is the task. Twelve tasks of web have none."""
+    """Gold labels 0..K-1; the index is the task. Twelve tasks of web have none."""
     n_classes: int
     features: pd.DataFrame | None
-    """Of each task, in the order of ``gold``: numbers (LabelMe), a column ``text`` (YouTube), or none."""
+    """Features of each task in the order of ``gold``: numbers (LabelMe), a column ``text`` (YouTube), or
+    ``None``."""
     split: pd.Series | None
-    """``"train"``, ``"valid"`` or ``"test"`` of each task where the source has a split."""
+    """``"train"``, ``"valid"`` or ``"test"`` for each task, if the source has a split."""
     citation: str
 
 
 def list_real_noise() -> list[str]:
-    """Return the names that :func:`load_real_noise` knows."""
+    """Return the names that :func:`load_real_noise` accepts."""
     return sorted([*_CROWDS, "labelme", "youtube"])
 
 
@@ -55,13 +56,13 @@ def load_real_noise(name: str, *, data_dir: str | Path | None = None) -> RealNoi
     name
         One of :func:`list_real_noise`.
     data_dir
-        The folder ``real_noise`` or one that holds it; ``None`` takes the environment variable
+        The folder ``real_noise`` or one that contains it; ``None`` uses the environment variable
         ``PEERLOSS_DATA``.
 
     Raises
     ------
     InvalidInputError
-        If the name is unknown, the folder is not there, or its files do not fit together.
+        If the name is unknown, the folder does not exist, or its files are inconsistent.
     """
     check_choice(name, "name", tuple(list_real_noise()))
     folder = find_real_noise(name, data_dir)
@@ -69,27 +70,27 @@ def load_real_noise(name: str, *, data_dir: str | Path | None = None) -> RealNoi
         if name == "labelme":
             return _labelme(folder)
         return _youtube(folder) if name == "youtube" else _crowd(folder)
+    except InvalidInputError:
+        raise
     except (OSError, KeyError, TypeError, ValueError) as error:
-        if isinstance(error, InvalidInputError):
-            raise
         raise InvalidInputError(
-            f"{folder} does not hold the files of {name!r} as published: {type(error).__name__} {error}."
+            f"{folder} does not contain the files of {name!r} as published: {type(error).__name__} {error}."
         ) from error
 
 
 def find_real_noise(name: str, data_dir: str | Path | None) -> Path:
-    """Return the folder of one of the data sets."""
+    """Return the folder of a data set."""
     relative = f"crowd/{name}" if name in _CROWDS else name
     root = data_dir or os.environ.get("PEERLOSS_DATA")
     if not root:
         raise InvalidInputError(
-            "`data_dir` must name the folder that holds 'real_noise', which is not part of the package. Pass "
+            "`data_dir` must be the folder that contains 'real_noise', which is not in the package. Pass "
             "it, or set the environment variable PEERLOSS_DATA."
         )
     for folder in (Path(root, "real_noise", relative), Path(root, relative)):
         if folder.is_dir():
             return folder
-    raise InvalidInputError(f"`data_dir` must hold the folder real_noise/{relative}; found none in {root}.")
+    raise InvalidInputError(f"`data_dir` must contain the folder real_noise/{relative}; {root} does not.")
 
 
 def _crowd(folder: Path) -> RealNoise:
@@ -104,9 +105,7 @@ def _crowd(folder: Path) -> RealNoise:
 
 
 def _labelme(folder: Path) -> RealNoise:
-    answers = np.loadtxt(
-        folder / "answers.txt", dtype=np.int64, ndmin=2
-    )  # -1: no answer; training images only
+    answers = np.loadtxt(folder / "answers.txt", dtype=np.int64, ndmin=2)  # training images only
     gold = [np.loadtxt(folder / f"LabelMe_Z_{part}.txt", dtype=np.int64) for part in _SPLITS]
     features = [read_array(folder / f"LabelMe_VGG_avg_{part}.npy") for part in _SPLITS]
     return _checked(
@@ -137,7 +136,7 @@ def _integers(path: Path) -> pd.DataFrame:
 
 
 def _reports(answers: np.ndarray[Any, Any]) -> pd.DataFrame:
-    """List the answers of a table tasks × workers in which −1 is none."""
+    """Return one row per answer of a matrix tasks × workers, in which −1 means no answer."""
     task, worker = np.nonzero(answers >= 0)
     return pd.DataFrame({"task": task, "worker": worker, "label": answers[task, worker]})
 
@@ -151,15 +150,15 @@ def _checked(
     features: pd.DataFrame | None = None,
     split: pd.Series | None = None,
 ) -> RealNoise:
-    """Refuse parts that do not fit together."""
+    """Build the record, after checking that its parts are consistent."""
     gold = gold.astype(np.int64).rename("label").rename_axis("task")
     if features is not None and len(features) != len(gold):
-        raise InvalidInputError(f"{name}: {len(features)} rows of features for {len(gold)} true labels.")
-    twice = gold.index[gold.index.duplicated()]
-    if len(twice):
-        raise InvalidInputError(f"{name}: task {twice[0]} has more than one true label.")
+        raise InvalidInputError(f"{name}: {len(features)} rows of features for {len(gold)} gold labels.")
+    repeated = gold.index[gold.index.duplicated()]
+    if len(repeated):
+        raise InvalidInputError(f"{name}: task {repeated[0]} has more than one gold label.")
     if min(gold.min(), reports["label"].min()) < 0:
-        raise InvalidInputError(f"{name}: labels must be 0, 1, ...; found a negative one.")
+        raise InvalidInputError(f"{name}: labels must be 0, 1, ...; found a negative label.")
     return RealNoise(
         name=name,
         reports=reports.reset_index(drop=True),

@@ -1,27 +1,27 @@
-"""Small files that would take much memory are refused before they do."""
+"""Small files that would use too much memory are refused before they are read."""
 
 import gzip
 
 import numpy as np
 import pytest
 
-from peerloss.datasets import _limits, read_table
+from peerloss.datasets import _size_limits, read_table
 from peerloss.exceptions import InvalidInputError
 
 
 def test_one_line_of_a_gzipped_table_is_limited(tmp_path):
-    """A few kilobytes unpack to a line that nobody could hold."""
+    """A few kilobytes could unpack to a line that does not fit into memory."""
     path = tmp_path / "line.csv.gz"
-    path.write_bytes(gzip.compress(b"a,b\n1," + b"2" * (_limits.MAX_LINE + 10**6), 1))
+    path.write_bytes(gzip.compress(b"a,b\n1," + b"2" * (_size_limits.MAX_LINE + 10**6), 1))
     with pytest.raises(
         InvalidInputError, match=r"line.csv.gz has a line of more than 64 MiB, so it is not a table"
     ):
         read_table(path)
 
 
-def test_a_plain_line_is_limited_too(tmp_path, monkeypatch):
-    """Plain text cannot grow, but a line of gigabytes is still no table."""
-    monkeypatch.setattr(_limits, "MAX_LINE", 10**4)
+def test_one_line_of_a_plain_table_is_limited(tmp_path, monkeypatch):
+    """A file with a line of gigabytes is not a table."""
+    monkeypatch.setattr(_size_limits, "MAX_LINE", 10**4)
     path = tmp_path / "line.csv"
     path.write_bytes(b"a,b\n1," + b"2" * 10**5)
     with pytest.raises(InvalidInputError, match="has a line of more than"):
@@ -29,8 +29,8 @@ def test_a_plain_line_is_limited_too(tmp_path, monkeypatch):
 
 
 def test_a_gzipped_table_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
-    """With what to do if it is in order; short lines do not help."""
-    monkeypatch.setattr(_limits, "FREE_BYTES", 10**5)
+    """The limit holds for the entire file, also if its lines are short."""
+    monkeypatch.setattr(_size_limits, "FREE_BYTES", 10**5)
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10**6, 9))
     with pytest.raises(
@@ -40,7 +40,7 @@ def test_a_gzipped_table_that_unpacks_to_too_much_is_refused(tmp_path, monkeypat
 
 
 def test_ordinary_tables_are_read(tmp_path):
-    """Gzipped, with long lines and with either end of line."""
+    """A gzipped file with long lines is read."""
     rows = "".join(f"{i},{'x' * 2000}\r\n" for i in range(100))
     path = tmp_path / "table.csv.gz"
     path.write_bytes(gzip.compress(("a,b\r\n" + rows).encode()))
@@ -50,10 +50,10 @@ def test_ordinary_tables_are_read(tmp_path):
 
 
 def test_a_parquet_file_of_very_many_equal_rows_is_refused(tmp_path, monkeypatch):
-    """A few bytes can stand for any number of equal rows."""
+    """A few bytes can encode any number of equal rows."""
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(_limits, "FREE_BYTES", 10**5)
+    monkeypatch.setattr(_size_limits, "FREE_BYTES", 10**5)
     path = tmp_path / "rows.parquet"
     parquet.write_table(arrow.table({"a": np.zeros(10**6), "b": np.zeros(10**6)}), path)
     with pytest.raises(InvalidInputError, match=r"rows.parquet unpacks to more than"):
@@ -63,7 +63,7 @@ def test_a_parquet_file_of_very_many_equal_rows_is_refused(tmp_path, monkeypatch
 @pytest.mark.parametrize(
     "array", [np.arange(6).reshape(2, 3), np.zeros((0, 3)), np.asfortranarray(np.eye(3))]
 )
-def test_arrays_are_read_as_they_were_written(array, tmp_path):
-    """Any shape and order."""
+def test_arrays_are_read_unchanged(array, tmp_path):
+    """Any shape and memory order."""
     np.save(tmp_path / "array.npy", array)
-    np.testing.assert_array_equal(_limits.read_array(tmp_path / "array.npy"), array)
+    np.testing.assert_array_equal(_size_limits.read_array(tmp_path / "array.npy"), array)

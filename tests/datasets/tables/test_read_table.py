@@ -1,4 +1,4 @@
-"""Tables from outside: CSV, Parquet, ARFF, whole and in chunks, and what is said of broken ones."""
+"""Read CSV, Parquet and ARFF files, entirely and in chunks; refuse damaged ones."""
 
 import csv
 import gzip
@@ -43,17 +43,17 @@ def write(tmp_path):
 
 
 def test_csv_columns_are_numbers_or_text(write):
-    """Text, missing values of several spellings, quoted delimiters and truth values."""
+    """Text, several spellings of missing values, quoted delimiters and booleans."""
     table = read_table(write('age,job,smoker\n31,"clerk, senior",true\n,?,false\n52,NA,\n'))
     assert column_kinds(table) == {"age": "number", "job": "text", "smoker": "text"}
     assert table["job"].dropna().tolist() == ["clerk, senior"]
-    assert table["smoker"].dropna().tolist() == ["true", "false"], "as written, not as Python writes it"
+    assert table["smoker"].dropna().tolist() == ["true", "false"], "as in the file, not as in Python"
     assert table["age"].isna().tolist() == [False, True, False]
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_the_header_tells_the_delimiter(write, delimiter):
-    """Comma, semicolon or tab; a byte order mark, blank lines and spaces after delimiters do no harm."""
+def test_the_delimiter_is_inferred_from_the_header(write, delimiter):
+    """Comma, semicolon or tab; a byte order mark, blank lines and spaces after delimiters are ignored."""
     rows = [["a", "b", "c"], ["1", " x", "2.5"], ["2", "y", "3.5"]]
     text = "\n\n".join(delimiter.join(row) for row in rows)
     table = read_table(write(b"\xef\xbb\xbf" + text.encode()))
@@ -61,16 +61,16 @@ def test_the_header_tells_the_delimiter(write, delimiter):
 
 
 def test_the_index_that_pandas_writes_is_left_out(write):
-    """A row number would be a feature that knows the order of the file."""
+    """A row number would be a feature that encodes the order of the file."""
     path = write(pd.DataFrame({"a": [3, 4], "b": ["x", "y"]}).to_csv())
     assert list(read_table(path)) == ["a", "b"]
 
 
 def test_gzipped_csv(write):
-    """Packed as pandas packs it; a file cut short is told."""
+    """A gzipped file is read; a truncated one is refused."""
     packed = gzip.compress(b"a,b\n" + b"1,2\n" * 5000)
     assert len(read_table(write(packed, "table.csv.gz"))) == 5000
-    with pytest.raises(InvalidInputError, match="not a whole gzip file"):
+    with pytest.raises(InvalidInputError, match="not a complete gzip file"):
         read_table(write(packed[:-20], "cut.csv.gz"))
 
 
@@ -84,14 +84,14 @@ def test_gzipped_csv(write):
         ("a,b\n1,2\n3,4,5\n", r"line 3: expected 2 fields.*found 3.*unquoted ','"),
         ('a,b\n"x\ny",2\n3\n', "line 4: expected 2"),
         ('a,b\n1,2\n3,"x\n4,5\n', "line 3: unexpected end of data.*quotation mark"),
-        ("a,b,a\n1,2,3\n", "column names must differ; 'a' comes more than once"),
+        ("a,b,a\n1,2,3\n", "column names must be unique; 'a' occurs more than once"),
         ("a,b,\n1,2,\n", "column 3 has no name"),
-        (b"a,b\n1,2\n3,caf\xe9\n", r"line 3: not text in UTF-8"),
-        (b"PK\x03\x04\xff\xfe\x00", "line 1: not text"),
+        (b"a,b\n1,2\n3,caf\xe9\n", r"line 3: not UTF-8 text"),
+        (b"PK\x03\x04\xff\xfe\x00", "line 1: not UTF-8 text"),
     ],
 )
-def test_broken_csv_is_refused_with_its_line(write, content, message):
-    """Nothing is filled in or renamed without a word."""
+def test_damaged_csv_is_refused_with_the_line_number(write, content, message):
+    """No value is filled in and no column is renamed silently."""
     path = write(content)
     with pytest.raises(InvalidInputError, match=message) as caught:
         read_table(path)
@@ -101,7 +101,7 @@ def test_broken_csv_is_refused_with_its_line(write, content, message):
 
 
 def test_the_path_must_be_a_table(tmp_path, write):
-    """No file, a folder, an unknown ending: the message says what would do."""
+    """Missing files, folders and unknown endings are refused with the accepted endings."""
     with pytest.raises(InvalidInputError, match=r"nothing.csv does not exist.*\.parquet"):
         read_table(tmp_path / "nothing.csv")
     with pytest.raises(InvalidInputError, match="is a folder"):
@@ -110,11 +110,11 @@ def test_the_path_must_be_a_table(tmp_path, write):
         read_table(write("x", "table.xlsx"))
 
 
-def test_chunks_join_to_the_whole(write):
-    """Same values, same index, whatever the size of a chunk."""
+def test_joined_chunks_equal_the_table(write):
+    """The values and the index are the same for every chunk size."""
     rng = np.random.default_rng(0)
-    whole = pd.DataFrame({"x": rng.normal(size=23), "name": rng.choice(["u", "v", "007"], 23)})
-    path = write(whole.to_csv(index=False))
+    table = pd.DataFrame({"x": rng.normal(size=23), "name": rng.choice(["u", "v", "007"], 23)})
+    path = write(table.to_csv(index=False))
     for rows in (1, 7, 100):
         joined = pd.concat(iter_table(path, chunk_rows=rows, kinds={"name": "text"}))
         pd.testing.assert_frame_equal(joined, read_table(path))
@@ -126,8 +126,8 @@ CELL = st.text(alphabet=',;"\n\r\t ab1é', min_size=1, max_size=6)
 
 
 @given(rows=st.lists(st.tuples(CELL, CELL), min_size=1, max_size=6), chunk_rows=st.integers(1, 3))
-def test_any_text_survives(rows, chunk_rows):
-    """Delimiters, quotation marks, line ends and spaces inside quotes come back as they were written."""
+def test_any_quoted_text_is_read_unchanged(rows, chunk_rows):
+    """Delimiters, quotation marks, line ends and spaces inside quotes are kept."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "any.csv")
         with path.open("w", newline="", encoding="utf-8") as stream:
@@ -136,8 +136,8 @@ def test_any_text_survives(rows, chunk_rows):
     assert list(read.itertuples(index=False, name=None)) == rows
 
 
-def test_kinds_hold_over_chunks(write):
-    """Text stays text in a chunk that looks like numbers; numbers that are none are told with their line."""
+def test_kinds_are_the_same_in_all_chunks(write):
+    """Text stays text in a chunk of digits; text in a column of numbers is refused with its line."""
     path = write('a,b\n1,2\n\n"2",3\n"x\ny",4\n')
     chunks = list(iter_table(path, chunk_rows=1, kinds={"a": "text", "b": "number"}))
     assert [chunk["a"].item() for chunk in chunks] == ["1", "2", "x\ny"]
@@ -145,8 +145,8 @@ def test_kinds_hold_over_chunks(write):
         list(iter_table(path, chunk_rows=1))
 
 
-def test_lacking_columns_are_listed(write):
-    """The message names what is missing, what is there and what was probably meant."""
+def test_missing_columns_are_listed(write):
+    """The message lists missing and present columns and suggests a similar name."""
     path = write("age,labels\n1,2\n")
     with pytest.raises(
         InvalidInputError, match=r"no column 'label'; its columns are 'age', 'labels'. Did you mean"
@@ -160,7 +160,7 @@ def test_lacking_columns_are_listed(write):
 
 @needs_arrow
 def test_parquet(tmp_path):
-    """Truth values, dates and categories become text; indexes are left out; chunks join to the whole."""
+    """Booleans, dates and categories become text; indexes are left out; joined chunks equal the table."""
     table = pd.DataFrame(
         {
             "n": [1, 2, 3],
@@ -184,8 +184,8 @@ def test_parquet(tmp_path):
 
 
 @needs_arrow
-def test_broken_parquet(tmp_path, write):
-    """Not Parquet, no rows, repeated names."""
+def test_damaged_parquet_is_refused(tmp_path, write):
+    """Other formats, files without rows and repeated column names."""
     import pyarrow as pa  # noqa: PLC0415
     from pyarrow import parquet  # noqa: PLC0415
 
@@ -195,13 +195,13 @@ def test_broken_parquet(tmp_path, write):
     with pytest.raises(InvalidInputError, match="no rows"):
         read_table(tmp_path / "none.parquet")
     parquet.write_table(pa.table([pa.array([1]), pa.array([2])], names=["a", "a"]), tmp_path / "two.parquet")
-    with pytest.raises(InvalidInputError, match="'a' comes more than once"):
+    with pytest.raises(InvalidInputError, match="'a' occurs more than once"):
         read_table(tmp_path / "two.parquet")
 
 
 @needs_arff
 def test_arff(write):
-    """Declared types decide; quotes, comments and question marks are understood."""
+    """Declared types are used; quotes, comments and question marks are parsed."""
     path = write(ARFF, "weather.arff")
     table = read_table(path)
     assert column_kinds(table) == {"outlook": "text", "temperature": "number", "note": "text"}
@@ -223,15 +223,15 @@ def test_arff(write):
         (ARFF, "no arff at all", "line 1: Invalid layout"),
     ],
 )
-def test_broken_arff_is_refused_with_its_line(write, old, new, message):
-    """In the header as in the data."""
+def test_damaged_arff_is_refused_with_the_line_number(write, old, new, message):
+    """Errors in the header and in the data are located."""
     with pytest.raises(InvalidInputError, match=message):
         read_table(write(ARFF.replace(old, new), "broken.arff"))
 
 
 @pytest.mark.parametrize(("package", "name"), [("pyarrow", "t.parquet"), ("arff", "t.arff")])
-def test_missing_packages_are_named(write, monkeypatch, package, name):
-    """With the command that installs them."""
+def test_missing_packages_are_reported(write, monkeypatch, package, name):
+    """The message contains the command that installs them."""
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InvalidInputError, match=r'pip install "peerloss\[tables\]"'):
         read_table(write("anything", name))
