@@ -6,16 +6,16 @@ import torch
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import (
     backward_loss,
-    base_loss,
     dmi_loss,
     f_divergence_loss,
     forward_loss,
     peer_loss,
+    plain_loss,
 )
 
 T3 = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
 ROW_LOSSES = {
-    "base": base_loss,
+    "base": plain_loss,
     "peer": peer_loss,
     "sampled": lambda z, y, **kw: peer_loss(
         z, y, peers="sampled", generator=torch.Generator().manual_seed(0), **kw
@@ -67,7 +67,7 @@ def test_the_row_with_nan_is_named():
     z, y = example()
     z[4, 1] = torch.nan
     with pytest.raises(InvalidInputError, match="row 4 is"):
-        base_loss(z, y)
+        plain_loss(z, y)
 
 
 def test_a_masked_class_is_legal():
@@ -75,7 +75,7 @@ def test_a_masked_class_is_legal():
     z, y = example()
     z[:, 2] = -torch.inf
     y = y % 2
-    for loss in (base_loss, peer_loss):
+    for loss in (plain_loss, peer_loss):
         assert torch.isfinite(loss(z, y))
 
 
@@ -189,4 +189,4 @@ def test_bad_options_are_named(name, options, message):
 def test_weights_that_are_all_zero_give_zero():
     """Nothing counts, nothing moves."""
     z, y = example()
-    assert base_loss(z, y, weight=torch.zeros(3)) == 0
+    assert plain_loss(z, y, weight=torch.zeros(3)) == 0

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
-from peerloss.functional import BASES, backward_loss, base_loss, forward_loss, loss_matrix
+from peerloss.functional import BASES, backward_loss, forward_loss, loss_matrix, plain_loss
 from peerloss.noise import NoiseModel
 
 
@@ -63,7 +63,7 @@ def test_without_noise_both_are_cross_entropy():
     """T = I corrects nothing; a T with zeros is legal."""
     z, y = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 2, 1, 0])
     plain = torch.nn.functional.cross_entropy(z, y)
-    torch.testing.assert_close(backward_loss(z, y, np.eye(3)), base_loss(z, y))
+    torch.testing.assert_close(backward_loss(z, y, np.eye(3)), plain_loss(z, y))
     torch.testing.assert_close(backward_loss(z, y, np.eye(3), eps=0.0), plain)
     torch.testing.assert_close(forward_loss(z, y, np.eye(3)), plain)
 
@@ -102,10 +102,10 @@ def test_bad_transitions_are_refused():
         backward_loss(z, y, np.full((3, 3), 1 / 3))
     for loss in (backward_loss, forward_loss):
         with pytest.raises(
-            InvalidInputError, match="`transition` must have one entry for each of the 3 classes"
+            InvalidInputError, match="`noise` must have one entry for each of the 3 classes"
         ):
             loss(z, y, NoiseModel.binary(0.1, 0.2))
         with pytest.raises(
-            InvalidInputError, match="`transition` must be a NoiseModel or a transition matrix"
+            InvalidInputError, match="`noise` must be a NoiseModel or a transition matrix"
         ):
             loss(z, y, np.ones((3, 3)))

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from peerloss import AlphaSchedule, BaseLoss, DMILoss, PeerLoss
+from peerloss import AlphaSchedule, DMILoss, PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import peer_loss
 
@@ -74,7 +74,7 @@ PRIOR = [0.1, 0.2, 0.3, 0.4]
 
 @pytest.mark.parametrize("shift", [False, True])
 @pytest.mark.parametrize(
-    "loss", [BaseLoss, lambda: PeerLoss(alpha=0.8, noisy_prior=PRIOR)], ids=["plain", "given prior"]
+    "loss", [PlainLoss, lambda: PeerLoss(alpha=0.8, noisy_prior=PRIOR)], ids=["plain", "given prior"]
 )
 def test_accumulated_micro_batches_step_like_the_joined_batch(loss, shift, tmp_path):
     """Eight rows at once, or four times two with different numbers of labels: the same weights."""
@@ -116,7 +116,7 @@ def test_a_counted_prior_knows_what_has_been_seen():
 def test_without_a_count_the_loss_is_the_mean():
     """As older Trainers evaluate; tuples begin with the logits."""
     z, y = torch.randn(5, K), torch.arange(5) % K
-    assert ComputeLoss(BaseLoss())((z,), y) == BaseLoss()(z, y)
+    assert ComputeLoss(PlainLoss())((z,), y) == PlainLoss()(z, y)
     assert ComputeLoss(DMILoss())((z,), y, 10) == DMILoss()(z, y) / 2
 
 
@@ -185,7 +185,7 @@ def test_a_resumed_training_has_the_weights_the_alpha_and_the_prior_of_an_undist
 @pytest.mark.parametrize(
     ("loss", "told"),
     [
-        (BaseLoss(reduction="sum"), "reduction='mean'; got 'sum'"),
+        (PlainLoss(reduction="sum"), "reduction='mean'; got 'sum'"),
         (PeerLoss(ignore_index=0), "ignore_index=-100; got 0"),
     ],
 )

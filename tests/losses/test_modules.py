@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import peerloss
-from peerloss import BackwardLoss, BaseLoss, DMILoss, ForwardLoss, NoiseModel, PeerLoss
+from peerloss import BackwardLoss, DMILoss, ForwardLoss, NoiseModel, PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
-from peerloss.functional import BASES, backward_loss, base_loss, dmi_loss, forward_loss, peer_loss
+from peerloss.functional import BASES, backward_loss, dmi_loss, forward_loss, peer_loss, plain_loss
 from peerloss.losses import FDivergenceLoss
 
 T3 = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.1, 0.9]]
@@ -20,8 +20,8 @@ MATRIX = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], dtype
 
 TWINS = {
     "base": (
-        lambda: BaseLoss("squared", weight=WEIGHT),
-        lambda z, y: base_loss(z, y, base="squared", weight=WEIGHT),
+        lambda: PlainLoss("squared", weight=WEIGHT),
+        lambda z, y: plain_loss(z, y, base="squared", weight=WEIGHT),
     ),
     "peer": (lambda: PeerLoss(alpha=0.7), lambda z, y: peer_loss(z, y, alpha=0.7)),
     "peer_prior": (
@@ -99,7 +99,7 @@ def test_every_module_shows_its_options():
     ):
         assert part in text
     assert "noisy_prior counted" in repr(PeerLoss())
-    assert "'gce'" in repr(BaseLoss("gce"))
+    assert "'gce'" in repr(PlainLoss("gce"))
     assert "'hinge'" in repr(BackwardLoss(T3, base="hinge"))
     assert "noisy_prior counted" in repr(FDivergenceLoss())
     assert repr(DMILoss(eps=0.01, ignore_index=7)) == "DMILoss(eps=0.01, ignore_index=7)"
@@ -211,15 +211,15 @@ def test_binary_logits_train(base):
         (lambda: PeerLoss(weight=[-1.0, 1.0]), InvalidInputError, "`weight` must be finite and non-negative"),
         (lambda: PeerLoss(reduction="all"), InvalidInputError, "`reduction` must be one of"),
         (lambda: PeerLoss(ignore_index=1.5), InvalidInputError, "`ignore_index` must be an integer"),
-        (lambda: BaseLoss("nonsense"), InvalidInputError, "`base` must be one of"),
+        (lambda: PlainLoss("nonsense"), InvalidInputError, "`base` must be one of"),
         (lambda: BackwardLoss([[0.5, 0.5], [0.5, 0.5]]), NotIdentifiableError, "cannot be inverted"),
-        (lambda: BackwardLoss([[1.2, -0.2], [0.5, 0.5]]), InvalidInputError, "`transition` must"),
-        (lambda: ForwardLoss([[0.9, 0.2], [0.5, 0.5]]), InvalidInputError, "`transition` must"),
+        (lambda: BackwardLoss([[1.2, -0.2], [0.5, 0.5]]), InvalidInputError, "`noise` must"),
+        (lambda: ForwardLoss([[0.9, 0.2], [0.5, 0.5]]), InvalidInputError, "`noise` must"),
         (lambda: DMILoss(eps=float("nan")), InvalidInputError, "`eps` must be a finite number"),
         (
             lambda: BackwardLoss(NoiseModel.binary(0.1, 0.2))(*example()),
             InvalidInputError,
-            "`transition` must have one entry for each of the 3 classes",
+            "`noise` must have one entry for each of the 3 classes",
         ),
     ],
 )
@@ -232,7 +232,7 @@ def test_bad_arguments_are_refused_when_the_module_is_made(make, error, message)
 @pytest.mark.parametrize("logits", [[[1.0, 2.0]], np.ones((1, 2))], ids=["list", "array"])
 def test_what_is_no_tensor_is_refused_by_name(logits):
     """Also by the modules that look for a short way first."""
-    for module in (PeerLoss(), BaseLoss()):
+    for module in (PeerLoss(), PlainLoss()):
         with pytest.raises(InvalidInputError, match=r"`logits` must be"):
             module(logits, torch.tensor([0]))
 
@@ -253,5 +253,5 @@ def test_dmi_has_no_unreduced_form():
 
 def test_public_modules_are_exported_at_the_top():
     """`from peerloss import PeerLoss` and its siblings."""
-    for name in ("PeerLoss", "BackwardLoss", "ForwardLoss", "DMILoss", "BaseLoss", "AlphaSchedule"):
+    for name in ("PeerLoss", "BackwardLoss", "ForwardLoss", "DMILoss", "PlainLoss", "AlphaSchedule"):
         assert getattr(peerloss, name).__name__ == name

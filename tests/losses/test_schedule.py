@@ -2,7 +2,7 @@
 
 import pytest
 
-from peerloss import AlphaSchedule, BaseLoss, PeerLoss
+from peerloss import AlphaSchedule, PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError
 
 KNOTS = [(0, 0.0), (10, 0.0), (40, 2.0)]
@@ -44,7 +44,7 @@ def test_a_schedule_resumes():
         (lambda: AlphaSchedule(PeerLoss(), [(0, 1.0, 2.0)]), "`knots` must be pairs"),
         (lambda: AlphaSchedule(PeerLoss(), [(0, 1.0), (0, 2.0)]), "`knots` must have increasing steps"),
         (lambda: AlphaSchedule(PeerLoss(), [(0, float("nan"))]), "`knots` must be a finite number"),
-        (lambda: AlphaSchedule(BaseLoss(), KNOTS), "`loss` must have an attribute `alpha`; got BaseLoss"),
+        (lambda: AlphaSchedule(PlainLoss(), KNOTS), "`loss` must have an attribute `alpha`; got PlainLoss"),
     ],
 )
 def test_bad_schedules_are_named(make, message):

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from peerloss import BackwardLoss, BaseLoss, DMILoss, ForwardLoss, PeerLoss
-from peerloss.functional import BASES, base_loss, peer_loss
+from peerloss import BackwardLoss, DMILoss, ForwardLoss, PeerLoss, PlainLoss
+from peerloss.functional import BASES, peer_loss, plain_loss
 from peerloss.losses import FDivergenceLoss
 
 T3 = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.1, 0.9]]
@@ -23,7 +23,7 @@ def counted(loss):
 
 
 BY_ROW = {
-    "base": lambda: BaseLoss("hinge"),
+    "base": lambda: PlainLoss("hinge"),
     "peer": lambda: PeerLoss(alpha=0.7, noisy_prior=PRIOR),
     "peer_unclipped": lambda: PeerLoss(eps=0.0, noisy_prior=PRIOR),
     "peer_ramp": lambda: PeerLoss("ramp", noisy_prior=PRIOR, weight=[1.0, 2.0, 0.5]),
@@ -72,7 +72,7 @@ def test_every_base_under_vmap(base):
     """The functions too, with the prior counted in each batch and with sampled peers."""
     z, y = example(12)
     z, y = z.view(3, 4, 3), y.view(3, 4)
-    for function in (base_loss, peer_loss):
+    for function in (plain_loss, peer_loss):
         stated = torch.stack([function(*batch, base=base) for batch in zip(z, y, strict=True)])
         torch.testing.assert_close(torch.vmap(lambda t, labels: function(t, labels, base=base))(z, y), stated)
     sampled = torch.vmap(

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from peerloss._validation import check_in_range
-from peerloss.functional._batch import Batch, make_batch, values_are_checkable, without_autocast
+from peerloss.functional.batch import Batch, make_batch, values_are_checkable, without_autocast
 
 #: Added to |det J| of two classes.
 DEFAULT_DMI_EPS = 1e-4

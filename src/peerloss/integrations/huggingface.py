@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.integrations._alpha import check_every, check_schedule, go_to, missing_extra
+from peerloss.integrations._alpha_callbacks import check_every, check_schedule, go_to, missing_extra
 from peerloss.integrations._tokens import flatten_tokens
 
 try:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from peerloss.functional._batch import as_columns
-from peerloss.integrations._alpha import check_every, go_to, missing_extra
+from peerloss.functional.batch import as_columns
+from peerloss.integrations._alpha_callbacks import check_every, go_to, missing_extra
 from peerloss.losses import AlphaSchedule
 
 try:

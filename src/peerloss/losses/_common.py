@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional._batch import REDUCTIONS, Batch, check_vector, make_batch
+from peerloss.functional.batch import REDUCTIONS, Batch, check_vector, make_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -10,14 +10,14 @@ import torch
 from torch import Tensor, distributed
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional._batch import check_prior, shares
-from peerloss.functional._tracing import has_transforms
+from peerloss.functional.batch import check_prior, label_frequencies
+from peerloss.functional.tracing import has_transforms
 from peerloss.losses._common import LabelLoss, as_buffer
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from peerloss.functional._batch import Batch
+    from peerloss.functional.batch import Batch
 
 REMEDY = "Give `noisy_prior=`, the label frequencies of the training set: then nothing is counted."
 
@@ -44,15 +44,20 @@ class PriorLoss(LabelLoss):
         """Return π̃ as given or as counted so far; ``None`` before the first label."""
         if self.noisy_prior is not None:
             return self.noisy_prior
-        return None if len(self.label_counts) == 0 else shares(self.label_counts, torch.get_default_dtype())
+        counts = self.label_counts
+        return None if len(counts) == 0 else label_frequencies(counts, torch.get_default_dtype())
 
     def reset_prior(self) -> None:
         """Forget the counted labels, for example when the data change."""
         self.label_counts = self.label_counts.new_zeros(0)
 
     def _counts_labels(self) -> bool:
-        """Whether the labels of the batch at hand are to be counted."""
+        """Whether the labels of the current batch are counted."""
         return self.noisy_prior is None and self.training and torch.is_grad_enabled()
+
+    def _kernels_may_count(self) -> bool:
+        """Whether a kernel may count the labels of the current batch: this process counts alone."""
+        return self._counts_labels() and count_ranks() <= 1
 
     def _prior(self, batch: Batch) -> Tensor:
         if self.noisy_prior is not None:
@@ -61,7 +66,7 @@ class PriorLoss(LabelLoss):
             self._count(batch)
         if len(self.label_counts) == 0:
             return batch.counted_prior()
-        return shares(self.label_counts, batch.logits.dtype)
+        return label_frequencies(self.label_counts, batch.logits.dtype)
 
     def _count(self, batch: Batch) -> None:
         if has_transforms():

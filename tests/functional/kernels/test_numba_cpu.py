@@ -14,8 +14,16 @@ from hypothesis import strategies as st
 
 from peerloss import PeerLoss
 from peerloss.exceptions import DivergenceError, DivergenceWarning, InvalidInputError
-from peerloss.functional import _compiled
-from tests.functional.peer_paths import PRIOR, AtOnce, InOperations, example, started, value_and_gradient
+from peerloss.functional.kernels import numba_cpu
+from tests.functional.kernels.paths import (
+    PRIOR,
+    Fast,
+    InTorch,
+    declines,
+    example,
+    started,
+    value_and_gradient,
+)
 
 pytest.importorskip("numba", reason="the compiled path needs numba")
 
@@ -39,7 +47,7 @@ def test_both_paths_agree(n, k, seed, dtype, scale, base, alpha, eps, reduction,
     if given_prior:
         options["noisy_prior"] = np.random.default_rng(seed).dirichlet(np.ones(k))
     z, _ = example(n, k, seed, dtype, scale)
-    ours, reference = started(AtOnce, z, **options), started(InOperations, z, **options)
+    ours, reference = started(Fast, z, **options), started(InTorch, z, **options)
     close = {"rtol": 1e-4, "atol": 1e-4 * n} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9 * n}
     for step in range(3):
         z, y = example(n, k, seed + step, dtype, scale)
@@ -59,8 +67,8 @@ def test_many_classes_lose_no_digits(dtype, eps):
     prior = torch.softmax(
         torch.randn(8000, generator=torch.Generator().manual_seed(0), dtype=torch.float64), 0
     )
-    exact = value_and_gradient(InOperations(alpha=0.7, eps=eps, noisy_prior=prior), z, y)
-    ours = value_and_gradient(AtOnce(alpha=0.7, eps=eps, noisy_prior=prior), z.to(dtype), y)
+    exact = value_and_gradient(InTorch(alpha=0.7, eps=eps, noisy_prior=prior), z, y)
+    ours = value_and_gradient(Fast(alpha=0.7, eps=eps, noisy_prior=prior), z.to(dtype), y)
     for mine, stated in zip(ours, exact, strict=True):
         torch.testing.assert_close(mine.double(), stated, rtol=20 * torch.finfo(dtype).eps, atol=1e-7)
 
@@ -68,14 +76,14 @@ def test_many_classes_lose_no_digits(dtype, eps):
 def test_a_module_takes_the_compiled_path_from_its_first_batch():
     """With counts of its own, with none yet, and with a given prior; what others count is left alone."""
     z, y = example()
-    counted = AtOnce()
+    counted = Fast()
     counted(z, y)
     counted(z, y)
     assert (counted.label_counts == 2 * torch.bincount(y, minlength=3)).all()
-    AtOnce(noisy_prior=PRIOR)(z, y)
+    Fast(noisy_prior=PRIOR)(z, y)
     halves = PeerLoss()
     halves.label_counts = torch.zeros(3, dtype=torch.float16)  # as a checkpoint in half precision leaves them
-    assert halves._at_once(z, y) is None
+    assert declines(halves, z, y)
 
 
 def test_a_subclass_that_prepares_batches_is_heard():
@@ -133,7 +141,7 @@ UNUSUAL = {
     "no reduction": (Z, Y, {"reduction": "none"}),
     "another base": (Z, Y, {"base": "sigmoid"}),
     "sampled peers": (Z, Y, {"peers": "sampled"}),
-    "a large batch": (*example(_compiled.MOST, 3), {}),
+    "a large batch": (*example(numba_cpu.MAX_NUMBA_LOGITS, 3), {}),
 }
 
 
@@ -152,9 +160,9 @@ def test_what_is_unusual_is_left_to_torch(what):
     z, y, options = UNUSUAL[what]
     counts = torch.arange(1, 1 + options.get("counts", 3))
     options = {name: value for name, value in options.items() if name != "counts"}
-    ours, reference = PeerLoss(**options), InOperations(**options)
+    ours, reference = PeerLoss(**options), InTorch(**options)
     ours.label_counts, reference.label_counts = counts.clone(), counts.clone()
-    assert ours._at_once(z, y) is None
+    assert declines(ours, z, y)
     assert torch.equal(ours.label_counts, counts)
     mine, stated = outcome(ours, z, y), outcome(reference, z, y)
     assert type(mine) is type(stated)
@@ -165,7 +173,7 @@ def test_what_is_unusual_is_left_to_torch(what):
 def test_evaluation_counts_nothing():
     """In evaluation mode the counts stay as they are, and are used."""
     z, y = example()
-    ours, reference = (started(kind, z).eval() for kind in (PeerLoss, InOperations))
+    ours, reference = (started(kind, z).eval() for kind in (PeerLoss, InTorch))
     torch.testing.assert_close(ours(z, y), reference(z, y))
     assert ours.label_counts.tolist() == [1, 2, 3]
 
@@ -177,7 +185,7 @@ def test_a_masked_class(eps):
     z[:, 2] = -torch.inf
     y %= 2
     outcomes = []
-    for kind in (AtOnce, InOperations):
+    for kind in (Fast, InTorch):
         loss = started(kind, z, eps=eps)
         if eps == 0:
             with pytest.raises(DivergenceError, match="not finite") as caught:
@@ -193,7 +201,7 @@ def test_a_masked_class(eps):
 def test_runaway_logits_warn_at_the_callers_line():
     """The warning comes once an excursion and points here."""
     z, y = example()
-    loss = started(AtOnce, z)
+    loss = started(Fast, z)
     with pytest.warns(DivergenceWarning, match=r"logits have reached 2e\+04") as caught:
         loss(torch.full_like(z, -2e4), y)
     assert caught[0].filename == __file__
@@ -209,14 +217,14 @@ def test_runaway_logits_warn_at_the_callers_line():
 def test_a_prior_of_another_precision(dtype):
     """`loss.to(dtype)` casts a given prior; both paths read it in the precision of the logits."""
     z, y = example()
-    losses = [kind(noisy_prior=PRIOR).to(dtype) for kind in (AtOnce, InOperations)]
+    losses = [kind(noisy_prior=PRIOR).to(dtype) for kind in (Fast, InTorch)]
     torch.testing.assert_close(*(loss(z, y) for loss in losses))
 
 
 def test_it_pickles_and_copies_as_before():
     """A copy counts for itself."""
     z, y = example()
-    loss = started(AtOnce, z)
+    loss = started(Fast, z)
     other = copy.deepcopy(loss)
     other(z, y)
     assert loss.label_counts.tolist() == [1, 2, 3]
@@ -226,9 +234,9 @@ def test_it_pickles_and_copies_as_before():
 @pytest.fixture
 def fresh_kernels():
     """Look for numba again, here and afterwards."""
-    _compiled._kernels.cache_clear()
+    numba_cpu._compiled_loops.cache_clear()
     yield
-    _compiled._kernels.cache_clear()
+    numba_cpu._compiled_loops.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh_kernels")
@@ -236,14 +244,14 @@ def fresh_kernels():
 def test_without_numba_torch_does_the_work(monkeypatch, reason):
     """Neither a missing numba nor NUMBA_DISABLE_JIT changes an answer."""
     z, y = example()
-    stated = value_and_gradient(started(AtOnce, z), z, y)
-    _compiled._kernels.cache_clear()
+    stated = value_and_gradient(started(Fast, z), z, y)
+    numba_cpu._compiled_loops.cache_clear()
     if reason == "not installed":
         monkeypatch.setitem(sys.modules, "numba", None)
     else:
         monkeypatch.setattr("numba.config.DISABLE_JIT", True)
     loss = started(PeerLoss, z)
-    assert loss._at_once(z, y) is None
+    assert declines(loss, z, y)
     for mine, other in zip(value_and_gradient(loss, z, y), stated, strict=True):
         torch.testing.assert_close(mine, other)
 
@@ -257,7 +265,7 @@ def test_no_place_for_a_cache_is_no_obstacle(monkeypatch):
 
     monkeypatch.setattr("numba.core.dispatcher.FunctionCache", nowhere)
     z, y = example()
-    torch.testing.assert_close(started(AtOnce, z)(z, y), started(InOperations, z)(z, y))
+    torch.testing.assert_close(started(Fast, z)(z, y), started(InTorch, z)(z, y))
 
 
 @pytest.mark.usefixtures("fresh_kernels")
@@ -270,7 +278,7 @@ def test_a_damaged_or_full_cache_is_no_obstacle(monkeypatch, damage):
 
     monkeypatch.setattr("numba.core.caching.FunctionCache.load_overload", broken)
     z, y = example()
-    torch.testing.assert_close(started(AtOnce, z)(z, y), started(InOperations, z)(z, y))
+    torch.testing.assert_close(started(Fast, z)(z, y), started(InTorch, z)(z, y))
 
 
 def test_numba_is_not_imported_before_it_is_used():

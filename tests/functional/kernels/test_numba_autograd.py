@@ -7,7 +7,15 @@ from torch.utils.checkpoint import checkpoint
 from torch.utils.flop_counter import FlopCounterMode
 
 from peerloss import PeerLoss
-from tests.functional.peer_paths import PRIOR, AtOnce, InOperations, example, started, value_and_gradient
+from tests.functional.kernels.paths import (
+    PRIOR,
+    Fast,
+    InTorch,
+    declines,
+    example,
+    started,
+    value_and_gradient,
+)
 
 pytest.importorskip("numba", reason="the compiled path needs numba")
 
@@ -17,7 +25,7 @@ pytest.importorskip("numba", reason="the compiled path needs numba")
 def test_first_and_second_derivatives_agree_with_finite_differences(eps, reduction):
     """The gradient comes from the loop, the second derivative from operations."""
     z, y = example(4)
-    loss = AtOnce(alpha=0.6, eps=eps, reduction=reduction, noisy_prior=PRIOR)
+    loss = Fast(alpha=0.6, eps=eps, reduction=reduction, noisy_prior=PRIOR)
     assert gradcheck(lambda t: loss(t, y), (z.requires_grad_(),))
     assert gradgradcheck(lambda t: loss(t, y), (z,))
 
@@ -26,7 +34,7 @@ def test_the_second_derivative_keeps_the_prior_of_its_own_step():
     """Labels counted after a step do not reach into its graph."""
     z, y = example(4)
     results = []
-    for kind in (AtOnce, InOperations):
+    for kind in (Fast, InTorch):
         loss, t = started(kind, z, alpha=0.6), z.clone().requires_grad_()
         value = loss(t, y)
         loss(z, torch.zeros_like(y))
@@ -38,7 +46,7 @@ def test_the_second_derivative_keeps_the_prior_of_its_own_step():
 def test_logits_may_be_overwritten_after_the_loss():
     """As with torch's cross entropy; a second derivative, which needs them, then refuses."""
     z, y = example(4)
-    loss = AtOnce(noisy_prior=PRIOR)
+    loss = Fast(noisy_prior=PRIOR)
     _, stated = value_and_gradient(loss, z, y)
     leaf = z.clone().requires_grad_()
     logits = leaf * 1
@@ -54,7 +62,7 @@ def test_a_graph_is_used_once_and_frees_what_it_holds():
     """As everywhere in torch: a second backward pass needs ``retain_graph``."""
     z, y = example()
     z.requires_grad_()
-    value = AtOnce(noisy_prior=PRIOR)(z, y)
+    value = Fast(noisy_prior=PRIOR)(z, y)
     value.backward()
     with pytest.raises(RuntimeError, match="second time"):
         value.backward()
@@ -73,7 +81,7 @@ def test_transforms_take_operations():
     """torch.func, forward mode and batched gradients give what they always gave."""
     z, y = example(4)
     loss = PeerLoss(alpha=0.6, noisy_prior=PRIOR)
-    _, stated = value_and_gradient(InOperations(alpha=0.6, noisy_prior=PRIOR), z, y)
+    _, stated = value_and_gradient(InTorch(alpha=0.6, noisy_prior=PRIOR), z, y)
     torch.testing.assert_close(3 * torch.func.grad(loss)(z, y), stated)
     torch.testing.assert_close(3 * torch.func.jacfwd(loss)(z, y), stated)
     jacobian = torch.autograd.functional.jacobian(lambda t: loss(t, y), z, vectorize=True)
@@ -92,14 +100,14 @@ def test_what_is_recorded_is_no_constant():
     traced = torch.jit.trace(loss, (z, y))
     torch.testing.assert_close(traced(other, y), loss(other, y))
     with FlopCounterMode(display=False), pytest.raises(AssertionError, match="was not taken"):
-        AtOnce(noisy_prior=PRIOR)(z, y)
+        Fast(noisy_prior=PRIOR)(z, y)
 
 
 def test_modes_of_torch_change_nothing():
     """Autocast, no_grad, inference tensors, a default device elsewhere: the same number."""
     z, y = example(dtype=torch.float32)
-    stated = InOperations(noisy_prior=PRIOR)(z, y)
-    loss = AtOnce(noisy_prior=PRIOR)
+    stated = InTorch(noisy_prior=PRIOR)(z, y)
+    loss = Fast(noisy_prior=PRIOR)
     with torch.autocast("cpu", dtype=torch.bfloat16):
         torch.testing.assert_close(loss(z, y), stated)
     with torch.no_grad():
@@ -117,4 +125,4 @@ def test_a_prior_that_wants_a_gradient_gets_it():
     z, y = example()
     loss = PeerLoss(noisy_prior=PRIOR)
     loss.noisy_prior.requires_grad_()
-    assert loss._at_once(z, y) is None
+    assert declines(loss, z, y)

@@ -10,8 +10,9 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton", reason="torch for CUDA brings Triton, torch for the CPU does not")
 
 from peerloss import PeerLoss
-from peerloss.functional import _fused, peer_loss
-from peerloss.functional._ready import Formula
+from peerloss.functional import peer_loss
+from peerloss.functional.kernels import triton_gpu
+from peerloss.functional.kernels.reference import Formula
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -26,7 +27,7 @@ def example(n, k, dtype=torch.float32):
 
 def fused(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mean"):
     formula = Formula(alpha, eps, ignore_index=-100, mean=reduction == "mean")
-    return _fused.fused_peer_loss(z, y, formula, prior, counts).loss
+    return triton_gpu.triton_peer_loss(z, y, formula, prior, counts)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -36,8 +37,8 @@ def fused(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mean"):
 )
 def test_loss_and_gradient_are_those_of_the_operations(monkeypatch, k, held, small, eps, reduction):
     """In one kernel or by rows, in one part or several, clipped or not, with a counted and a given prior."""
-    monkeypatch.setattr(_fused, "HELD", held)
-    monkeypatch.setattr(_fused, "ONE_KERNEL", small)
+    monkeypatch.setattr(triton_gpu, "LOGITS_PER_PROGRAM", held)
+    monkeypatch.setattr(triton_gpu, "MAX_ONE_KERNEL_LOGITS", small)
     z, y = example(9, k)
     given = torch.softmax(torch.arange(k, device=DEVICE) / k, 0)
     for prior in (None, given):
@@ -55,7 +56,7 @@ def test_loss_and_gradient_are_those_of_the_operations(monkeypatch, k, held, sma
 @pytest.fixture(params=[8192, 0], ids=["one kernel", "row by row"])
 def way(request, monkeypatch):
     """Both ways through the kernels."""
-    monkeypatch.setattr(_fused, "ONE_KERNEL", request.param)
+    monkeypatch.setattr(triton_gpu, "MAX_ONE_KERNEL_LOGITS", request.param)
 
 
 @pytest.mark.usefixtures("way")
@@ -161,7 +162,7 @@ def test_unusual_priors_go_through_the_operations():
     strided = torch.rand(4, 2, device=DEVICE)[:, 1]
     learned = torch.full((4,), 0.25, device=DEVICE, requires_grad=True)
     for prior in (strided, learned, torch.full((3,), 1 / 3, device=DEVICE), torch.rand(4, device="meta")):
-        assert _fused.fused_peer_loss(z, y, Formula(1.0, 0.0, -100, mean=True), prior, counts) is None
+        assert triton_gpu.triton_peer_loss(z, y, Formula(1.0, 0.0, -100, mean=True), prior, counts) is None
     assert counts.sum() == 0
 
 
@@ -172,18 +173,18 @@ def no_kernels(monkeypatch):
     def broken(name):
         raise RuntimeError(name)
 
-    monkeypatch.setattr(_fused, "import_module", broken)
-    _fused._kernels.cache_clear()
+    monkeypatch.setattr(triton_gpu, "import_module", broken)
+    triton_gpu._kernels.cache_clear()
     yield
-    _fused._kernels.cache_clear()
+    triton_gpu._kernels.cache_clear()
 
 
 @pytest.mark.usefixtures("no_kernels")
 def test_kernels_that_cannot_run_are_left_alone():
     """Nothing is raised, and batches go through torch's operations."""
-    assert _fused._kernels(torch.float32) is None
+    assert triton_gpu._kernels(torch.float32) is None
     z, y = example(6, 4)
-    assert not _fused.is_fusable(z, y)
+    assert not triton_gpu.accepts(z, y)
     assert torch.isfinite(PeerLoss().to(DEVICE)(z, y))
 
 
@@ -192,7 +193,7 @@ def test_the_module_takes_them():
     """Loss, gradient and counted labels are those of the module on the CPU, batch after batch."""
     here, there = PeerLoss(alpha=0.5), PeerLoss(alpha=0.5).cuda()
     z, y = example(64, 5)
-    assert _fused.is_fusable(z, y)
+    assert triton_gpu.accepts(z, y)
     for alpha in (0.5, 0.9):
         here.alpha = there.alpha = alpha
         results = []
@@ -215,7 +216,7 @@ def test_half_precision_logits():
     assert (loss.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
     torch.testing.assert_close(loss, wanted, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(gradient, torch.autograd.grad(wanted, z)[0])
-    assert not _fused.is_fusable(z.detach().half().requires_grad_(), y)
+    assert not triton_gpu.accepts(z.detach().half().requires_grad_(), y)
 
 
 @pytest.mark.cuda

@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from peerloss._validation import check_choice
-from peerloss.functional._batch import (
+from peerloss.functional.batch import (
     Batch,
     check_prior,
     fit_to_batch,
