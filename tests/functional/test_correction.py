@@ -101,11 +101,7 @@ def test_bad_transitions_are_refused():
     with pytest.raises(NotIdentifiableError, match="`transition` cannot be inverted"):
         backward_loss(z, y, np.full((3, 3), 1 / 3))
     for loss in (backward_loss, forward_loss):
-        with pytest.raises(
-            InvalidInputError, match="`noise` must have one entry for each of the 3 classes"
-        ):
+        with pytest.raises(InvalidInputError, match="`noise` must have one entry for each of the 3 classes"):
             loss(z, y, NoiseModel.binary(0.1, 0.2))
-        with pytest.raises(
-            InvalidInputError, match="`noise` must be a NoiseModel or a transition matrix"
-        ):
+        with pytest.raises(InvalidInputError, match="`noise` must be a NoiseModel or a transition matrix"):
             loss(z, y, np.ones((3, 3)))

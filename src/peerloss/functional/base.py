@@ -122,11 +122,14 @@ class Base:
         return self.matrix(logits)
 
     def clip(self, eps: float) -> float:
-        """Return the number that this base adds to probabilities: ``eps``, or 0 if it does not clip."""
+        """Return the number added to probabilities.
+
+        It is ``eps``, or 0 if this base does not clip.
+        """
         return eps if self.clips else 0.0
 
     def columns(self, z: Tensor, eps: float) -> Tensor:
-        """Return the loss matrix of checked logits ``z`` (n, K), clipped by ``eps`` if the base clips."""
+        """Return the loss matrix of checked logits ``z`` (n, K), with ``eps`` if the base clips."""
         losses = self.matrix(z, eps=eps) if self.clips else self.matrix(z)
         if not isinstance(losses, Tensor) or losses.shape != z.shape:
             got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__

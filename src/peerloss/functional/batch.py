@@ -153,10 +153,9 @@ def check_vector(value: Any, name: str) -> Tensor:
 def check_prior(value: Any, name: str) -> Tensor:
     """Return a prior as a vector of probabilities that sum to one."""
     prior = check_vector(value, name)
-    if values_are_checkable(prior) and abs(float(prior.double().sum()) - 1.0) > 1e-4:
+    if values_are_checkable(prior) and abs((total := float(prior.detach().double().sum())) - 1.0) > 1e-4:
         raise InvalidInputError(
-            f"`{name}` must be probabilities that sum to 1; the sum is {float(prior.double().sum()):g}. "
-            "Divide counts by their total."
+            f"`{name}` must be probabilities that sum to 1; the sum is {total:g}. Divide counts by their total."
         )
     return prior
 

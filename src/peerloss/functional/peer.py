@@ -158,7 +158,7 @@ def check_alpha(alpha: float | Tensor) -> float | Tensor:
     if isinstance(alpha, Tensor) and alpha.ndim == 0 and not values_are_checkable(alpha):
         return alpha
     advice = "Use theory.optimal_alpha(noise, clean_prior) or a number such as 1.0."
-    number = check_finite(alpha, "alpha", advice=advice)
+    number = check_finite(alpha.detach() if isinstance(alpha, Tensor) else alpha, "alpha", advice=advice)
     return alpha if isinstance(alpha, Tensor) else number
 
 
