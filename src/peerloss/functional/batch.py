@@ -155,7 +155,7 @@ def check_prior(value: Any, name: str) -> Tensor:
     prior = check_vector(value, name)
     if values_are_checkable(prior) and abs((total := float(prior.detach().double().sum())) - 1.0) > 1e-4:
         raise InvalidInputError(
-            f"`{name}` must be probabilities that sum to 1; the sum is {total:g}. Divide counts by their total."
+            f"`{name}` must be probabilities that sum to 1; the sum is {total:g}. Divide counts by the total."
         )
     return prior
 

@@ -59,12 +59,11 @@ class DivergenceWatch:
         value
             The loss as a number, if it is known.
         """
-        if loss.device.type == "cpu":
-            if loss.ndim:
-                finite = bool(torch.isfinite(loss).all())
-            else:
-                finite = math.isfinite(loss.item() if value is None else value)
-            self._check(finite=finite, largest=batch.largest or 0.0, alpha=alpha, stacklevel=6)
+        if value is not None or loss.device.type == "cpu":
+            if value is None and loss.ndim == 0:
+                value = loss.item()
+            finite = bool(torch.isfinite(loss).all()) if value is None else math.isfinite(value)
+            self._check(finite, batch.largest or 0.0, alpha, stacklevel=6)
         elif loss.device.type == "cuda":
             self._read_arrived()
             if self._pending is None and self._calls % CUDA_INTERVAL == 0 and loss.numel():
@@ -87,9 +86,9 @@ class DivergenceWatch:
             return
         (finite, largest), alpha = self._pending.numbers.tolist(), self._pending.alpha
         self._pending = None
-        self._check(finite=bool(finite), largest=largest, alpha=alpha, stacklevel=7)
+        self._check(bool(finite), largest, alpha, stacklevel=7)
 
-    def _check(self, *, finite: bool, largest: float, alpha: float, stacklevel: int) -> None:
+    def _check(self, finite: bool, largest: float, alpha: float, *, stacklevel: int) -> None:
         """Raise or warn; ``stacklevel`` counts the frames up to the line that called the loss module."""
         if not finite:
             raise DivergenceError(

@@ -177,7 +177,7 @@ class PeerLoss(PriorLoss):
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
         result = self._compute(logits, target)
-        if values_are_readable():  # compiled graphs leave out the watch
+        if result.value is not None or values_are_readable():  # compiled graphs leave out the watch
             self._watch(result.batch, result.loss, self._alpha, value=result.value)
         return result.loss
 
@@ -196,16 +196,18 @@ class PeerLoss(PriorLoss):
         return is_common and has_kernels(device, dtype)
 
     def _compute(self, logits: Tensor, target: Tensor) -> PeerResult:
+        noisy_prior = self.noisy_prior
+        counts = self.label_counts if noisy_prior is None and self._kernels_may_count() else None
         result = compute_peer_loss(
             logits,
             target,
             self._settings(),
-            noisy_prior=self.noisy_prior,
-            label_counts=self.label_counts if self._kernels_may_count() else None,
+            noisy_prior=noisy_prior,
+            label_counts=counts,
             prior_of=self._prior,
             prepare=self._prepare(),
         )
-        if result.label_counts is not None and result.label_counts is not self.label_counts:
+        if result.label_counts is not None and result.label_counts is not counts:
             self.label_counts = result.label_counts
         return result
 

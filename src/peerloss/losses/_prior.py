@@ -53,7 +53,7 @@ class PriorLoss(LabelLoss):
 
     def _counts_labels(self) -> bool:
         """Whether the labels of the current batch are counted."""
-        return self.noisy_prior is None and self.training and torch.is_grad_enabled()
+        return self.training and torch.is_grad_enabled() and self.noisy_prior is None
 
     def _kernels_may_count(self) -> bool:
         """Whether a kernel may count the labels of the current batch: this process counts alone."""

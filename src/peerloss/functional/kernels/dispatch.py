@@ -106,7 +106,7 @@ def compute_peer_loss(
     prepare
         Replaces :func:`~peerloss.functional.batch.make_batch`. There is no fast path then.
     """
-    if prepare is None and not torch.compiler.is_compiling() and settings.has_fast_path():
+    if prepare is None and settings.has_fast_path():
         result = _try_fast_path(logits, target, settings, noisy_prior, label_counts)
         if result is not None:
             return result
@@ -129,7 +129,7 @@ def _try_fast_path(
     on_gpu = triton_gpu.accepts(logits, target)
     if (noisy_prior is None and label_counts is None) or not (on_gpu or numba_cpu.accepts(logits, target)):
         return None
-    if noisy_prior is None and label_counts is not None and len(label_counts) == 0:
+    if noisy_prior is None and label_counts is not None and label_counts.shape[0] == 0:
         label_counts = torch.zeros(logits.shape[1], dtype=torch.int64, device=logits.device)
     clip = settings.base.clip(settings.eps)
     formula = Formula(float(settings.alpha), clip, settings.ignore_index, settings.reduction == "mean")

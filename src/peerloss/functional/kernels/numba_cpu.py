@@ -68,7 +68,14 @@ def numba_peer_loss(
     ``None``, with unchanged counts, if torch operations must compute the loss.
     """
     loops, known = _compiled_loops(logits.dtype), label_counts if noisy_prior is None else noisy_prior
-    if loops is None or known is None or not _is_plain_vector(known, logits.shape[1]):
+    if (
+        loops is None
+        or type(known) is not Tensor
+        or known.shape != logits.shape[1:]
+        or not known.is_cpu
+        or known.requires_grad
+        or (known.dtype != torch.int64 if noisy_prior is None else needs_operations(noisy_prior))
+    ):
         return None
     check, count, compute = loops
     z, y = logits.numpy(force=True), target.numpy()
@@ -76,9 +83,7 @@ def numba_peer_loss(
     if not is_common:
         return None
     if noisy_prior is None:
-        if known.dtype != torch.int64:
-            return None
-        shared = np.empty(len(known), z.dtype)
+        shared = np.empty(z.shape[1], z.dtype)
         count(y, known.numpy(), formula.alpha, shared)
     else:
         shared = -formula.alpha * noisy_prior.to(logits.dtype).numpy()
@@ -87,17 +92,6 @@ def numba_peer_loss(
     value = compute(z, y, shared, formula.eps, scale, gradient)
     loss: Tensor = _ComputedLoss.apply(logits, target, value, gradient, (shared, formula.eps, scale))
     return loss, value, largest
-
-
-def _is_plain_vector(known: Tensor, n_classes: int) -> bool:
-    """Whether a prior or counts can be read by numba and take no part in a gradient."""
-    return (
-        type(known) is Tensor
-        and len(known) == n_classes
-        and known.is_cpu
-        and not known.requires_grad
-        and not needs_operations(known)
-    )
 
 
 class _ComputedLoss(torch.autograd.Function):
