@@ -50,7 +50,7 @@ def random_logits(n, k, seed=0, scale=3.0):
 @pytest.mark.parametrize("base", sorted(BASES))
 @given(k=st.integers(2, 6), seed=st.integers(0, 10_000), scale=st.sampled_from([0.1, 1.0, 10.0]))
 def test_every_base_agrees_with_a_naive_reference(base, k, seed, scale):
-    """Column k is the loss had the label been k, computed entry by entry."""
+    """Column k is the loss if the label is k, computed entry by entry."""
     z = random_logits(4, k, seed, scale)
     np.testing.assert_allclose(loss_matrix(z, base), naive(z.numpy(), base), rtol=1e-9, atol=1e-11)
 
@@ -80,7 +80,7 @@ def test_gradients_of_smooth_bases(base, k):
 @pytest.mark.parametrize("base", KINKED)
 @pytest.mark.parametrize("k", [2, 4])
 def test_gradients_of_kinked_bases_away_from_their_kinks(base, k):
-    """Autograd agrees with finite differences wherever the loss is differentiable."""
+    """Autograd agrees with finite differences if the loss is differentiable."""
     z = random_logits(200, k, seed=3)
     smooth_rows = (margins(z).abs() - 1).abs().min(dim=1).values > 0.01
     assert gradcheck(lambda t: loss_matrix(t, base), (z[smooth_rows][:5].clone().requires_grad_(),))
@@ -117,13 +117,13 @@ def test_extreme_logits_stay_finite(base):
 
 @given(k=st.integers(2, 6), seed=st.integers(0, 1000), scale=st.sampled_from([0.5, 5.0, 30.0]))
 def test_margins_are_log_odds(k, seed, scale):
-    """σ(m_k) = p_k, also where p_k is within rounding of one."""
+    """σ(m_k) = p_k, also if p_k is one up to rounding."""
     z = random_logits(5, k, seed, scale)
     torch.testing.assert_close(torch.sigmoid(margins(z)), torch.softmax(z, 1), rtol=1e-9, atol=1e-300)
 
 
 def test_a_callable_is_a_base():
-    """Anything from (n, K) to (n, K) will do, for instance generalised cross entropy with another q."""
+    """Any function from (n, K) to (n, K) is accepted, for instance ``gce_matrix`` with another q."""
     z = random_logits(4, 3)
     other = functools.partial(gce_matrix, q=0.3)
     np.testing.assert_allclose(loss_matrix(z, other), naive(z.numpy(), "gce", q=0.3), rtol=1e-9)
@@ -229,6 +229,6 @@ def test_a_registered_base_is_a_function_or_a_record(monkeypatch):
     ],
 )
 def test_bad_arguments_are_named(call, message):
-    """The message names the argument, what was expected and what came."""
+    """The message names the argument, what was expected and what was received."""
     with pytest.raises(InvalidInputError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""A class masked by −inf logits counts for nothing where its coefficient is 0, in every path."""
+"""A class masked by −inf logits is left out if its coefficient is 0, in every path."""
 
 import numpy as np
 import pytest
@@ -31,11 +31,11 @@ def value_and_gradient(loss, z, y):
 
 
 def agree(loss, without):
-    """Check that three classes, one of them masked, have the loss and the gradient of the other two."""
+    """Check that three classes with one masked have the loss and the gradient of the other two."""
     z, y = masked()
     value, gradient = value_and_gradient(loss, z, y)
-    stated, slope = value_and_gradient(without, z[:, :2], y)
-    torch.testing.assert_close(value, stated)
+    expected, slope = value_and_gradient(without, z[:, :2], y)
+    torch.testing.assert_close(value, expected)
     torch.testing.assert_close(gradient[:, :2], slope)
     assert not gradient[:, 2].any()
 
@@ -52,8 +52,8 @@ def test_the_plain_loss_is_finite(base):
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("options", [*UNCLIPPED, {"base": "unhinged"}])
 @pytest.mark.parametrize("peers", ["expected", "sampled"])
-def test_peer_loss_is_that_of_the_classes_that_are_left(options, peers, reduction):
-    """A masked class with prior 0 changes neither loss nor gradient, for a prior that is given."""
+def test_peer_loss_is_that_of_the_other_classes(options, peers, reduction):
+    """A masked class with prior 0 changes neither loss nor gradient, with a given prior."""
     more = {"peers": peers, "alpha": 0.8, "reduction": reduction, **options}
 
     def with_prior(prior):
@@ -67,7 +67,7 @@ def test_peer_loss_is_that_of_the_classes_that_are_left(options, peers, reductio
 
 @pytest.mark.parametrize("options", UNCLIPPED)
 def test_the_prior_may_be_counted(options):
-    """No label is of the masked class, so its counted share is 0: in the function and in the module."""
+    """No label is of the masked class, so its counted frequency is 0, in the function and in the module."""
     agree(lambda z, y: peer_loss(z, y, **options), lambda z, y: peer_loss(z, y, **options))
     for kind in (PeerLoss, InTorch):
         agree(kind(**options), PeerLoss(**options))
@@ -75,7 +75,7 @@ def test_the_prior_may_be_counted(options):
 
 @pytest.mark.parametrize("options", UNCLIPPED)
 def test_alpha_zero_is_the_plain_loss(options):
-    """Also where the prior gives the masked class some share."""
+    """Also if the prior of the masked class is positive."""
     z, y = masked()
     prior = torch.tensor([0.3, 0.3, 0.4], dtype=z.dtype)
     torch.testing.assert_close(
@@ -85,7 +85,7 @@ def test_alpha_zero_is_the_plain_loss(options):
 
 @pytest.mark.parametrize("options", UNCLIPPED)
 def test_weights_and_score_matrices(options):
-    """A class of weight 0, or without influence in M, counts for nothing as well."""
+    """A class of weight 0, or with zeros in M, is left out as well."""
     weight, matrix = torch.tensor([1.0, 2.0, 0.0]), torch.tensor([[1.0, 0.0, 0], [1, 1, 0], [0, 0, 0]])
     share = torch.tensor([0.3, 0.3, 0.4], dtype=torch.float64)
     agree(
@@ -127,9 +127,9 @@ def test_the_blockwise_kernel(monkeypatch, eps):
     z, y = masked()
     rows, gradient = value_and_gradient(lambda t, labels: peer_loss(t, labels, **options), z, y)
     monkeypatch.setattr(dispatch, "MIN_BLOCKED_LOGITS", 1 << 30)
-    stated, slope = value_and_gradient(lambda t, labels: peer_loss(t, labels, **options), z, y)
+    expected, slope = value_and_gradient(lambda t, labels: peer_loss(t, labels, **options), z, y)
     assert torch.isfinite(rows).all()
-    torch.testing.assert_close(rows, stated)
+    torch.testing.assert_close(rows, expected)
     torch.testing.assert_close(gradient, slope)
     monkeypatch.setattr(dispatch, "MIN_BLOCKED_LOGITS", 0)
     t = z.clone().requires_grad_()
@@ -138,7 +138,7 @@ def test_the_blockwise_kernel(monkeypatch, eps):
     assert torch.isfinite(second).all()
 
 
-def test_what_a_gpu_computes():
+def test_unclipped_rows_on_a_gpu():
     """The rows without a clip, as on a GPU."""
     z, y = masked()
     shared = -0.8 * PRIOR
@@ -150,9 +150,9 @@ def test_what_a_gpu_computes():
 
 
 @pytest.mark.parametrize("prior", [None, PRIOR])
-def test_the_compiled_loops(prior):
-    """The loops of numba leave the masked class out, with a counted and a given prior."""
-    pytest.importorskip("numba", reason="the compiled path needs numba")
+def test_the_numba_path(prior):
+    """The masked class is left out there too, with a counted and a given prior."""
+    pytest.importorskip("numba", reason="this path needs numba")
     agree(
         Fast(eps=0.0, noisy_prior=prior),
         InTorch(eps=0.0, noisy_prior=None if prior is None else prior[:2]),

@@ -106,12 +106,12 @@ def test_the_factor_between_them_for_distinct_draws(n, seed, alpha):
     pairs = [losses[i, y[j]] for i, j in itertools.permutations(range(n), 2)]
     sampled = label - alpha * sum(pairs) / (n * (n - 1))
     shared = label - peer_loss(z, y, base="squared", alpha=1.0)
-    stated = (1 + alpha / (n - 1)) * label - alpha * n / (n - 1) * shared
-    torch.testing.assert_close(sampled, stated, rtol=1e-12, atol=1e-12)
+    expected = (1 + alpha / (n - 1)) * label - alpha * n / (n - 1) * shared
+    torch.testing.assert_close(sampled, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_they_do_not_agree_row_by_row():
-    """A row's sampled peer term averages over all rows, its expected one is about itself."""
+    """The sampled peer term of a row averages over all rows, the expected one uses the row itself."""
     z, y = example(5, 3)
     losses = loss_matrix(z, "logistic")
     over_pairs = losses[:, y].mean()
@@ -120,7 +120,7 @@ def test_they_do_not_agree_row_by_row():
 
 
 def test_drawn_peers_are_distinct_uniform_and_repeatable():
-    """n₁ ≠ n₂ always; each ordered pair is equally likely; the generator decides."""
+    """n₁ ≠ n₂ always; each ordered pair is equally probable; the generator fixes the draws."""
     z, y = example(5, 3)
     batch = make_batch(z.repeat(4000, 1)[:5], y, ignore_index=-100)
     counts = torch.zeros(5, 5)
@@ -149,7 +149,7 @@ def test_ignored_rows_are_never_peers():
 
 
 def test_alpha_zero_is_the_plain_loss_and_torch_cross_entropy():
-    """Without a peer term and a clip nothing is left but cross entropy."""
+    """Without a peer term and a clip the loss is cross entropy."""
     z, y = example(20, 4)
     torch.testing.assert_close(peer_loss(z, y, alpha=0.0, eps=0.0), torch.nn.functional.cross_entropy(z, y))
     for base in BASES:
@@ -158,13 +158,13 @@ def test_alpha_zero_is_the_plain_loss_and_torch_cross_entropy():
 
 @given(k=st.integers(2, 5), seed=st.integers(0, 1000), alpha=st.floats(-2, 3))
 def test_the_closed_form_of_the_unclipped_gradient(k, seed, alpha):
-    """(1 − α)·p − 1[y] + α·π̃, each row: convex under α = 1, linear at it."""
+    """(1 − α)·p − 1[y] + α·π̃, for each row: convex for α < 1, linear at α = 1."""
     z, y = example(4, k, seed)
     prior = torch.tensor(np.random.default_rng(seed).dirichlet(np.ones(k)))
     z.requires_grad_()
     peer_loss(z, y, alpha=alpha, eps=0.0, noisy_prior=prior, reduction="sum").backward()
-    stated = (1 - alpha) * torch.softmax(z, 1) - torch.eye(k, dtype=z.dtype)[y] + alpha * prior
-    torch.testing.assert_close(z.grad, stated.detach(), rtol=1e-10, atol=1e-12)
+    expected = (1 - alpha) * torch.softmax(z, 1) - torch.eye(k, dtype=z.dtype)[y] + alpha * prior
+    torch.testing.assert_close(z.grad, expected.detach(), rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("peers", ["expected", "sampled"])
@@ -197,7 +197,7 @@ def test_gradients_agree_with_finite_differences(base, peers):
     alpha=st.floats(-2, 2),
 )
 def test_correlated_agreement_is_one_minus_m(classifier, seed, alpha):
-    """On 0-1 losses, loss plus M-score is the same number for every classifier, whatever M."""
+    """On 0-1 losses, loss plus M-score is the same number for every classifier, for every M."""
     rng = np.random.default_rng(seed)
     matrix = rng.integers(0, 2, size=(3, 3)).astype(float)
     y = torch.tensor(rng.integers(3, size=4))
@@ -230,7 +230,7 @@ def test_the_identity_score_matrix_gives_peer_loss_back():
 
 @given(st.integers(2, 4), st.integers(0, 1000), st.floats(-2, 2))
 def test_a_population_written_as_a_batch_has_the_population_risk(k, seed, alpha):
-    """On data that enumerate a distribution, the loss is theory.peer_risk to the last digits."""
+    """On data that enumerate a distribution, the loss is theory.peer_risk up to rounding."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 4, size=(3, k))
     counts[0] += 1
@@ -265,7 +265,7 @@ def test_a_population_written_as_a_batch_has_the_population_risk(k, seed, alpha)
     ],
 )
 def test_bad_arguments_are_named(options, message):
-    """The message names the argument, what was expected and what came."""
+    """The message names the argument, what was expected and what was received."""
     z, y = example()
     with pytest.raises(InvalidInputError, match=message):
         peer_loss(z, y, **options)

@@ -1,4 +1,4 @@
-"""Moving α."""
+"""Schedules of α."""
 
 import pytest
 
@@ -48,6 +48,6 @@ def test_a_schedule_resumes():
     ],
 )
 def test_bad_schedules_are_named(make, message):
-    """The message says what a schedule looks like."""
+    """The message shows what a schedule looks like."""
     with pytest.raises(InvalidInputError, match=message):
         make()

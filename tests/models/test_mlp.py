@@ -14,7 +14,7 @@ def test_one_output_gives_binary_logits():
 
 
 def test_sizes_are_checked():
-    """A layer of width zero is a mistake."""
+    """A layer of width zero is refused."""
     with pytest.raises(InvalidInputError, match="must be an integer of at least 1; got 0"):
         MLP(5, (0,))
 

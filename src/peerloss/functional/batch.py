@@ -124,7 +124,7 @@ def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
     if wrong.any():
         raise InvalidInputError(
             f"`target` must hold labels in 0..{z.shape[1] - 1}; found {int(y[wrong][0])}. Encode labels "
-            f"first (−1/+1 becomes 0/1), or mark rows to leave out with ignore_index={ignore_index}."
+            f"first (−1/+1 becomes 0/1), or mark rows to exclude with ignore_index={ignore_index}."
         )
     return Batch(z, y.masked_fill(~valid, 0), None if bool(valid.all()) else valid, largest, masked)
 

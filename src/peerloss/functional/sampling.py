@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 def draw_peers(batch: Batch, *, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Draw for each row two *different* rows n₁ ≠ n₂, uniformly among those whose target counts.
+    """Draw for each row two *different* rows n₁ ≠ n₂, uniformly among the rows that are not ignored.
 
     Returns
     -------
-    Two index vectors (n,). Ignored rows are never drawn; nothing synchronises with the device.
+    Two index vectors (n,). Ignored rows are never drawn; nothing waits for the device.
     """
     y, valid = batch.target, batch.valid
     n = y.shape[0]

@@ -1,4 +1,4 @@
-"""Modules of the corrections that need T: their state is the matrix, prepared once."""
+"""Backward and forward correction as modules. Their state is T⁻¹ or log T, computed once."""
 
 from __future__ import annotations
 

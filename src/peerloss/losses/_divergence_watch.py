@@ -21,7 +21,7 @@ LOGIT_LIMIT = 1e4
 CUDA_INTERVAL = 16
 
 REMEDY = (
-    "Keep the clip (eps=1e-5) or take a bounded base ('sigmoid', 'ramp', 'squared'); lower the learning rate "
+    "Keep the clip (eps=1e-5) or use a bounded base ('sigmoid', 'ramp', 'squared'); lower the learning rate "
     "(divide it by 1 + alpha); start with alpha = 0 and raise it slowly (AlphaSchedule); or use alpha < 1."
 )
 

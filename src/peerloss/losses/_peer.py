@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class PlainLoss(LabelLoss):
-    """The plain loss against the given label; module twin of :func:`peerloss.functional.plain_loss`.
+    """The plain loss against the label; module twin of :func:`peerloss.functional.plain_loss`.
 
     Parameters
     ----------
@@ -82,30 +82,31 @@ class PeerLoss(PriorLoss):
     counted. In training mode with gradients enabled, the current batch is added (over all ranks of a process
     group) before the prior is used, so every rank has the same prior. In evaluation mode and under
     ``torch.no_grad()`` the counts stay as they are; a module that has counted nothing yet uses the labels of
-    the batch at hand.
+    the current batch.
 
-    With numba (``peerloss[fast]``) cross entropy with expected peers trains on small CPU batches in compiled
-    loops, and on an NVIDIA GPU in kernels of its own, with the same numbers. They are compiled once, in
-    seconds, and kept on the disk.
+    Cross entropy with expected peers is computed by numba (``peerloss[fast]``) for small batches on the CPU,
+    and by Triton kernels on an NVIDIA GPU, with the same results. The code is compiled once, in seconds, and
+    cached on disk.
 
     Parameters
     ----------
     base
-        A name in :data:`peerloss.functional.BASES` or a callable from logits (n, K) to losses (n, K).
+        A name in :data:`peerloss.functional.BASES`, ``"gce:0.5"`` (generalised cross entropy with q = 0.5),
+        or a callable from logits (n, K) to losses (n, K).
     alpha
-        Weight of the peer term, any finite number. An attribute; :class:`AlphaSchedule` moves it.
+        Weight of the peer term, any finite number. It can be set later; :class:`AlphaSchedule` does so.
     peers
-        ``"expected"`` (no second pass, no sampling variance) or ``"sampled"`` inside the batch.
+        ``"expected"`` (no second pass, no sampling variance) or ``"sampled"`` from the batch.
     noisy_prior
         π̃ (K,), or ``None`` to count it.
     score_matrix
-        M = Sgn(Δ) of correlated agreement, (K, K); ``None`` is the identity, peer loss proper.
+        M = Sgn(Δ) of correlated agreement, (K, K); ``None`` is the identity, which gives peer loss.
     eps
         Clip of ``"cross_entropy"``, −log(p + eps). With 0 the loss is unbounded below for α ≥ 1.
     weight
-        ``weight[k]`` multiplies column k of the loss matrix, so both terms see it.
+        ``weight[k]`` multiplies column k of the loss matrix, so it enters both terms.
     ignore_index
-        Targets with this value count nowhere: not as rows, not as peers, not in the prior.
+        Rows with this target are excluded: from the loss, from the peers and from the prior.
     reduction
         ``"mean"`` (divided by the sum of the targets' weights), ``"sum"`` or ``"none"``.
     generator
@@ -114,14 +115,14 @@ class PeerLoss(PriorLoss):
     Raises
     ------
     InvalidInputError
-        For arguments, shapes, dtypes and (on the CPU) values that do not fit.
+        For invalid arguments, shapes and dtypes and, on the CPU, invalid values.
     DivergenceError
-        When the loss is not finite (on CUDA some steps later, because nothing waits for the device).
+        If the loss is not finite (on CUDA some steps later, because nothing waits for the device).
 
     Warns
     -----
     DivergenceWarning
-        When logits pass 10⁴ while α ≥ 1.
+        If a logit exceeds 10⁴ in absolute value while α ≥ 1.
 
     Examples
     --------

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
 
     from peerloss.functional.batch import Batch
 
-REMEDY = "Give `noisy_prior=`, the label frequencies of the training set: then nothing is counted."
+REMEDY = "Pass `noisy_prior=`, the label frequencies of the training set; nothing is counted then."
 
 
 class PriorLoss(LabelLoss):
-    """Base of the losses that need π̃.
+    """Base class of the losses that need π̃.
 
     Without ``noisy_prior`` labels are counted. In training mode with gradients enabled, a batch is added to
     the counts (over all ranks of a process group) before its own loss is computed. Otherwise the counts stay
-    as they are, and a module that has counted nothing yet uses the labels of the batch at hand.
+    as they are, and a module that has counted nothing yet uses the labels of the current batch.
     """
 
     noisy_prior: Tensor | None
@@ -48,7 +48,7 @@ class PriorLoss(LabelLoss):
         return None if len(counts) == 0 else label_frequencies(counts, torch.get_default_dtype())
 
     def reset_prior(self) -> None:
-        """Forget the counted labels, for example when the data change."""
+        """Set the counts to zero, for example because the data change."""
         self.label_counts = self.label_counts.new_zeros(0)
 
     def _counts_labels(self) -> bool:
@@ -92,18 +92,18 @@ class PriorLoss(LabelLoss):
         self.label_counts.add_(counts)
 
     def _sum_over_ranks(self, counts: Tensor) -> None:
-        # Looking for Join takes milliseconds; it surrounds the loop, so the first batch shows it.
+        # Looking for Join takes milliseconds. It surrounds the training loop, so one check is enough.
         if not self._checked_ranks and not torch.compiler.is_compiling():
             if in_join():
                 raise InvalidInputError(
-                    "`noisy_prior` must be given inside torch's Join (`model.join()`): ranks that have run "
-                    f"out of batches would not take part in counting labels. {REMEDY}"
+                    "`noisy_prior` must be given inside torch's Join (`model.join()`): ranks that have no "
+                    f"batches left would not take part in counting labels. {REMEDY}"
                 )
             self._checked_ranks = True
         distributed.all_reduce(counts)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # Losses that did not count labels yet saved none.
+        # Checkpoints of losses that did not count labels have no counts.
         saved = state_dict.setdefault(f"{prefix}label_counts", self.label_counts)
         if saved.shape != self.label_counts.shape:
             self.label_counts = self.label_counts.new_zeros(saved.shape)
@@ -115,9 +115,9 @@ class PriorLoss(LabelLoss):
 
 
 def count_ranks() -> int:
-    """Return how many processes count labels together."""
-    together = distributed.is_available() and distributed.is_initialized()
-    return distributed.get_world_size() if together else 1
+    """Return the number of processes that count labels together."""
+    in_group = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if in_group else 1
 
 
 def in_join() -> bool:
@@ -125,5 +125,5 @@ def in_join() -> bool:
     module = sys.modules.get("torch.distributed.algorithms.join")
     if module is None:
         return False
-    found = [one for one in gc.get_referrers(module.Join) if isinstance(one, module.Join)]
-    return any(one._enable for one in found)  # noqa: SLF001 (there is no public attribute)
+    contexts = [thing for thing in gc.get_referrers(module.Join) if isinstance(thing, module.Join)]
+    return any(context._enable for context in contexts)  # noqa: SLF001 (there is no public attribute)

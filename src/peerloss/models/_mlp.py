@@ -1,4 +1,4 @@
-"""The small network of the paper's tables."""
+"""The small, fully connected network of the paper's tables."""
 
 from __future__ import annotations
 

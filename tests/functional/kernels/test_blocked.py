@@ -75,12 +75,12 @@ def test_functional_transforms_use_the_plain_formula(monkeypatch):
     def total(t):
         return peer_loss(t, y, alpha=0.5, eps=0.0, noisy_prior=prior, reduction="none").sum()
 
-    stated = 0.5 * torch.softmax(z, 1) - torch.eye(3, dtype=z.dtype)[y] + 0.5 * prior
-    torch.testing.assert_close(torch.func.grad(total)(z), stated)
+    expected = 0.5 * torch.softmax(z, 1) - torch.eye(3, dtype=z.dtype)[y] + 0.5 * prior
+    torch.testing.assert_close(torch.func.grad(total)(z), expected)
     with forward_ad.dual_level():
         dual = forward_ad.make_dual(z.clone().requires_grad_(), torch.ones_like(z))
         slope = forward_ad.unpack_dual(total(dual)).tangent
-    torch.testing.assert_close(slope, stated.sum())
+    torch.testing.assert_close(slope, expected.sum())
 
 
 def test_single_precision_agrees_with_double(monkeypatch):
