@@ -21,6 +21,8 @@ from peerloss import PeerLoss
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from peerloss.functional.batch import Batch
+
 SHAPES = ((8192, 10, 100), (8192, 1000, 31), (1024, 50_000, 9))
 #: Other processes can disturb the measurement of steps, so it is repeated and the range is shown.
 STEP_REPEATS, STEP_ROUNDS, FEW_ROUNDS = 5, 101, 5
@@ -95,10 +97,11 @@ def step_rows(device: str) -> list[str]:
 
 
 class _InOperations(PeerLoss):
-    """Peer loss as if numba were not installed."""
+    """As without numba: a subclass that prepares batches has no fast path."""
 
-    def _at_once(self, *_: Tensor) -> None:
-        return None
+    def batch(self, logits: Tensor, target: Tensor) -> Batch:
+        """Prepare the batch as PeerLoss does."""
+        return super().batch(logits, target)
 
 
 def _mlp(width: int, n_classes: int = 10) -> list[nn.Module]:

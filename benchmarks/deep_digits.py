@@ -18,7 +18,7 @@ from measure import provenance, publish
 from sklearn.datasets import load_digits
 from torch import nn
 
-from peerloss import BaseLoss, NoiseModel, PeerLoss, flip_labels
+from peerloss import NoiseModel, PeerLoss, PlainLoss, flip_labels
 from peerloss.losses import FDivergenceLoss
 from peerloss.models import ResNet
 from peerloss.noise import InstanceNoise
@@ -51,10 +51,10 @@ def methods_of(shares: tuple[float, ...]) -> dict[str, Stages]:
     start = replace(PLAIN, epochs=20)
     rest = replace(PLAIN, epochs=40, learning_rate=PLAIN.learning_rate / 2, warm_up=0.0)
     return {
-        "cross entropy": [(BaseLoss(), PLAIN)],
-        "cross entropy, 20 epochs": [(BaseLoss(), start)],
-        "total variation": [(BaseLoss(), start), (FDivergenceLoss("total_variation"), rest)],
-        "Jensen–Shannon": [(BaseLoss(), start), (FDivergenceLoss("jensen_shannon"), rest)],
+        "cross entropy": [(PlainLoss(), PLAIN)],
+        "cross entropy, 20 epochs": [(PlainLoss(), start)],
+        "total variation": [(PlainLoss(), start), (FDivergenceLoss("total_variation"), rest)],
+        "Jensen–Shannon": [(PlainLoss(), start), (FDivergenceLoss("jensen_shannon"), rest)],
         "peer loss": [(PeerLoss(), replace(PLAIN, alpha=((0.35, 0.0), (1.0, 1.0))))],
         **{name: [(PeerLoss(), replace(PLAIN, alpha=rising, sieve=sieve))] for name, sieve in sieves.items()},
     }

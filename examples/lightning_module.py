@@ -15,7 +15,7 @@ from lightning.pytorch import LightningModule, Trainer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
-from peerloss import AlphaSchedule, BaseLoss, NoiseModel, PeerLoss, flip_labels
+from peerloss import AlphaSchedule, NoiseModel, PeerLoss, PlainLoss, flip_labels
 from peerloss.integrations.lightning import AlphaCallback
 
 EPOCHS = 12
@@ -79,7 +79,7 @@ def clean_accuracy(model: Classifier) -> float:
 def main() -> None:
     """Train with both losses and print accuracies."""
     with tempfile.TemporaryDirectory() as folder:
-        plain, peer = (clean_accuracy(train(loss, folder)) for loss in (BaseLoss(), PeerLoss()))
+        plain, peer = (clean_accuracy(train(loss, folder)) for loss in (PlainLoss(), PeerLoss()))
     print(f"cross entropy {plain:.3f}, peer loss {peer:.3f}")
 
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, distributed, nn
 from torch.nn.parallel import DistributedDataParallel
 
-from peerloss import AlphaSchedule, BaseLoss, NoiseModel, PeerLoss, flip_labels
+from peerloss import AlphaSchedule, NoiseModel, PeerLoss, PlainLoss, flip_labels
 
 ROWS, EPOCHS, BATCH = 2000, 12, 100
 
@@ -74,7 +74,7 @@ def main() -> None:
     """Train with both losses and print the results."""
     if "RANK" in os.environ:  # set by torchrun
         distributed.init_process_group("gloo")
-    plain, _ = train(BaseLoss(), None)
+    plain, _ = train(PlainLoss(), None)
     loss = PeerLoss()
     peer, means = train(loss, [(0, 0.0), (3, 0.0), (8, 1.0)])  # cross entropy first, then α rises to 1
     if not distributed.is_initialized() or distributed.get_rank() == 0:

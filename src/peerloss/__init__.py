@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from peerloss._deprecation import warn_renamed
 from peerloss._version import __version__
 
 if TYPE_CHECKING:
@@ -24,7 +25,15 @@ if TYPE_CHECKING:
         PeerPlugInClassifier,
         RobustMLPClassifier,
     )
-    from peerloss.losses import AlphaSchedule, BackwardLoss, BaseLoss, DMILoss, ForwardLoss, PeerLoss
+    from peerloss.losses import (
+        AlphaSchedule,
+        BackwardLoss,
+        DMILoss,
+        FDivergenceLoss,
+        ForwardLoss,
+        PeerLoss,
+        PlainLoss,
+    )
     from peerloss.metrics import make_peer_scorer, peer_score, peer_scorer
     from peerloss.noise import NoiseModel, estimate_noise, flip_labels
     from peerloss.persistence import load_model, save_model
@@ -33,10 +42,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "AlphaSchedule": "losses",
     "BackwardLoss": "losses",
-    "BaseLoss": "losses",
     "DMILoss": "losses",
+    "FDivergenceLoss": "losses",
     "ForwardLoss": "losses",
     "PeerLoss": "losses",
+    "PlainLoss": "losses",
     "CostSensitiveSVC": "estimators",
     "MarginPerceptron": "estimators",
     "PeerClassifier": "estimators",
@@ -56,14 +66,16 @@ _HOMES = {
     "list_datasets": "datasets",
     "load_dataset": "datasets",
 }
+#: Deprecated name → public name.
+_RENAMED = {"BaseLoss": "PlainLoss"}
 _MODULES = ("functional", "metrics", "noise", "peer_prediction", "theory")
 
 __all__ = [
     "AlphaSchedule",
     "BackwardLoss",
-    "BaseLoss",
     "CostSensitiveSVC",
     "DMILoss",
+    "FDivergenceLoss",
     "ForwardLoss",
     "MarginPerceptron",
     "NoiseModel",
@@ -71,6 +83,7 @@ __all__ = [
     "PeerClassifier",
     "PeerLoss",
     "PeerPlugInClassifier",
+    "PlainLoss",
     "RobustMLPClassifier",
     "__version__",
     "estimate_noise",
@@ -93,6 +106,9 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in _RENAMED:
+        warn_renamed(f"peerloss.{name}", f"peerloss.{_RENAMED[name]}")
+        return __getattr__(_RENAMED[name])
     if name in _HOMES:
         value = getattr(import_module(f"peerloss.{_HOMES[name]}"), name)
     elif name in _MODULES:

@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
+from peerloss import theory
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional import BASES, gce_matrix, loss_matrix, margins
+from peerloss.functional import BASES, Base, gce_matrix, loss_matrix, margins, plain_loss
+from peerloss.functional.base import as_base, check_trainable_base, trainable_bases
 
 SMOOTH = ["cross_entropy", "logistic", "sigmoid", "mae", "gce", "unhinged", "squared"]
 KINKED = ["ramp", "hinge"]
@@ -48,7 +50,7 @@ def random_logits(n, k, seed=0, scale=3.0):
 @pytest.mark.parametrize("base", sorted(BASES))
 @given(k=st.integers(2, 6), seed=st.integers(0, 10_000), scale=st.sampled_from([0.1, 1.0, 10.0]))
 def test_every_base_agrees_with_a_naive_reference(base, k, seed, scale):
-    """Column k is the loss had the label been k, computed entry by entry."""
+    """Column k is the loss if the label is k, computed entry by entry."""
     z = random_logits(4, k, seed, scale)
     np.testing.assert_allclose(loss_matrix(z, base), naive(z.numpy(), base), rtol=1e-9, atol=1e-11)
 
@@ -78,7 +80,7 @@ def test_gradients_of_smooth_bases(base, k):
 @pytest.mark.parametrize("base", KINKED)
 @pytest.mark.parametrize("k", [2, 4])
 def test_gradients_of_kinked_bases_away_from_their_kinks(base, k):
-    """Autograd agrees with finite differences wherever the loss is differentiable."""
+    """Autograd agrees with finite differences if the loss is differentiable."""
     z = random_logits(200, k, seed=3)
     smooth_rows = (margins(z).abs() - 1).abs().min(dim=1).values > 0.01
     assert gradcheck(lambda t: loss_matrix(t, base), (z[smooth_rows][:5].clone().requires_grad_(),))
@@ -115,13 +117,13 @@ def test_extreme_logits_stay_finite(base):
 
 @given(k=st.integers(2, 6), seed=st.integers(0, 1000), scale=st.sampled_from([0.5, 5.0, 30.0]))
 def test_margins_are_log_odds(k, seed, scale):
-    """σ(m_k) = p_k, also where p_k is within rounding of one."""
+    """σ(m_k) = p_k, also if p_k is one up to rounding."""
     z = random_logits(5, k, seed, scale)
     torch.testing.assert_close(torch.sigmoid(margins(z)), torch.softmax(z, 1), rtol=1e-9, atol=1e-300)
 
 
 def test_a_callable_is_a_base():
-    """Anything from (n, K) to (n, K) will do, for instance generalised cross entropy with another q."""
+    """Any function from (n, K) to (n, K) is accepted, for instance ``gce_matrix`` with another q."""
     z = random_logits(4, 3)
     other = functools.partial(gce_matrix, q=0.3)
     np.testing.assert_allclose(loss_matrix(z, other), naive(z.numpy(), "gce", q=0.3), rtol=1e-9)
@@ -143,9 +145,75 @@ def test_symmetric_bases_sum_to_a_constant():
     torch.testing.assert_close(loss_matrix(z, "mae").sum(1), torch.full((7,), 6.0, dtype=z.dtype))
 
 
+@pytest.mark.parametrize("base", sorted(BASES))
+def test_records_say_which_bases_are_bounded(base):
+    """At logits of 10⁴ the losses of bounded bases stay below 12, the others grow with the logits."""
+    z = 1e4 * random_logits(50, 3)
+    assert bool(loss_matrix(z, base).abs().max() < 12) == as_base(base).bounded
+
+
+@pytest.mark.parametrize("base", sorted(BASES))
+def test_records_say_which_bases_are_symmetric(base):
+    """With two classes the losses of both labels add up to the same number for every row."""
+    sums = loss_matrix(random_logits(50, 2), base).sum(dim=1)
+    assert bool((sums - sums[0]).abs().max() < 1e-12) == as_base(base).symmetric
+
+
+@pytest.mark.parametrize("base", sorted(BASES))
+def test_records_say_which_bases_clip(base):
+    """``eps`` changes the losses of those and of no others."""
+    z = random_logits(5, 3)
+    assert torch.equal(loss_matrix(z, base, eps=0.1), loss_matrix(z, base, eps=0.2)) != as_base(base).clips
+    assert as_base(base).clip(0.1) == (0.1 if as_base(base).clips else 0.0)
+
+
+def test_the_theory_agrees_with_the_records():
+    """Its list of bounded bases with ℓ(f, −y) = C − ℓ(f, y) is that of the records."""
+    records = {name: as_base(name) for name in BASES}
+    both = {name for name, record in records.items() if record.symmetric and record.bounded}
+    assert set(theory.FLIP_SYMMETRIC_BASES) == both
+    assert set(theory.SYMMETRIC_CURVATURE_BASES) - {"margin_square"} <= set(BASES)
+
+
+def test_q_of_generalised_cross_entropy_is_part_of_the_name():
+    """``"gce:0.3"`` has q = 0.3, ``"gce"`` has 0.7; any loss accepts both."""
+    z, y = random_logits(4, 3), torch.tensor([0, 2, 1, 0])
+    np.testing.assert_allclose(loss_matrix(z, "gce:0.3"), naive(z.numpy(), "gce", q=0.3), rtol=1e-9)
+    assert torch.equal(loss_matrix(z, "gce:0.7"), loss_matrix(z, "gce"))
+    assert plain_loss(z, y, base="gce:0.3") != plain_loss(z, y, base="gce")
+    record = as_base("gce:0.3")
+    assert (record.name, record.bounded, record.log_loss) == ("gce:0.3", True, False)
+
+
+def test_names_that_networks_can_train_with():
+    """All registered bases with a gradient, and generalised cross entropy with any q."""
+    assert set(trainable_bases()) == set(BASES) - {"zero_one"}
+    assert check_trainable_base("gce:0.5", "base") == "gce:0.5"
+    with pytest.raises(InvalidInputError, match=r"`net\.base` must be one of .*; got 'zero_one'"):
+        check_trainable_base("zero_one", "net.base")
+
+
+def test_a_registered_base_is_a_function_or_a_record(monkeypatch):
+    """Losses find it by its name; a record may say more about it."""
+    z = random_logits(4, 3)
+    monkeypatch.setitem(BASES, "mine", lambda t: 2.0 * t)
+    assert torch.equal(loss_matrix(z, "mine"), 2.0 * z)
+    assert not as_base("mine").bounded
+    monkeypatch.setitem(BASES, "mine", Base("mine", torch.sigmoid, bounded=True))
+    assert torch.equal(loss_matrix(z, "mine"), torch.sigmoid(z))
+    assert as_base("mine").bounded
+    assert torch.equal(BASES["mine"](z), torch.sigmoid(z))
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (
+            lambda: loss_matrix(torch.zeros(2, 3), "gce:1.5"),
+            r"`q in base='gce:q'` must lie in \(0, 1\]; got 1.5",
+        ),
+        (lambda: loss_matrix(torch.zeros(2, 3), "gce:half"), "`q in base='gce:q'` must be a finite number"),
+        (lambda: loss_matrix(torch.zeros(2, 3), "mae:0.5"), "`base` must be one of .*'mae:0.5'"),
         (
             lambda: loss_matrix(torch.zeros(2, 3), "nonsense"),
             r"`base` must be one of cross_entropy, gce.*'nonsense'",
@@ -161,6 +229,6 @@ def test_symmetric_bases_sum_to_a_constant():
     ],
 )
 def test_bad_arguments_are_named(call, message):
-    """The message names the argument, what was expected and what came."""
+    """The message names the argument, what was expected and what was received."""
     with pytest.raises(InvalidInputError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""The common door: shapes, labels, ignored targets, reductions."""
+"""Validated batches: shapes, labels, ignored targets, reductions."""
 
 import pytest
 import torch
@@ -6,16 +6,16 @@ import torch
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import (
     backward_loss,
-    base_loss,
     dmi_loss,
     f_divergence_loss,
     forward_loss,
     peer_loss,
+    plain_loss,
 )
 
 T3 = [[0.8, 0.1, 0.1], [0.1, 0.8, 0.1], [0.1, 0.1, 0.8]]
 ROW_LOSSES = {
-    "base": base_loss,
+    "base": plain_loss,
     "peer": peer_loss,
     "sampled": lambda z, y, **kw: peer_loss(
         z, y, peers="sampled", generator=torch.Generator().manual_seed(0), **kw
@@ -57,7 +57,7 @@ def example(n=6, k=3, seed=0):
     ],
 )
 def test_bad_batches_are_refused_by_every_loss(name, z, y, message):
-    """Wrong shapes, labels outside 0..K-1, NaN: the message names the argument and says what came."""
+    """Wrong shapes, labels outside 0..K-1, NaN: the message names the argument and the value."""
     with pytest.raises(InvalidInputError, match=message):
         ALL_LOSSES[name](z, y)
 
@@ -67,7 +67,7 @@ def test_the_row_with_nan_is_named():
     z, y = example()
     z[4, 1] = torch.nan
     with pytest.raises(InvalidInputError, match="row 4 is"):
-        base_loss(z, y)
+        plain_loss(z, y)
 
 
 def test_a_masked_class_is_legal():
@@ -75,13 +75,13 @@ def test_a_masked_class_is_legal():
     z, y = example()
     z[:, 2] = -torch.inf
     y = y % 2
-    for loss in (base_loss, peer_loss):
+    for loss in (plain_loss, peer_loss):
         assert torch.isfinite(loss(z, y))
 
 
 @pytest.mark.parametrize("name", ROW_LOSSES)
 def test_none_averaged_is_mean_and_summed_is_sum(name):
-    """Where no weight or ignored target enters, the reductions agree."""
+    """Without weights and ignored targets the reductions agree."""
     loss, (z, y) = ROW_LOSSES[name], example()
     rows = loss(z, y, reduction="none")
     assert rows.shape == (6,)
@@ -126,8 +126,8 @@ def test_ignored_rows_are_zero_without_reduction(name):
 
 
 @pytest.mark.parametrize("name", ["base", "peer", "backward", "forward", "dmi", "f_divergence"])
-def test_a_batch_without_labels_moves_nothing(name):
-    """Everything ignored, or nothing there: loss 0 and gradient 0 instead of NaN."""
+def test_a_batch_without_labels_has_loss_and_gradient_zero(name):
+    """All targets ignored, or an empty batch: 0 instead of NaN."""
     loss = (ALL_LOSSES | {"f_divergence": f_divergence_loss})[name]
     for z, y in (
         (torch.randn(3, 3, requires_grad=True), torch.full((3,), -100)),
@@ -180,13 +180,13 @@ def test_autocast_keeps_the_arithmetic_in_single_precision(name, dtype):
     ],
 )
 def test_bad_options_are_named(name, options, message):
-    """Reductions and weights that do not fit are refused by every loss."""
+    """Every loss refuses invalid reductions and weights."""
     z, y = example()
     with pytest.raises(InvalidInputError, match=message):
         ROW_LOSSES[name](z, y, **options)
 
 
 def test_weights_that_are_all_zero_give_zero():
-    """Nothing counts, nothing moves."""
+    """The mean over rows without weight is 0, not NaN."""
     z, y = example()
-    assert base_loss(z, y, weight=torch.zeros(3)) == 0
+    assert plain_loss(z, y, weight=torch.zeros(3)) == 0

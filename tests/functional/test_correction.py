@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
-from peerloss.functional import BASES, backward_loss, base_loss, forward_loss, loss_matrix
+from peerloss.functional import BASES, backward_loss, forward_loss, loss_matrix, plain_loss
 from peerloss.noise import NoiseModel
 
 
@@ -40,13 +40,13 @@ def test_two_classes_give_the_formula_of_the_paper(e_neg, e_pos, seed):
     y = torch.tensor([0, 1, 0, 1, 1, 0])
     losses = loss_matrix(z, "logistic")
     rates = {0: e_neg, 1: e_pos}
-    stated = [
+    expected = [
         ((1 - rates[1 - label]) * losses[n, label] - rates[label] * losses[n, 1 - label])
         / (1 - e_neg - e_pos)
         for n, label in enumerate(y.tolist())
     ]
     taken = backward_loss(z, y, NoiseModel.binary(e_neg, e_pos), base="logistic", reduction="none")
-    torch.testing.assert_close(taken, torch.stack(stated), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(taken, torch.stack(expected), rtol=1e-10, atol=1e-12)
 
 
 @given(k=st.integers(2, 5), seed=st.integers(0, 1000))
@@ -55,15 +55,15 @@ def test_forward_agrees_with_a_naive_reference(k, seed):
     noise, z = noise_and_logits(k, seed)
     y = torch.arange(4) % k
     p = torch.softmax(z, 1).numpy()
-    stated = [-np.log(sum(p[n, i] * noise.transition[i, y[n]] for i in range(k))) for n in range(4)]
-    np.testing.assert_allclose(forward_loss(z, y, noise, reduction="none"), stated, rtol=1e-10)
+    expected = [-np.log(sum(p[n, i] * noise.transition[i, y[n]] for i in range(k))) for n in range(4)]
+    np.testing.assert_allclose(forward_loss(z, y, noise, reduction="none"), expected, rtol=1e-10)
 
 
 def test_without_noise_both_are_cross_entropy():
     """T = I corrects nothing; a T with zeros is legal."""
     z, y = torch.randn(6, 3, dtype=torch.float64), torch.tensor([0, 1, 2, 2, 1, 0])
     plain = torch.nn.functional.cross_entropy(z, y)
-    torch.testing.assert_close(backward_loss(z, y, np.eye(3)), base_loss(z, y))
+    torch.testing.assert_close(backward_loss(z, y, np.eye(3)), plain_loss(z, y))
     torch.testing.assert_close(backward_loss(z, y, np.eye(3), eps=0.0), plain)
     torch.testing.assert_close(forward_loss(z, y, np.eye(3)), plain)
 
@@ -90,22 +90,18 @@ def test_weights_multiply_columns():
     noise, z = noise_and_logits(3, 0)
     y, weight = torch.tensor([0, 1, 2, 1]), torch.tensor([1.0, 2.0, 0.5])
     losses = loss_matrix(z, "hinge").numpy() * weight.numpy()
-    stated = [noise.inverse()[label] @ losses[n] for n, label in enumerate(y.tolist())]
+    expected = [noise.inverse()[label] @ losses[n] for n, label in enumerate(y.tolist())]
     taken = backward_loss(z, y, noise, base="hinge", weight=weight, reduction="none")
-    np.testing.assert_allclose(taken, stated, rtol=1e-12)
+    np.testing.assert_allclose(taken, expected, rtol=1e-12)
 
 
-def test_bad_transitions_are_refused():
-    """A singular T cannot be inverted; one of another size does not fit; a non-stochastic one is none."""
+def test_invalid_noise_is_refused():
+    """T must be invertible (backward), of the size of the logits, and have rows that sum to 1."""
     z, y = torch.randn(4, 3), torch.tensor([0, 1, 2, 0])
     with pytest.raises(NotIdentifiableError, match="`transition` cannot be inverted"):
         backward_loss(z, y, np.full((3, 3), 1 / 3))
     for loss in (backward_loss, forward_loss):
-        with pytest.raises(
-            InvalidInputError, match="`transition` must have one entry for each of the 3 classes"
-        ):
+        with pytest.raises(InvalidInputError, match="`noise` must have one entry for each of the 3 classes"):
             loss(z, y, NoiseModel.binary(0.1, 0.2))
-        with pytest.raises(
-            InvalidInputError, match="`transition` must be a NoiseModel or a transition matrix"
-        ):
+        with pytest.raises(InvalidInputError, match="`noise` must be a NoiseModel or a transition matrix"):
             loss(z, y, np.ones((3, 3)))

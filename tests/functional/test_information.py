@@ -22,13 +22,13 @@ def test_dmi_agrees_with_a_naive_reference(k, seed, eps):
     for p, label in zip(torch.softmax(z, 1).numpy(), y.tolist(), strict=True):
         joint[label] += p / 9
     if len(set(y.tolist())) == k:  # otherwise the determinant is zero up to rounding
-        stated = -np.log(abs(np.linalg.det(joint)) + (2 * np.sqrt(eps) / k) ** k)
-        np.testing.assert_allclose(dmi_loss(z, y, eps=eps), stated, rtol=1e-8)
+        expected = -np.log(abs(np.linalg.det(joint)) + (2 * np.sqrt(eps) / k) ** k)
+        np.testing.assert_allclose(dmi_loss(z, y, eps=eps), expected, rtol=1e-8)
 
 
 @given(seed=st.integers(0, 1000))
 def test_noise_adds_a_constant(seed):
-    """On the population, noisy labels shift the loss by −log |det T| whatever the classifier."""
+    """On the population, noisy labels shift the loss by −log |det T| for every classifier."""
     rng = np.random.default_rng(seed)
     noise = NoiseModel(0.6 * np.eye(3) + 0.4 * rng.dirichlet(np.ones(3), size=3))
     joint = rng.dirichlet(np.ones(9)).reshape(3, 3)  # clean label × predicted class
@@ -55,8 +55,8 @@ def test_for_two_classes_the_floor_is_eps(seed, eps):
 
 
 @pytest.mark.parametrize("k", [2, 3, 10, 26])
-def test_gradients_are_of_ordinary_size_for_any_number_of_classes(k):
-    """The default floor changes the gradient of −log |det J| by less than a tenth; it does not vanish."""
+def test_the_floor_hardly_changes_gradients_for_any_number_of_classes(k):
+    """The default floor changes the gradient of −log |det J| by less than a tenth; it does not become 0."""
     generator = torch.Generator().manual_seed(0)
     y = torch.arange(20 * k) % k
     z = torch.randn(20 * k, k, generator=generator, dtype=torch.float64)
@@ -70,8 +70,8 @@ def test_gradients_are_of_ordinary_size_for_any_number_of_classes(k):
 @pytest.mark.parametrize("eps", [0.0, 1e-4, 1.0])
 @pytest.mark.parametrize("k", [2, 3, 10])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_a_batch_that_lacks_a_class_moves_nothing(k, eps, dtype):
-    """The determinant is zero then: the loss is finite and its gradient vanishes, whatever the floor."""
+def test_a_batch_that_lacks_a_class_has_gradient_zero(k, eps, dtype):
+    """The determinant is zero then: the loss is finite and its gradient is 0, for every floor."""
     z = torch.randn(8 * k, k, generator=torch.Generator().manual_seed(0), dtype=dtype, requires_grad=True)
     loss = dmi_loss(z, torch.arange(8 * k) % (k - 1), eps=eps)
     loss.backward()
@@ -110,7 +110,7 @@ def test_negative_eps_is_refused():
 
 
 def test_a_missing_class_is_never_better_than_a_complete_batch():
-    """Without a floor too, and with many classes: losing a class must not pay."""
+    """Also without a floor and with many classes: losing a class must not lower the loss."""
     for k in (10, 50, 200):
         logits = torch.randn(4 * k, k, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
         complete = torch.arange(4 * k) % k

@@ -1,12 +1,13 @@
-"""A class masked by −inf logits counts for nothing where its coefficient is 0, in every path."""
+"""A class masked by −inf logits is left out if its coefficient is 0, in every path."""
 
 import numpy as np
 import pytest
 import torch
 
 from peerloss import BackwardLoss, PeerLoss
-from peerloss.functional import BASES, _cross_entropy, backward_loss, base_loss, f_divergence_loss, peer_loss
-from tests.functional.peer_paths import AtOnce, InOperations
+from peerloss.functional import BASES, backward_loss, f_divergence_loss, peer_loss, plain_loss
+from peerloss.functional.kernels import blocked, dispatch, reference
+from tests.functional.kernels.paths import Fast, InTorch
 
 PRIOR = torch.tensor([0.3, 0.7, 0.0], dtype=torch.float64)
 UNCLIPPED = [{"base": "cross_entropy", "eps": 0.0}, {"base": "logistic"}, {"base": "hinge"}]
@@ -30,11 +31,11 @@ def value_and_gradient(loss, z, y):
 
 
 def agree(loss, without):
-    """Check that three classes, one of them masked, have the loss and the gradient of the other two."""
+    """Check that three classes with one masked have the loss and the gradient of the other two."""
     z, y = masked()
     value, gradient = value_and_gradient(loss, z, y)
-    stated, slope = value_and_gradient(without, z[:, :2], y)
-    torch.testing.assert_close(value, stated)
+    expected, slope = value_and_gradient(without, z[:, :2], y)
+    torch.testing.assert_close(value, expected)
     torch.testing.assert_close(gradient[:, :2], slope)
     assert not gradient[:, 2].any()
 
@@ -43,7 +44,7 @@ def agree(loss, without):
 def test_the_plain_loss_is_finite(base):
     """As torch's cross entropy is, for every base; the masked class gets no gradient."""
     z, y = masked()
-    value, gradient = value_and_gradient(lambda t, labels: base_loss(t, labels, base=base, eps=0.0), z, y)
+    value, gradient = value_and_gradient(lambda t, labels: plain_loss(t, labels, base=base, eps=0.0), z, y)
     assert torch.isfinite(value)
     assert torch.isfinite(gradient).all()
 
@@ -51,8 +52,8 @@ def test_the_plain_loss_is_finite(base):
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("options", [*UNCLIPPED, {"base": "unhinged"}])
 @pytest.mark.parametrize("peers", ["expected", "sampled"])
-def test_peer_loss_is_that_of_the_classes_that_are_left(options, peers, reduction):
-    """A masked class with prior 0 changes neither loss nor gradient, for a prior that is given."""
+def test_peer_loss_is_that_of_the_other_classes(options, peers, reduction):
+    """A masked class with prior 0 changes neither loss nor gradient, with a given prior."""
     more = {"peers": peers, "alpha": 0.8, "reduction": reduction, **options}
 
     def with_prior(prior):
@@ -66,25 +67,25 @@ def test_peer_loss_is_that_of_the_classes_that_are_left(options, peers, reductio
 
 @pytest.mark.parametrize("options", UNCLIPPED)
 def test_the_prior_may_be_counted(options):
-    """No label is of the masked class, so its counted share is 0: in the function and in the module."""
+    """No label is of the masked class, so its counted frequency is 0, in the function and in the module."""
     agree(lambda z, y: peer_loss(z, y, **options), lambda z, y: peer_loss(z, y, **options))
-    for kind in (PeerLoss, InOperations):
+    for kind in (PeerLoss, InTorch):
         agree(kind(**options), PeerLoss(**options))
 
 
 @pytest.mark.parametrize("options", UNCLIPPED)
 def test_alpha_zero_is_the_plain_loss(options):
-    """Also where the prior gives the masked class some share."""
+    """Also if the prior of the masked class is positive."""
     z, y = masked()
     prior = torch.tensor([0.3, 0.3, 0.4], dtype=z.dtype)
     torch.testing.assert_close(
-        peer_loss(z, y, alpha=0.0, noisy_prior=prior, **options), base_loss(z, y, **options)
+        peer_loss(z, y, alpha=0.0, noisy_prior=prior, **options), plain_loss(z, y, **options)
     )
 
 
 @pytest.mark.parametrize("options", UNCLIPPED)
 def test_weights_and_score_matrices(options):
-    """A class of weight 0, or without influence in M, counts for nothing as well."""
+    """A class of weight 0, or with zeros in M, is left out as well."""
     weight, matrix = torch.tensor([1.0, 2.0, 0.0]), torch.tensor([[1.0, 0.0, 0], [1, 1, 0], [0, 0, 0]])
     share = torch.tensor([0.3, 0.3, 0.4], dtype=torch.float64)
     agree(
@@ -120,39 +121,39 @@ def test_divergences(divergence):
 @pytest.mark.parametrize("eps", [0.0, 1e-5])
 def test_the_blockwise_kernel(monkeypatch, eps):
     """Blocks of rows, first and second derivatives."""
-    monkeypatch.setattr(_cross_entropy, "SMALL", 0)
-    monkeypatch.setattr(_cross_entropy, "BLOCK", 6)
+    monkeypatch.setattr(dispatch, "MIN_BLOCKED_LOGITS", 0)
+    monkeypatch.setattr(blocked, "BLOCK", 6)
     options = {"noisy_prior": PRIOR, "eps": eps, "alpha": 0.8, "reduction": "none"}
     z, y = masked()
     rows, gradient = value_and_gradient(lambda t, labels: peer_loss(t, labels, **options), z, y)
-    monkeypatch.setattr(_cross_entropy, "SMALL", 1 << 30)
-    stated, slope = value_and_gradient(lambda t, labels: peer_loss(t, labels, **options), z, y)
+    monkeypatch.setattr(dispatch, "MIN_BLOCKED_LOGITS", 1 << 30)
+    expected, slope = value_and_gradient(lambda t, labels: peer_loss(t, labels, **options), z, y)
     assert torch.isfinite(rows).all()
-    torch.testing.assert_close(rows, stated)
+    torch.testing.assert_close(rows, expected)
     torch.testing.assert_close(gradient, slope)
-    monkeypatch.setattr(_cross_entropy, "SMALL", 0)
+    monkeypatch.setattr(dispatch, "MIN_BLOCKED_LOGITS", 0)
     t = z.clone().requires_grad_()
     (first,) = torch.autograd.grad(peer_loss(t, y, **options).sum(), t, create_graph=True)
     (second,) = torch.autograd.grad(first.square().sum(), t)
     assert torch.isfinite(second).all()
 
 
-def test_what_a_gpu_computes():
+def test_unclipped_rows_on_a_gpu():
     """The rows without a clip, as on a GPU."""
     z, y = masked()
     shared = -0.8 * PRIOR
     rows, gradient = value_and_gradient(
-        lambda t, labels: _cross_entropy._UnclippedRows.apply(t, labels, None, shared), z, y
+        lambda t, labels: blocked._UnclippedRows.apply(t, labels, None, shared), z, y
     )
-    torch.testing.assert_close(rows, _cross_entropy._plain_rows(z, y, None, shared, 0.0))
+    torch.testing.assert_close(rows, reference.cross_entropy_rows(z, y, None, shared, 0.0))
     assert torch.isfinite(gradient).all()
 
 
 @pytest.mark.parametrize("prior", [None, PRIOR])
-def test_the_compiled_loops(prior):
-    """The loops of numba leave the masked class out, with a counted and a given prior."""
-    pytest.importorskip("numba", reason="the compiled path needs numba")
+def test_the_numba_path(prior):
+    """The masked class is left out there too, with a counted and a given prior."""
+    pytest.importorskip("numba", reason="this path needs numba")
     agree(
-        AtOnce(eps=0.0, noisy_prior=prior),
-        InOperations(eps=0.0, noisy_prior=None if prior is None else prior[:2]),
+        Fast(eps=0.0, noisy_prior=prior),
+        InTorch(eps=0.0, noisy_prior=None if prior is None else prior[:2]),
     )

@@ -1,4 +1,4 @@
-"""What sampled and expected peers are over random batches, by enumerating every batch."""
+"""The expectations of sampled and expected peers, by enumerating every batch."""
 
 import itertools
 
@@ -56,8 +56,8 @@ def test_the_expectation_of_sampled_and_expected_peers():
             with_counted += probability * float(peer_loss(z[points], labels, **options))
         assert sampled == pytest.approx(own - alpha * peers, abs=1e-12)
         assert with_true == pytest.approx(own - alpha * peers, abs=1e-12)
-        stated = (1 - alpha / n) * own - alpha * (1 - 1 / n) * peers
-        assert with_counted == pytest.approx(stated, abs=1e-12)
+        expected = (1 - alpha / n) * own - alpha * (1 - 1 / n) * peers
+        assert with_counted == pytest.approx(expected, abs=1e-12)
         differ += abs(with_counted - sampled) > 1e-6
     assert differ > 190
 
@@ -74,7 +74,7 @@ def test_at_alpha_one_the_counted_prior_gives_a_factor():
         assert mean == pytest.approx((1 - 1 / n) * (own - peers), abs=1e-12)
 
 
-def test_counting_over_batches_takes_the_difference_away():
+def test_counting_over_batches_reduces_the_difference():
     """The second batch of a module has N = 4 labels counted: the factor at α = 1 is 1 − 1/4."""
     for seed in range(5):
         joint, z, _, _ = world(seed)

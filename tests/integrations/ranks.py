@@ -87,13 +87,13 @@ def train_in_trainer(world=1):
 def main():
     distributed.init_process_group("gloo")
     rank, world = distributed.get_rank(), distributed.get_world_size()
-    told = {"ddp": train(DistributedDataParallel, rank, world)}
+    results = {"ddp": train(DistributedDataParallel, rank, world)}
     if fully_shard is not None:
-        told["fsdp"] = train(sharded, rank, world)
+        results["fsdp"] = train(sharded, rank, world)
     if find_spec("transformers") is not None:
-        told["trainer"] = train_in_trainer(world)
+        results["trainer"] = train_in_trainer(world)
     if rank == 0:
-        sys.stdout.write("\n" + json.dumps(told))
+        sys.stdout.write("\n" + json.dumps(results))
     distributed.destroy_process_group()
 
 

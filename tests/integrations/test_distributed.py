@@ -1,4 +1,4 @@
-"""Two ranks are one process on the joined batch."""
+"""Two ranks give the results of one process on the joined batch."""
 
 import json
 import os
@@ -16,11 +16,11 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.fixture(scope="module")
 def two_ranks():
-    """Start two ranks once; return what they tell."""
+    """Start two ranks once and return their results."""
     if not distributed.is_gloo_available():
         pytest.skip("needs torch's gloo backend")
     command = ("-m", "torch.distributed.run", "--standalone", "--nproc_per_node", "2")
-    told = subprocess.run(
+    run = subprocess.run(
         [sys.executable, *command, "-m", "tests.integrations.ranks"],
         capture_output=True,
         text=True,
@@ -28,8 +28,8 @@ def two_ranks():
         env={**os.environ, "OMP_NUM_THREADS": "1"},
         check=False,
     )
-    assert told.returncode == 0, told.stderr
-    return json.loads(told.stdout.splitlines()[-1])  # the Trainer prints too
+    assert run.returncode == 0, run.stderr
+    return json.loads(run.stdout.splitlines()[-1])  # the Trainer prints too
 
 
 @pytest.mark.parametrize("way", ["ddp", "fsdp"])
@@ -43,7 +43,7 @@ def test_two_ranks_have_losses_prior_and_weights_of_one_process(way, two_ranks):
     assert two_ranks[way]["weights"] == pytest.approx(alone["weights"], abs=1e-12)
 
 
-def test_ragged_tokens_in_the_trainer_are_no_exception(two_ranks):
+def test_ragged_tokens_in_the_trainer(two_ranks):
     """Ranks hold different numbers of labels; loss, prior and weights are still those of one process."""
     if "trainer" not in two_ranks:
         pytest.skip("needs transformers")

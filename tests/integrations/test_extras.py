@@ -24,11 +24,11 @@ def test_a_missing_framework_is_named_with_its_extra(module, package, extra, mon
         __import__(f"peerloss.integrations.{module}")
 
 
-def test_no_framework_is_imported_unasked():
-    """Not even with the package of integrations."""
+def test_no_framework_is_imported_with_the_package():
+    """Neither with peerloss nor with peerloss.integrations."""
     code = (
         "import sys, peerloss, peerloss.integrations;"
         "print([m for m in ('transformers', 'lightning', 'skorch') if m in sys.modules])"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert run.stdout.strip() == "[]"

@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from peerloss import AlphaSchedule, BaseLoss, DMILoss, PeerLoss
+from peerloss import AlphaSchedule, DMILoss, PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import peer_loss
 
@@ -74,7 +74,7 @@ PRIOR = [0.1, 0.2, 0.3, 0.4]
 
 @pytest.mark.parametrize("shift", [False, True])
 @pytest.mark.parametrize(
-    "loss", [BaseLoss, lambda: PeerLoss(alpha=0.8, noisy_prior=PRIOR)], ids=["plain", "given prior"]
+    "loss", [PlainLoss, lambda: PeerLoss(alpha=0.8, noisy_prior=PRIOR)], ids=["plain", "given prior"]
 )
 def test_accumulated_micro_batches_step_like_the_joined_batch(loss, shift, tmp_path):
     """Eight rows at once, or four times two with different numbers of labels: the same weights."""
@@ -84,8 +84,8 @@ def test_accumulated_micro_batches_step_like_the_joined_batch(loss, shift, tmp_p
     torch.testing.assert_close(in_parts, at_once, atol=1e-13, rtol=0)
 
 
-def test_a_counted_prior_knows_what_has_been_seen():
-    """Each micro-batch is judged by the counts up to it; the parts are weighted by the Trainer's count."""
+def test_a_counted_prior_includes_the_labels_so_far():
+    """Each micro-batch uses the counts up to it; the parts are weighted by the Trainer's number of labels."""
     generator = torch.Generator().manual_seed(2)
     sizes = [3, 9, 4]
     parts = [
@@ -116,11 +116,11 @@ def test_a_counted_prior_knows_what_has_been_seen():
 def test_without_a_count_the_loss_is_the_mean():
     """As older Trainers evaluate; tuples begin with the logits."""
     z, y = torch.randn(5, K), torch.arange(5) % K
-    assert ComputeLoss(BaseLoss())((z,), y) == BaseLoss()(z, y)
+    assert ComputeLoss(PlainLoss())((z,), y) == PlainLoss()(z, y)
     assert ComputeLoss(DMILoss())((z,), y, 10) == DMILoss()(z, y) / 2
 
 
-def test_no_label_at_all_moves_nothing():
+def test_a_batch_without_labels_has_loss_zero():
     """A batch of padding has loss 0, not NaN."""
     z = torch.randn(2, 3, K, requires_grad=True)
     value = ComputeLoss(PeerLoss())({"logits": z}, torch.full((2, 3), -100), torch.tensor(0))
@@ -130,7 +130,7 @@ def test_no_label_at_all_moves_nothing():
 
 
 def test_evaluation_counts_no_labels(tmp_path):
-    """The loss is no part of the model, yet it follows its mode."""
+    """The loss is not part of the model, but it follows the mode of the model."""
     loss = PeerLoss()
     made = trainer(tmp_path, loss, micro=8, accumulate=1, max_steps=3)
     made.train()
@@ -154,7 +154,7 @@ def test_alpha_follows_steps_or_epochs(every, expected, tmp_path):
     assert logged == pytest.approx(expected)
 
 
-def test_a_resumed_training_has_the_weights_the_alpha_and_the_prior_of_an_undisturbed_one(tmp_path):
+def test_a_resumed_training_has_the_weights_the_alpha_and_the_prior_of_an_uninterrupted_one(tmp_path):
     """From a checkpoint in the middle, in a new Trainer with a new loss."""
 
     def make(folder, **options):
@@ -183,26 +183,26 @@ def test_a_resumed_training_has_the_weights_the_alpha_and_the_prior_of_an_undist
 
 
 @pytest.mark.parametrize(
-    ("loss", "told"),
+    ("loss", "message"),
     [
-        (BaseLoss(reduction="sum"), "reduction='mean'; got 'sum'"),
+        (PlainLoss(reduction="sum"), "reduction='mean'; got 'sum'"),
         (PeerLoss(ignore_index=0), "ignore_index=-100; got 0"),
     ],
 )
-def test_losses_that_the_trainer_would_scale_wrongly_are_refused(loss, told):
-    """Its count of labels decides the scale."""
-    with pytest.raises(InvalidInputError, match=told):
+def test_losses_that_the_trainer_would_scale_wrongly_are_refused(loss, message):
+    """Its number of labels sets the scale."""
+    with pytest.raises(InvalidInputError, match=message):
         ComputeLoss(loss)
 
 
-def test_labels_that_the_trainer_dropped_are_missed():
-    """It drops columns that the model does not take; the message says how to keep them."""
-    with pytest.raises(InvalidInputError, match=r"`labels` must come.*remove_unused_columns"):
+def test_missing_labels_raise():
+    """The Trainer drops columns that the model does not take; the message shows how to keep them."""
+    with pytest.raises(InvalidInputError, match=r"`labels` must be part.*remove_unused_columns"):
         ComputeLoss(PeerLoss())({"logits": torch.zeros(2, K)}, None)
 
 
 def test_the_callback_names_wrong_arguments():
-    """A loss instead of a schedule; a unit that is none."""
+    """A loss instead of a schedule; an unknown unit."""
     with pytest.raises(InvalidInputError, match="`schedule` must be an AlphaSchedule; got PeerLoss"):
         AlphaCallback(PeerLoss())
     with pytest.raises(InvalidInputError, match="`every` must be"):

@@ -21,7 +21,7 @@ pytestmark = [
 
 
 class Module(lightning.LightningModule):
-    """A linear model that writes down the α of each batch."""
+    """A linear model that records the α of each batch."""
 
     def __init__(self):
         super().__init__()
@@ -83,8 +83,8 @@ def test_alpha_follows_optimizer_steps_or_epochs(every, accumulate, expected, tm
     assert trainer.callback_metrics["alpha"].item() == pytest.approx(expected[-1])
 
 
-def test_a_resumed_training_goes_on_as_if_it_had_never_stopped(tmp_path):
-    """Weights, α and counted prior are those of an undisturbed one; the checkpoint holds all three."""
+def test_resumed_training_continues_exactly(tmp_path):
+    """Weights, α and counted prior are those of uninterrupted training; the checkpoint holds all three."""
     whole, _ = fit(tmp_path, epochs=3, checkpoint=True)
     path = tmp_path / "epoch=0.ckpt"
     saved = torch.load(path, weights_only=True)
@@ -98,7 +98,7 @@ def test_a_resumed_training_goes_on_as_if_it_had_never_stopped(tmp_path):
 
 
 def test_the_callback_names_wrong_arguments():
-    """A loss instead of a schedule; a unit that is none."""
+    """A loss instead of a schedule; an unknown unit."""
     with pytest.raises(InvalidInputError, match="`schedule` must be an AlphaSchedule; got PeerLoss"):
         AlphaCallback(PeerLoss())
     with pytest.raises(InvalidInputError, match="`every` must be"):

@@ -22,7 +22,7 @@ def data():
 
 
 class AlphaSeen(PeerLoss):
-    """Peer loss that writes down its α in training."""
+    """Peer loss that records its α in training."""
 
     seen: list[float]
 
@@ -88,7 +88,7 @@ def test_alpha_follows_epochs_or_steps(every, expected):
 
 
 @pytest.mark.parametrize("every", ["epoch", "step"])
-def test_partial_fit_goes_on_where_it_was(every):
+def test_partial_fit_continues_the_schedule(every):
     """Three epochs and three more, a pickle in between, are six."""
     X, y = data()
     options = {"callbacks": [("alpha", AlphaCallback([(0, 0.0), (10, 1.0)], every=every))]}
@@ -106,7 +106,7 @@ def test_knots_can_be_searched():
     assert net.criterion_.alpha == 0.5
 
 
-def test_a_unit_that_is_none_is_named():
-    """When training begins, as scikit-learn's parameters are checked."""
+def test_an_unknown_unit_is_named():
+    """When training begins, as scikit-learn checks parameters in fit."""
     with pytest.raises(InvalidInputError, match="`every` must be"):
         make_net(callbacks=[AlphaCallback([(0, 0.5)], every="batch")]).fit(*data())

@@ -20,7 +20,7 @@ def tokens(seed=0):
 
 
 def test_shifting_pairs_each_position_with_the_next_token():
-    """As cutting logits and labels apart would, without a copy of the logits."""
+    """As slicing logits and labels would, without a copy of the logits."""
     logits, target = tokens()
     flat, labels = flatten_tokens(logits, target, shift=True)
     assert flat.data_ptr() == logits.data_ptr()
@@ -30,8 +30,8 @@ def test_shifting_pairs_each_position_with_the_next_token():
 
 
 @pytest.mark.parametrize("peers", ["expected", "sampled"])
-def test_padding_is_no_row_no_peer_and_not_in_the_prior(peers):
-    """Whatever a model says at padding, the loss, its gradient and the prior stay as they are."""
+def test_padding_is_excluded_from_rows_peers_and_prior(peers):
+    """The logits at padding change neither the loss nor its gradient nor the prior."""
     logits, target = tokens()
     padding = target == -100
     values, gradients = [], []
@@ -51,7 +51,7 @@ def test_padding_is_no_row_no_peer_and_not_in_the_prior(peers):
 
 
 def test_the_loss_is_that_of_the_real_tokens_alone():
-    """Leaving padding out beforehand gives the same value."""
+    """Removing the padding first gives the same value."""
     logits, target = tokens()
     real = target != -100
     prior = torch.bincount(target[real], minlength=V).double() / real.sum()
@@ -60,8 +60,8 @@ def test_the_loss_is_that_of_the_real_tokens_alone():
     assert whole.item() == pytest.approx(alone.item(), abs=1e-14)
 
 
-def test_one_label_a_row_passes_unchanged():
-    """So one integration serves classifiers of sequences and of tokens."""
+def test_one_label_per_row_passes_unchanged():
+    """So one integration works for sequence and for token classification."""
     logits, target = torch.zeros(4, 3), torch.arange(4) % 3
     flat, labels = flatten_tokens(logits, target)
     assert torch.equal(flat, logits)
@@ -70,14 +70,14 @@ def test_one_label_a_row_passes_unchanged():
 
 
 @pytest.mark.parametrize(
-    ("logits", "target", "options", "told"),
+    ("logits", "target", "options", "message"),
     [
         ((2, 3, 4), (2, 4), {}, r"got logits \(2, 3, 4\) and target \(2, 4\)"),
-        ((2,), (2,), {}, r"without the classes"),
+        ((2,), (2,), {}, r"without the last dimension"),
         ((2, 4), (2,), {"shift": True}, r"`shift` is for tokens"),
     ],
 )
-def test_shapes_that_do_not_fit_are_named(logits, target, options, told):
-    """With both shapes and what would fit."""
-    with pytest.raises(InvalidInputError, match=told):
+def test_shapes_that_do_not_fit_are_named(logits, target, options, message):
+    """The message shows both shapes and the right ones."""
+    with pytest.raises(InvalidInputError, match=message):
         flatten_tokens(torch.zeros(logits), torch.zeros(target, dtype=torch.int64), **options)

@@ -5,11 +5,11 @@ import shutil
 import pytest
 import torch
 
-from peerloss import BackwardLoss, BaseLoss, DMILoss, ForwardLoss, PeerLoss
+from peerloss import BackwardLoss, DMILoss, ForwardLoss, PeerLoss, PlainLoss
 
 T3 = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.1, 0.9]]
 LOSSES = {
-    "base": lambda: BaseLoss("gce"),
+    "base": lambda: PlainLoss("gce"),
     "peer": lambda: PeerLoss(alpha=0.8),
     "peer_unclipped": lambda: PeerLoss(alpha=0.8, eps=0.0),
     "peer_ramp": lambda: PeerLoss("ramp", noisy_prior=[0.2, 0.3, 0.5]),
@@ -52,7 +52,7 @@ def test_sampled_peers_compile():
     assert torch.isfinite(compiled(z, y))
 
 
-def test_moving_alpha_does_not_recompile():
+def test_changing_alpha_does_not_recompile():
     """α enters the graph as an input, so a schedule costs nothing."""
     torch.compiler.reset()
     compilations = []
@@ -66,8 +66,8 @@ def test_moving_alpha_does_not_recompile():
     compiled = torch.compile(loss, backend=counting_backend, fullgraph=True)
     for alpha in (0.0, 0.5, 1.0, 2.0):
         loss.alpha = alpha
-        stated = PeerLoss(alpha=alpha, noisy_prior=[0.2, 0.3, 0.5])(z, y)
-        torch.testing.assert_close(compiled(z, y), stated)
+        expected = PeerLoss(alpha=alpha, noisy_prior=[0.2, 0.3, 0.5])(z, y)
+        torch.testing.assert_close(compiled(z, y), expected)
     assert len(compilations) == 1
 
 
@@ -105,8 +105,8 @@ def test_cuda_agrees_with_the_cpu_and_never_synchronises(name):
 
 @pytest.mark.cuda
 @pytest.mark.parametrize("eps", [0.0, 1e-5])
-def test_the_kernel_on_cuda(eps):
-    """Large batches take the fused path there too."""
+def test_large_batches_on_cuda(eps):
+    """Large batches of float64 agree with the CPU."""
     z, y = torch.randn(512, 300), torch.randint(300, (512,))
     results = []
     for device in ("cpu", "cuda"):
@@ -133,7 +133,7 @@ def test_autocast_on_cuda(dtype):
 
 @pytest.mark.cuda
 def test_sampled_peers_on_cuda_with_a_generator():
-    """The generator lives on the device and repeats."""
+    """A generator on the device repeats its draws."""
     z, y = example(device="cuda")
     values = [
         PeerLoss(peers="sampled", generator=torch.Generator("cuda").manual_seed(0))(z, y) for _ in range(2)

@@ -61,15 +61,15 @@ def test_two_ranks_have_the_prior_and_the_loss_of_the_joined_batch():
     together = on_two_ranks(count_together)
     for i, single in enumerate((PeerLoss(alpha=0.8), FDivergenceLoss())):
         (counts_0, values_0), (counts_1, values_1) = together[0][i], together[1][i]
-        stated = [single(*joined_batch(step)).item() for step in range(3)]
+        expected = [single(*joined_batch(step)).item() for step in range(3)]
         assert counts_0 == counts_1 == single.label_counts.tolist()
         means = [(a + b) / 2 for a, b in zip(values_0, values_1, strict=True)]
-        assert means == pytest.approx(stated, abs=1e-12)
+        assert means == pytest.approx(expected, abs=1e-12)
 
 
 def train_unevenly(rank):
     """Train with Join, two steps on the first rank and four on the second; return what happens."""
-    told = {}
+    results = {}
     for name, prior in (("counted", None), ("given", [0.2, 0.3, 0.5])):
         torch.manual_seed(0)
         model = DistributedDataParallel(nn.Linear(K, K).double())
@@ -82,21 +82,21 @@ def train_unevenly(rank):
                     optimizer.zero_grad()
                     loss(model(z[rank::2]), y[rank::2]).backward()
                     optimizer.step()
-            told[name] = model.module.weight.detach().flatten().tolist()
+            results[name] = model.module.weight.detach().flatten().tolist()
         except InvalidInputError as error:
-            told[name] = str(error)
+            results[name] = str(error)
     # Outside the context labels are counted again.
     loss = PeerLoss()
     loss(*joined_batch(rank))
-    told["later"] = loss.label_counts.sum().item()
-    return told
+    results["later"] = loss.label_counts.sum().item()
+    return results
 
 
 def test_join_needs_a_given_prior():
     """Ranks with different numbers of batches: counting is refused with the remedy, a given prior works."""
     first, second = on_two_ranks(train_unevenly)
-    for told in (first, second):
-        assert told["counted"].startswith("`noisy_prior` must be given inside torch's Join")
-        assert "label frequencies" in told["counted"]
-        assert told["later"] == 2 * N
+    for results in (first, second):
+        assert results["counted"].startswith("`noisy_prior` must be given inside torch's Join")
+        assert "label frequencies" in results["counted"]
+        assert results["later"] == 2 * N
     assert first["given"] == pytest.approx(second["given"])

@@ -8,9 +8,9 @@ import pytest
 import torch
 
 import peerloss
-from peerloss import BackwardLoss, BaseLoss, DMILoss, ForwardLoss, NoiseModel, PeerLoss
+from peerloss import BackwardLoss, DMILoss, ForwardLoss, NoiseModel, PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
-from peerloss.functional import BASES, backward_loss, base_loss, dmi_loss, forward_loss, peer_loss
+from peerloss.functional import BASES, backward_loss, dmi_loss, forward_loss, peer_loss, plain_loss
 from peerloss.losses import FDivergenceLoss
 
 T3 = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.1, 0.9]]
@@ -20,8 +20,8 @@ MATRIX = torch.tensor([[1.0, 0.0, 1.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]], dtype
 
 TWINS = {
     "base": (
-        lambda: BaseLoss("squared", weight=WEIGHT),
-        lambda z, y: base_loss(z, y, base="squared", weight=WEIGHT),
+        lambda: PlainLoss("squared", weight=WEIGHT),
+        lambda z, y: plain_loss(z, y, base="squared", weight=WEIGHT),
     ),
     "peer": (lambda: PeerLoss(alpha=0.7), lambda z, y: peer_loss(z, y, alpha=0.7)),
     "peer_prior": (
@@ -69,7 +69,7 @@ def test_a_module_is_its_function(name, dtype):
 
 @pytest.mark.parametrize("name", TWINS)
 def test_modules_pickle_copy_and_restore(name):
-    """Pickled, deep-copied or rebuilt from a state dict, a module goes on as it was."""
+    """Pickled, deep-copied or rebuilt from a state dict, a module continues with the same state."""
     make, _ = TWINS[name]
     z, y = example()
     loss = make()
@@ -85,7 +85,7 @@ def test_modules_pickle_copy_and_restore(name):
 
 
 def test_every_module_shows_its_options():
-    """The repr tells what one set."""
+    """The repr shows the options that were set."""
     text = repr(
         PeerLoss("sigmoid", alpha=0.5, weight=WEIGHT, ignore_index=7, noisy_prior=PRIOR, score_matrix=MATRIX)
     )
@@ -99,40 +99,40 @@ def test_every_module_shows_its_options():
     ):
         assert part in text
     assert "noisy_prior counted" in repr(PeerLoss())
-    assert "'gce'" in repr(BaseLoss("gce"))
+    assert "'gce'" in repr(PlainLoss("gce"))
     assert "'hinge'" in repr(BackwardLoss(T3, base="hinge"))
     assert "noisy_prior counted" in repr(FDivergenceLoss())
     assert repr(DMILoss(eps=0.01, ignore_index=7)) == "DMILoss(eps=0.01, ignore_index=7)"
 
 
 def test_the_prior_is_counted_with_the_current_batch_included():
-    """Each training batch is added before its own loss is taken; every batch so far has equal say."""
+    """Each training batch is added before its own loss is computed; all labels so far have equal weight."""
     loss = PeerLoss(base="sigmoid")
     batches = [example(8), (example(8)[0], torch.tensor([0, 0, 0, 0, 0, 1, 1, -100]))]
     seen = torch.zeros(3, dtype=torch.float64)
     for z, y in batches:
         seen += torch.bincount(y[y >= 0], minlength=3)
-        stated = peer_loss(z, y, base="sigmoid", noisy_prior=seen / seen.sum())
-        torch.testing.assert_close(loss(z, y), stated)
+        expected = peer_loss(z, y, base="sigmoid", noisy_prior=seen / seen.sum())
+        torch.testing.assert_close(loss(z, y), expected)
     assert loss.label_counts.tolist() == seen.tolist()
     torch.testing.assert_close(loss.current_prior(), (seen / seen.sum()).float())
 
 
 def test_evaluation_does_not_count():
-    """In evaluation mode the prior is what training counted, whatever the batch holds."""
+    """In evaluation mode the prior is what training counted, independently of the labels in the batch."""
     loss = PeerLoss()
     z, y = example()
     loss(z, y)
     counted = loss.label_counts.clone()
     loss.eval()
     other = torch.zeros_like(y)
-    stated = peer_loss(z, other, noisy_prior=counted / counted.sum())
-    torch.testing.assert_close(loss(z, other), stated)
+    expected = peer_loss(z, other, noisy_prior=counted / counted.sum())
+    torch.testing.assert_close(loss(z, other), expected)
     assert torch.equal(loss.label_counts, counted)
 
 
-def test_an_uncounted_module_evaluates_with_the_batch_at_hand():
-    """Before any training there is no other prior to use, and none is kept."""
+def test_before_training_evaluation_uses_the_prior_of_the_batch():
+    """Before any training there is no other prior, and the counts stay empty."""
     loss = PeerLoss().eval()
     z, y = example()
     torch.testing.assert_close(loss(z, y), peer_loss(z, y))
@@ -143,7 +143,7 @@ def test_an_uncounted_module_evaluates_with_the_batch_at_hand():
 
 
 def test_counts_survive_a_checkpoint():
-    """A fresh module takes the counts of a state dict, whose length it does not know before."""
+    """A new module loads the counts of a state dict without knowing the number of classes."""
     z, y = example()
     loss = PeerLoss()
     loss(z, y)
@@ -161,7 +161,7 @@ def test_the_number_of_classes_may_not_change():
 
 
 def test_buffers_move_with_the_module():
-    """`.to` carries priors, weights, counts and matrices along; a device without float64 gets float32."""
+    """`.to` moves priors, weights, counts and matrices; a device without float64 gets float32."""
     loss = PeerLoss(noisy_prior=PRIOR, weight=WEIGHT, score_matrix=MATRIX)
     assert {name for name, _ in loss.named_buffers()} == {
         "weight",
@@ -210,35 +210,35 @@ def test_binary_logits_train(base):
         (lambda: PeerLoss(score_matrix=[[1.0]]), InvalidInputError, "`score_matrix` must have shape"),
         (lambda: PeerLoss(weight=[-1.0, 1.0]), InvalidInputError, "`weight` must be finite and non-negative"),
         (lambda: PeerLoss(reduction="all"), InvalidInputError, "`reduction` must be one of"),
-        (lambda: PeerLoss(ignore_index=1.5), InvalidInputError, "`ignore_index` must be an integer"),
-        (lambda: BaseLoss("nonsense"), InvalidInputError, "`base` must be one of"),
+        (lambda: PeerLoss(ignore_index=1.5), InvalidInputError, "`ignore_index` must be a 64-bit integer"),
+        (lambda: PlainLoss("nonsense"), InvalidInputError, "`base` must be one of"),
         (lambda: BackwardLoss([[0.5, 0.5], [0.5, 0.5]]), NotIdentifiableError, "cannot be inverted"),
-        (lambda: BackwardLoss([[1.2, -0.2], [0.5, 0.5]]), InvalidInputError, "`transition` must"),
-        (lambda: ForwardLoss([[0.9, 0.2], [0.5, 0.5]]), InvalidInputError, "`transition` must"),
+        (lambda: BackwardLoss([[1.2, -0.2], [0.5, 0.5]]), InvalidInputError, "`noise` must"),
+        (lambda: ForwardLoss([[0.9, 0.2], [0.5, 0.5]]), InvalidInputError, "`noise` must"),
         (lambda: DMILoss(eps=float("nan")), InvalidInputError, "`eps` must be a finite number"),
         (
             lambda: BackwardLoss(NoiseModel.binary(0.1, 0.2))(*example()),
             InvalidInputError,
-            "`transition` must have one entry for each of the 3 classes",
+            "`noise` must have one entry for each of the 3 classes",
         ),
     ],
 )
 def test_bad_arguments_are_refused_when_the_module_is_made(make, error, message):
-    """Nobody should find out after an hour of training."""
+    """Errors are raised before training, not after an hour of it."""
     with pytest.raises(error, match=message):
         make()
 
 
 @pytest.mark.parametrize("logits", [[[1.0, 2.0]], np.ones((1, 2))], ids=["list", "array"])
-def test_what_is_no_tensor_is_refused_by_name(logits):
-    """Also by the modules that look for a short way first."""
-    for module in (PeerLoss(), BaseLoss()):
+def test_logits_must_be_a_tensor(logits):
+    """Also in modules that try a fast path first."""
+    for module in (PeerLoss(), PlainLoss()):
         with pytest.raises(InvalidInputError, match=r"`logits` must be"):
             module(logits, torch.tensor([0]))
 
 
 def test_kernels_are_for_the_common_case_on_a_gpu():
-    """On the CPU there are none, and no other base, weight or kind of peers has any."""
+    """There are none on the CPU, for other bases, with class weights or with sampled peers."""
     assert not PeerLoss().has_kernels(torch.device("cpu"), torch.float32)
     gpu = torch.device("cuda")
     for unusual in (PeerLoss("sigmoid"), PeerLoss(peers="sampled"), PeerLoss(weight=[1.0, 2.0])):
@@ -253,5 +253,13 @@ def test_dmi_has_no_unreduced_form():
 
 def test_public_modules_are_exported_at_the_top():
     """`from peerloss import PeerLoss` and its siblings."""
-    for name in ("PeerLoss", "BackwardLoss", "ForwardLoss", "DMILoss", "BaseLoss", "AlphaSchedule"):
+    for name in (
+        "PeerLoss",
+        "BackwardLoss",
+        "ForwardLoss",
+        "DMILoss",
+        "FDivergenceLoss",
+        "PlainLoss",
+        "AlphaSchedule",
+    ):
         assert getattr(peerloss, name).__name__ == name

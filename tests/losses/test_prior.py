@@ -31,7 +31,7 @@ def pair(request):
 
 
 def test_labels_are_counted_over_training_batches(pair):
-    """Each batch is added before its own loss; evaluation uses the counts and leaves them alone."""
+    """Each batch is added before its own loss; evaluation uses the counts and does not change them."""
     loss, function = pair
     seen = torch.zeros(3, dtype=torch.float64)
     for seed in range(3):
@@ -50,7 +50,7 @@ def test_labels_are_counted_over_training_batches(pair):
 
 
 def test_counts_are_saved_and_copied(pair):
-    """A state dict holds them, though a fresh module does not know the number of classes."""
+    """A state dict holds them, and a new module loads them without knowing the number of classes."""
     loss, _ = pair
     loss(*example())
     fresh = copy.deepcopy(loss)
@@ -61,7 +61,7 @@ def test_counts_are_saved_and_copied(pair):
 
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_labels_are_counted_with_gradients_only(pair, mode):
-    """Validation that forgot `loss.eval()` neither counts labels nor changes the prior."""
+    """Validation without `loss.eval()` neither counts labels nor changes the prior."""
     loss, function = pair
     z, y = example()
     with mode():
@@ -74,8 +74,8 @@ def test_labels_are_counted_with_gradients_only(pair, mode):
     assert torch.equal(loss.label_counts, counted)
 
 
-def test_a_first_batch_under_inference_mode_does_no_harm(pair):
-    """Training goes on afterwards, with the loss and the gradient of a module that never saw it."""
+def test_a_first_batch_under_inference_mode_changes_nothing(pair):
+    """Later training has the loss and the gradient of a module without that batch."""
     loss, _ = pair
     other = copy.deepcopy(loss)
     with torch.inference_mode():
@@ -122,7 +122,7 @@ def test_counting_under_a_transform_is_refused_with_the_remedy(pair, transform):
 
 
 @pytest.mark.parametrize("prior", [None, [0.5, 0.5]])
-def test_states_from_before_labels_were_counted_load(prior):
+def test_checkpoints_without_counts_load(prior):
     """A saved loss without counts loads, alone and inside a module, and starts to count."""
     loss = FDivergenceLoss(noisy_prior=prior)
     saved = {name: value for name, value in loss.state_dict().items() if name != "label_counts"}

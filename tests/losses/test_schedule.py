@@ -1,8 +1,8 @@
-"""Moving α."""
+"""Schedules of α."""
 
 import pytest
 
-from peerloss import AlphaSchedule, BaseLoss, PeerLoss
+from peerloss import AlphaSchedule, PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError
 
 KNOTS = [(0, 0.0), (10, 0.0), (40, 2.0)]
@@ -44,10 +44,10 @@ def test_a_schedule_resumes():
         (lambda: AlphaSchedule(PeerLoss(), [(0, 1.0, 2.0)]), "`knots` must be pairs"),
         (lambda: AlphaSchedule(PeerLoss(), [(0, 1.0), (0, 2.0)]), "`knots` must have increasing steps"),
         (lambda: AlphaSchedule(PeerLoss(), [(0, float("nan"))]), "`knots` must be a finite number"),
-        (lambda: AlphaSchedule(BaseLoss(), KNOTS), "`loss` must have an attribute `alpha`; got BaseLoss"),
+        (lambda: AlphaSchedule(PlainLoss(), KNOTS), "`loss` must have an attribute `alpha`; got PlainLoss"),
     ],
 )
 def test_bad_schedules_are_named(make, message):
-    """The message says what a schedule looks like."""
+    """The message shows what a schedule looks like."""
     with pytest.raises(InvalidInputError, match=message):
         make()

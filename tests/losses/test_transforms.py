@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from peerloss import BackwardLoss, BaseLoss, DMILoss, ForwardLoss, PeerLoss
-from peerloss.functional import BASES, base_loss, peer_loss
+from peerloss import BackwardLoss, DMILoss, ForwardLoss, PeerLoss, PlainLoss
+from peerloss.functional import BASES, peer_loss, plain_loss
 from peerloss.losses import FDivergenceLoss
 
 T3 = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.1, 0.9]]
@@ -23,7 +23,7 @@ def counted(loss):
 
 
 BY_ROW = {
-    "base": lambda: BaseLoss("hinge"),
+    "base": lambda: PlainLoss("hinge"),
     "peer": lambda: PeerLoss(alpha=0.7, noisy_prior=PRIOR),
     "peer_unclipped": lambda: PeerLoss(eps=0.0, noisy_prior=PRIOR),
     "peer_ramp": lambda: PeerLoss("ramp", noisy_prior=PRIOR, weight=[1.0, 2.0, 0.5]),
@@ -40,7 +40,7 @@ LOSSES = {**BY_ROW, "dmi": DMILoss}
 
 @pytest.mark.parametrize("name", BY_ROW)
 def test_gradients_per_sample(name):
-    """With vmap over grad each row has the gradient that it has alone."""
+    """With vmap over grad each row has the gradient of a batch of one."""
     loss, (z, y) = BY_ROW[name](), example()
 
     def of_row(weight, x, label):
@@ -50,21 +50,21 @@ def test_gradients_per_sample(name):
     gradients = torch.vmap(torch.func.grad(of_row), in_dims=(None, 0, 0))(weight, z, y)
     for x, label, gradient in zip(z, y, gradients, strict=True):
         w = weight.clone().requires_grad_()
-        (stated,) = torch.autograd.grad(of_row(w, x, label), w)
-        torch.testing.assert_close(gradient, stated)
+        (expected,) = torch.autograd.grad(of_row(w, x, label), w)
+        torch.testing.assert_close(gradient, expected)
 
 
 @pytest.mark.parametrize("name", LOSSES)
 def test_a_stack_of_batches(name):
-    """Under vmap each batch of a stack, some targets ignored, has the loss that it has alone."""
+    """Under vmap each batch of a stack, some targets ignored, has its own loss."""
     loss = LOSSES[name]()
     z, y = (
         torch.stack([example(seed=s)[0] for s in range(4)]),
         torch.stack([example(seed=s)[1] for s in range(4)]),
     )
     y[1, 3] = -100
-    stated = torch.stack([loss(*batch) for batch in zip(z, y, strict=True)])
-    torch.testing.assert_close(torch.vmap(loss)(z, y), stated)
+    expected = torch.stack([loss(*batch) for batch in zip(z, y, strict=True)])
+    torch.testing.assert_close(torch.vmap(loss)(z, y), expected)
 
 
 @pytest.mark.parametrize("base", sorted(BASES))
@@ -72,9 +72,11 @@ def test_every_base_under_vmap(base):
     """The functions too, with the prior counted in each batch and with sampled peers."""
     z, y = example(12)
     z, y = z.view(3, 4, 3), y.view(3, 4)
-    for function in (base_loss, peer_loss):
-        stated = torch.stack([function(*batch, base=base) for batch in zip(z, y, strict=True)])
-        torch.testing.assert_close(torch.vmap(lambda t, labels: function(t, labels, base=base))(z, y), stated)
+    for function in (plain_loss, peer_loss):
+        expected = torch.stack([function(*batch, base=base) for batch in zip(z, y, strict=True)])
+        torch.testing.assert_close(
+            torch.vmap(lambda t, labels: function(t, labels, base=base))(z, y), expected
+        )
     sampled = torch.vmap(
         lambda t, labels: peer_loss(t, labels, base=base, peers="sampled"), randomness="different"
     )
@@ -86,8 +88,8 @@ def test_functional_gradients_and_hessians(name):
     """torch.func.grad is the ordinary gradient; forward over reverse mode works."""
     loss, (z, y) = LOSSES[name](), example()
     t = z.clone().requires_grad_()
-    (stated,) = torch.autograd.grad(loss(t, y), t)
-    torch.testing.assert_close(torch.func.grad(loss)(z, y), stated)
+    (expected,) = torch.autograd.grad(loss(t, y), t)
+    torch.testing.assert_close(torch.func.grad(loss)(z, y), expected)
     product = torch.func.jvp(torch.func.grad(lambda z: loss(z, y)), (z,), (torch.ones_like(z),))[1]
     assert torch.isfinite(product).all()
 

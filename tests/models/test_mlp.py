@@ -14,6 +14,12 @@ def test_one_output_gives_binary_logits():
 
 
 def test_sizes_are_checked():
-    """A layer of width zero is a mistake."""
+    """A layer of width zero is refused."""
     with pytest.raises(InvalidInputError, match="must be an integer of at least 1; got 0"):
         MLP(5, (0,))
+
+
+def test_hidden_is_hidden_layer_sizes():
+    """The old keyword works and warns with the new one."""
+    with pytest.warns(DeprecationWarning, match="`hidden` is deprecated .* Use `hidden_layer_sizes`"):
+        assert MLP(5, hidden=(4,)).layers[0].out_features == 4

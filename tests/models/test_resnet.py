@@ -8,7 +8,7 @@ from peerloss.models import ResNet, resnet18, resnet34
 
 
 @pytest.mark.parametrize(("make", "convolutions"), [(resnet18, 17), (resnet34, 33)])
-def test_depth_is_as_the_name_says(make, convolutions):
+def test_depth_agrees_with_the_name(make, convolutions):
     """3 × 3 convolutions and the classifier add up to 18 and 34."""
     model = make()
     kernels = [m for m in model.modules() if isinstance(m, torch.nn.Conv2d) and m.kernel_size == (3, 3)]
@@ -25,7 +25,7 @@ def test_logits_and_resolution():
 
 
 def test_a_block_without_its_branch_is_the_identity():
-    """With the last scale of a block at zero, what is left is the shortcut."""
+    """With the last scale of a block at zero, only the shortcut remains."""
     block = ResNet((2,), width=4).features[4].eval()
     torch.nn.init.zeros_(block.norm2.weight)
     x = torch.rand(2, 4, 5, 5)

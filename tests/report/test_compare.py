@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from peerloss.functional import base_loss
+from peerloss.functional import plain_loss
 from peerloss.report import build_report
 from peerloss.report._words import findings
 from tests.report.made_up import row, store
@@ -92,7 +92,7 @@ def test_symm_is_the_authors_loss_but_for_the_size_of_the_logit():
     z = torch.linspace(-4, 4, 41, dtype=torch.float64)
     for label in (0, 1):
         y = torch.full((len(z),), label)
-        ours = base_loss(2 * z, y, base="sigmoid", reduction="none")
+        ours = plain_loss(2 * z, y, base="sigmoid", reduction="none")
         torch.testing.assert_close(2 * ours, (2.0 * label - 1.0 - torch.tanh(z)).abs())
 
 

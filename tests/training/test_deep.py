@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from peerloss import BaseLoss, DMILoss, PeerLoss
+from peerloss import DMILoss, PeerLoss, PlainLoss
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.models import MLP, ResNet
 from peerloss.training import DeepRecipe, Sieve, predict_logits, train_deep
@@ -17,7 +17,7 @@ from tests.training.small import RECIPE, RENEWING, N, accuracy, images, same, sm
 @pytest.mark.parametrize(
     ("loss", "recipe"),
     [
-        (BaseLoss(), replace(RECIPE, alpha=(), average=None)),
+        (PlainLoss(), replace(RECIPE, alpha=(), average=None)),
         (PeerLoss(), RECIPE),
         (PeerLoss("sigmoid", peers="sampled"), replace(RECIPE, schedule="cosine", clip_norm=None)),
         (PeerLoss(), replace(RECIPE, epochs=6, sieve=Sieve(start=0.5, renew=0))),
@@ -105,7 +105,7 @@ def test_a_second_loss_goes_on_from_the_first():
     """DMI needs a warm start: the same model is trained on."""
     X, noisy, y = images()
     model = small_net()
-    train_deep(model, BaseLoss(), X, noisy, recipe=replace(RECIPE, alpha=()))
+    train_deep(model, PlainLoss(), X, noisy, recipe=replace(RECIPE, alpha=()))
     gentle = replace(RECIPE, alpha=(), learning_rate=0.005, epochs=1)
     train_deep(model, DMILoss(eps=0.0), X, noisy, recipe=gentle)
     assert accuracy(model, X, y) > 0.9
@@ -143,7 +143,7 @@ def test_the_best_weights_are_those_of_the_best_score():
     held = slice(150, N)
     result = train_deep(
         model,
-        BaseLoss(),
+        PlainLoss(),
         X[:150],
         noisy[:150],
         recipe=replace(RECIPE, alpha=(), epochs=4),

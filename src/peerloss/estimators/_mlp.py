@@ -22,7 +22,7 @@ from peerloss.estimators._mlp_search import (
 )
 from peerloss.exceptions import DivergenceError, DivergenceWarning
 from peerloss.functional.base import DEFAULT_EPS
-from peerloss.losses._divergence import LOGIT_LIMIT
+from peerloss.losses import LOGIT_LIMIT
 from peerloss.metrics import peer_score
 from peerloss.noise import NoiseModel, as_noise_model, estimate_noise
 from peerloss.training import Net, TrainedNets, train_nets

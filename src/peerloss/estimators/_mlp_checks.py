@@ -10,17 +10,16 @@ import torch
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.estimators._folds import check_cv_kind
 from peerloss.exceptions import InvalidInputError
+from peerloss.functional.base import as_base, check_trainable_base, trainable_bases
 from peerloss.functional.peer import PEERS
 from peerloss.noise import as_noise_model
 from peerloss.posterior._clean_map import check_alpha_or_auto
 from peerloss.training._device import usable_device
-from peerloss.training._nets import trainable_bases
 
 if TYPE_CHECKING:
     from peerloss.estimators._mlp import RobustMLPClassifier
 
 LOSSES = ("peer", "plain", "surrogate", "backward", "forward", "symmetric", "dmi", "gce")
-SYMMETRIC_BASES = ("sigmoid", "unhinged", "mae", "ramp")
 #: From this width on a GPU, where there is one, beats the compiled loop on the CPU (one net: H200, EPYC).
 GPU_WIDTH = 512
 
@@ -28,9 +27,10 @@ GPU_WIDTH = 512
 def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[int, ...]:
     """Refuse what cannot be used, naming the argument; return the hidden widths."""
     check_choice(model.loss, "loss", LOSSES)
-    check_choice(model.base, "base", trainable_bases())
+    check_trainable_base(model.base, "base")
     if model.loss == "symmetric" and model.base != "cross_entropy":
-        check_choice(model.base, "base", SYMMETRIC_BASES)
+        symmetric = tuple(name for name in trainable_bases() if as_base(name).symmetric)
+        check_choice(model.base, "base", symmetric)
     check_choice(model.peers, "peers", PEERS)
     check_alpha_or_auto(model.alpha, "alpha")
     check_alpha_or_auto(model.scoring_alpha, "scoring_alpha")

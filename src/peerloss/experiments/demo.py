@@ -11,7 +11,7 @@ from joblib import Parallel, delayed
 
 from peerloss.datasets import load_dataset, split_and_flip
 from peerloss.experiments._workers import worker_errors
-from peerloss.losses import BaseLoss, PeerLoss
+from peerloss.losses import PeerLoss, PlainLoss
 from peerloss.models import MLP
 from peerloss.noise import NoiseModel
 from peerloss.training import train
@@ -34,7 +34,7 @@ CASES = (
 FIRST_SEED = 200
 
 METHODS: dict[str, Callable[[], torch.nn.Module]] = {
-    "plain": lambda: BaseLoss("logistic"),
+    "plain": lambda: PlainLoss("logistic"),
     "peer": lambda: PeerLoss("sigmoid", alpha=1.0),
 }
 

@@ -1,7 +1,9 @@
-"""Losses as pure functions of logits and labels. Everything rests on the loss matrix in `base`."""
+"""Losses as pure functions of logits and labels, built on the loss matrix of `base`."""
 
+from peerloss._deprecation import renamed
 from peerloss.functional.base import (
     BASES,
+    Base,
     cross_entropy_matrix,
     gce_matrix,
     hinge_matrix,
@@ -16,14 +18,14 @@ from peerloss.functional.base import (
     zero_one_matrix,
 )
 from peerloss.functional.correction import backward_loss, forward_loss
-from peerloss.functional.divergence import f_divergence_loss
+from peerloss.functional.f_divergence import f_divergence_loss
 from peerloss.functional.information import dmi_loss
-from peerloss.functional.peer import base_loss, peer_loss
+from peerloss.functional.peer import peer_loss, plain_loss
 
 __all__ = [
     "BASES",
+    "Base",
     "backward_loss",
-    "base_loss",
     "cross_entropy_matrix",
     "dmi_loss",
     "f_divergence_loss",
@@ -35,9 +37,12 @@ __all__ = [
     "mae_matrix",
     "margins",
     "peer_loss",
+    "plain_loss",
     "ramp_matrix",
     "sigmoid_matrix",
     "squared_matrix",
     "unhinged_matrix",
     "zero_one_matrix",
 ]
+
+__getattr__ = renamed(__name__, {"base_loss": "peerloss.functional.plain_loss"})

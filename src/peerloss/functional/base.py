@@ -1,30 +1,35 @@
-"""The loss matrix: logits (n, K) → losses (n, K), whose column k is the loss had the label been k.
+"""Base losses as loss matrices: logits (n, K) → losses (n, K). Column k is the loss if the label is k.
 
-Each base loss is one short function of that shape. With p = softmax(z) and the log-odds margin
-m_k = z_k − logsumexp_{j≠k} z_j, so that p_k = σ(m_k), the table in the documentation is this file read
-from top to bottom. All other losses of this package are linear algebra on the matrix.
+Each base loss is one short function of that shape, with p = softmax(z) and the log-odds margin
+m_k = z_k − logsumexp_{j≠k} z_j, so that p_k = σ(m_k). All other losses of this package are linear algebra on
+the matrix. What the library knows about a base loss (does it clip, is it bounded, …) is in its record in
+:data:`BASES`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import TypeAlias
 
 import torch
 from torch import Tensor
 
-from peerloss._validation import check_in_range
+from peerloss._validation import check_choice, check_in_range
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional._batch import as_columns, without_autocast
+from peerloss.functional.batch import as_columns, without_autocast
 
 LossMatrix: TypeAlias = Callable[[Tensor], Tensor]
 
-#: What is added to probabilities inside the logarithm of cross entropy, unless the caller says otherwise.
+#: Added to probabilities inside the logarithm of cross entropy, unless the caller passes another value.
 DEFAULT_EPS = 1e-5
+#: Exponent of generalised cross entropy, unless the caller passes another value (``"gce:0.5"``).
+DEFAULT_GCE_Q = 0.7
 
 
 def cross_entropy_matrix(logits: Tensor, *, eps: float = DEFAULT_EPS) -> Tensor:
-    """−log(p_k + eps). With ``eps = 0`` the exact log-softmax is taken."""
+    """−log(p_k + eps). With ``eps = 0`` this is the exact log-softmax."""
     if eps == 0:
         return -torch.log_softmax(logits, dim=1)
     return -torch.log(torch.softmax(logits, dim=1) + eps)
@@ -45,7 +50,7 @@ def mae_matrix(logits: Tensor) -> Tensor:
     return 2.0 * sigmoid_matrix(logits)
 
 
-def gce_matrix(logits: Tensor, *, q: float = 0.7) -> Tensor:
+def gce_matrix(logits: Tensor, *, q: float = DEFAULT_GCE_Q) -> Tensor:
     """(1 − p_k^q)/q: generalised cross entropy, between cross entropy (q → 0) and 1 − p (q = 1)."""
     check_in_range(q, "q", 0.0, 1.0, low_open=True)
     return -torch.expm1(q * torch.log_softmax(logits, dim=1)) / q
@@ -73,30 +78,132 @@ def squared_matrix(logits: Tensor) -> Tensor:
 
 
 def zero_one_matrix(logits: Tensor) -> Tensor:
-    """1[argmax z ≠ k]; has no gradient, serves evaluation and the theory."""
+    """1[argmax z ≠ k]. It has no gradient and is meant for evaluation and theory."""
     return (~_is_top(logits)).to(logits.dtype)
 
 
-#: Name → function (n, K) → (n, K). A new base loss is one function and one line here.
-BASES: dict[str, LossMatrix] = {
-    "cross_entropy": cross_entropy_matrix,
-    "logistic": logistic_matrix,
-    "sigmoid": sigmoid_matrix,
-    "mae": mae_matrix,
-    "gce": gce_matrix,
-    "unhinged": unhinged_matrix,
-    "ramp": ramp_matrix,
-    "hinge": hinge_matrix,
-    "squared": squared_matrix,
-    "zero_one": zero_one_matrix,
-}
+@dataclass(frozen=True)
+class Base:
+    """A base loss and what the rest of the library needs to know about it. Calling it gives the loss matrix.
+
+    Parameters
+    ----------
+    name
+        Name under which losses accept it; ``None`` for a callable without a name.
+    matrix
+        Function from logits (n, K) to losses (n, K). If ``clips`` it also takes the keyword ``eps``.
+    clips
+        Whether ``eps`` is added to probabilities inside a logarithm. Other bases do not use ``eps``.
+    log_loss
+        Whether the loss is −log(p + eps), for which ``functional.kernels`` has fast paths.
+    bounded
+        Whether the loss is bounded; for a base that clips, whether it is for ``eps > 0``.
+    symmetric
+        Whether the losses of the two labels add up to a constant if there are two classes.
+    has_gradient
+        Whether gradient descent can train with it.
+
+    Examples
+    --------
+    >>> as_base("cross_entropy").clip(0.01), as_base("logistic").clip(0.01)
+    (0.01, 0.0)
+    """
+
+    name: str | None
+    matrix: Callable[..., Tensor]
+    clips: bool = False
+    log_loss: bool = False
+    bounded: bool = False
+    symmetric: bool = False
+    has_gradient: bool = True
+
+    def __call__(self, logits: Tensor) -> Tensor:
+        """Return the loss matrix (n, K) of ``logits`` (n, K), with the default clip."""
+        return self.matrix(logits)
+
+    def clip(self, eps: float) -> float:
+        """Return the number added to probabilities.
+
+        It is ``eps``, or 0 if this base does not clip.
+        """
+        return eps if self.clips else 0.0
+
+    def columns(self, z: Tensor, eps: float) -> Tensor:
+        """Return the loss matrix of checked logits ``z`` (n, K), with ``eps`` if the base clips."""
+        losses = self.matrix(z, eps=eps) if self.clips else self.matrix(z)
+        if not isinstance(losses, Tensor) or losses.shape != z.shape:
+            got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
+            raise InvalidInputError(
+                f"`base` must return a tensor of shape {tuple(z.shape)}, the loss for every label; got "
+                f"{got}. Do not select the target's column or reduce: the losses do that afterwards."
+            )
+        return losses
+
+
+_BUILT_IN = (
+    Base("cross_entropy", cross_entropy_matrix, clips=True, log_loss=True, bounded=True),
+    Base("logistic", logistic_matrix, log_loss=True),
+    Base("sigmoid", sigmoid_matrix, bounded=True, symmetric=True),
+    Base("mae", mae_matrix, bounded=True, symmetric=True),
+    Base("gce", gce_matrix, bounded=True),
+    Base("unhinged", unhinged_matrix, symmetric=True),
+    Base("ramp", ramp_matrix, bounded=True, symmetric=True),
+    Base("hinge", hinge_matrix),
+    Base("squared", squared_matrix, bounded=True),
+    Base("zero_one", zero_one_matrix, bounded=True, symmetric=True, has_gradient=False),
+)
+
+#: Name → base loss. To register another one, add a function (n, K) → (n, K) or a :class:`Base`.
+BASES: dict[str, LossMatrix] = {str(base.name): base for base in _BUILT_IN}
+
+
+def as_base(base: str | LossMatrix) -> Base:
+    """Return the record of a base loss, given as a name, a callable or a record.
+
+    ``"gce:0.5"`` is generalised cross entropy with q = 0.5.
+
+    Raises
+    ------
+    InvalidInputError
+        For an unknown name, a q outside (0, 1], or a value that is neither a name nor a callable.
+
+    Examples
+    --------
+    >>> as_base("sigmoid").bounded
+    True
+    """
+    if isinstance(base, str) and base in BASES:
+        found = BASES[base]
+        return found if isinstance(found, Base) else Base(base, found)
+    if isinstance(base, str) and base.startswith("gce:"):
+        q = check_in_range(base.removeprefix("gce:"), "q in base='gce:q'", 0.0, 1.0, low_open=True)
+        return replace(as_base("gce"), name=base, matrix=partial(gce_matrix, q=q))
+    if callable(base):
+        return base if isinstance(base, Base) else Base(None, base)
+    raise InvalidInputError(
+        f"`base` must be one of {', '.join(sorted(BASES))}, gce:q with 0 < q ≤ 1, or a callable from logits "
+        f"(n, K) to losses (n, K); got {base!r}."
+    )
+
+
+def trainable_bases() -> tuple[str, ...]:
+    """Return the names of the registered base losses that have a gradient."""
+    return tuple(name for name in BASES if as_base(name).has_gradient)
+
+
+def check_trainable_base(base: object, name: str) -> str:
+    """Return ``base`` if it names a base loss that has a gradient; errors call the argument ``name``."""
+    if isinstance(base, str) and base.startswith("gce:"):
+        as_base(base)
+        return base
+    return check_choice(base, name, trainable_bases())
 
 
 def margins(logits: Tensor) -> Tensor:
     """Return the log-odds m_k = z_k − logsumexp_{j≠k} z_j of every class, shape (n, K)."""
     if logits.shape[1] == 2:
         return logits - logits.flip(1)
-    # 1 − p_k is exact enough for every class but the likeliest, whose rivals are summed directly.
+    # 1 − p_k is exact enough for every class but the most probable one, whose rivals are summed directly.
     is_top = _is_top(logits)
     log_p = torch.log_softmax(logits, dim=1)
     rivals_of_top = torch.logsumexp(log_p.masked_fill(is_top, -torch.inf), dim=1, keepdim=True)
@@ -110,36 +217,9 @@ def _is_top(logits: Tensor) -> Tensor:
     return classes == logits.argmax(dim=1, keepdim=True)
 
 
-def check_base(base: str | LossMatrix) -> str | LossMatrix:
-    """Return ``base`` if it is a known name or a callable."""
-    if callable(base) or (isinstance(base, str) and base in BASES):
-        return base
-    raise InvalidInputError(
-        f"`base` must be one of {', '.join(sorted(BASES))}, or a callable from logits (n, K) to losses "
-        f"(n, K); got {base!r}."
-    )
-
-
 def check_eps(eps: float) -> float:
-    """Return ``eps`` if it can be added to a probability."""
+    """Return ``eps`` if it lies in [0, 1]."""
     return check_in_range(eps, "eps", 0.0, 1.0)
-
-
-def loss_columns(z: Tensor, base: str | LossMatrix, eps: float) -> Tensor:
-    """Evaluate a base loss on logits that are in form already (the unchecked twin of `loss_matrix`)."""
-    check_base(base)
-    if base == "cross_entropy":
-        return cross_entropy_matrix(z, eps=eps)
-    if isinstance(base, str):
-        return BASES[base](z)
-    losses = base(z)
-    if not isinstance(losses, Tensor) or losses.shape != z.shape:
-        got = tuple(losses.shape) if isinstance(losses, Tensor) else type(losses).__name__
-        raise InvalidInputError(
-            f"`base` must return a tensor of shape {tuple(z.shape)}, the loss for every label; got {got}. "
-            "Do not pick the target's column or reduce: that happens afterwards."
-        )
-    return losses
 
 
 def loss_matrix(
@@ -152,13 +232,13 @@ def loss_matrix(
     logits
         (n, K); (n,) or (n, 1) for two classes, meaning the columns (0, z).
     base
-        A name in :data:`BASES` or a callable from logits (n, K) to losses (n, K).
+        A name in :data:`BASES`, ``"gce:q"``, or a callable from logits (n, K) to losses (n, K).
     eps
         Added to probabilities inside the logarithm of ``"cross_entropy"``; other bases do not use it.
 
     Returns
     -------
-    Losses (n, K): column k is the loss had the label been k.
+    Losses (n, K): column k is the loss if the label is k.
 
     Examples
     --------
@@ -168,4 +248,4 @@ def loss_matrix(
     """
     z = as_columns(logits)
     with without_autocast(z):
-        return loss_columns(z, base, check_eps(eps))
+        return as_base(base).columns(z, check_eps(eps))

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from peerloss.functional._batch import (
+from peerloss._deprecation import renamed_parameters
+from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps
+from peerloss.functional.batch import (
     Batch,
     check_vector,
     fit_to_batch,
@@ -16,19 +18,19 @@ from peerloss.functional._batch import (
     weighted_sum,
     without_autocast,
 )
-from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps, loss_columns
 from peerloss.noise import NoiseModel, as_noise_model
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from peerloss.functional.base import LossMatrix
+    from peerloss.functional.base import Base, LossMatrix
 
 
+@renamed_parameters(transition="noise")
 def backward_loss(
     logits: Tensor,
     target: Tensor,
-    transition: NoiseModel | ArrayLike,
+    noise: NoiseModel | ArrayLike,
     *,
     base: str | LossMatrix = "cross_entropy",
     eps: float = DEFAULT_EPS,
@@ -43,7 +45,7 @@ def backward_loss(
 
     Parameters
     ----------
-    transition
+    noise
         T, as a :class:`~peerloss.NoiseModel` or a matrix.
     logits, target, base, eps, weight, ignore_index, reduction
         As in :func:`~peerloss.functional.peer_loss`.
@@ -62,8 +64,8 @@ def backward_loss(
     with without_autocast(batch.logits):
         return batch_backward_loss(
             batch,
-            torch.tensor(as_noise_model(transition, "transition").inverse()),
-            base=check_base(base),
+            torch.tensor(as_noise_model(noise, "noise").inverse()),
+            base=as_base(base),
             eps=check_eps(eps),
             weight=None if weight is None else check_vector(weight, "weight"),
             reduction=reduction,
@@ -74,25 +76,26 @@ def batch_backward_loss(
     batch: Batch,
     inverse: Tensor,
     *,
-    base: str | LossMatrix,
+    base: Base,
     eps: float,
     weight: Tensor | None,
     reduction: str,
 ) -> Tensor:
-    """Compute :func:`backward_loss` on a batch in form with T⁻¹ at hand (shared with the module)."""
-    inverse = fit_to_batch(inverse, "transition", batch)
+    """Compute :func:`backward_loss` from a checked batch and T⁻¹ (shared with the module)."""
+    inverse = fit_to_batch(inverse, "noise", batch)
     coefficients = inverse[batch.target]
     if weight is not None:
         weight = fit_to_batch(weight, "weight", batch)
         coefficients = coefficients * weight
-    rows = weighted_sum(coefficients, loss_columns(batch.logits, base, eps), batch)
+    rows = weighted_sum(coefficients, base.columns(batch.logits, eps), batch)
     return reduce_rows(rows, batch, weight=weight, reduction=reduction)
 
 
+@renamed_parameters(transition="noise")
 def forward_loss(
     logits: Tensor,
     target: Tensor,
-    transition: NoiseModel | ArrayLike,
+    noise: NoiseModel | ArrayLike,
     *,
     weight: Tensor | None = None,
     ignore_index: int = -100,
@@ -100,12 +103,12 @@ def forward_loss(
 ) -> Tensor:
     """Return the forward-corrected cross entropy ``−log (p T)[ỹ_n]``.
 
-    Predicted clean probabilities are pushed through the noise before they meet the noisy label, so the
-    minimiser predicts clean probabilities. T need not be invertible.
+    The predicted clean probabilities p give the probabilities p·T of the noisy label, so the minimiser
+    predicts clean probabilities. T need not be invertible.
 
     Parameters
     ----------
-    transition
+    noise
         T, as a :class:`~peerloss.NoiseModel` or a matrix.
     logits, target, weight, ignore_index, reduction
         As in :func:`~peerloss.functional.peer_loss`.
@@ -119,7 +122,7 @@ def forward_loss(
     with without_autocast(batch.logits):
         return batch_forward_loss(
             batch,
-            torch.tensor(as_noise_model(transition, "transition").transition).log(),
+            torch.tensor(as_noise_model(noise, "noise").transition).log(),
             weight=None if weight is None else check_vector(weight, "weight"),
             reduction=reduction,
         )
@@ -128,11 +131,23 @@ def forward_loss(
 def batch_forward_loss(
     batch: Batch, log_transition: Tensor, *, weight: Tensor | None, reduction: str
 ) -> Tensor:
-    """Compute :func:`forward_loss` on a batch in form with log T at hand (shared with the module)."""
-    log_transition = fit_to_batch(log_transition, "transition", batch)
-    log_p = torch.log_softmax(batch.logits, dim=1)
-    rows = -torch.logsumexp(log_p + log_transition.T[batch.target], dim=1)
+    """Compute :func:`forward_loss` from a checked batch and log T (shared with the module)."""
+    log_transition = fit_to_batch(log_transition, "noise", batch)
+    rows = forward_rows(batch.logits, log_transition.T[batch.target])
     if weight is not None:
         weight = fit_to_batch(weight, "weight", batch)
         rows = rows * weight[batch.target]
     return reduce_rows(rows, batch, weight=weight, reduction=reduction)
+
+
+def forward_rows(z: Tensor, log_likelihood: Tensor) -> Tensor:
+    """Return −log Σ_k p_k T[k, ỹ_n] of each row.
+
+    Parameters
+    ----------
+    z
+        Logits (…, n, K).
+    log_likelihood
+        log T[k, ỹ_n], of the shape of ``z``.
+    """
+    return -torch.logsumexp(torch.log_softmax(z, dim=-1) + log_likelihood, dim=-1)

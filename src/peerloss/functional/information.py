@@ -1,4 +1,4 @@
-"""DMI: an information measure of the whole batch instead of a sum over rows."""
+"""Determinant-based mutual information (DMI): a function of the whole batch, not a sum over rows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from peerloss._validation import check_in_range
-from peerloss.functional._batch import Batch, make_batch, values_are_checkable, without_autocast
+from peerloss.functional.batch import Batch, make_batch, values_are_checkable, without_autocast
 
 #: Added to |det J| of two classes.
 DEFAULT_DMI_EPS = 1e-4
@@ -19,22 +19,22 @@ def dmi_loss(
 ) -> Tensor:
     """Return ``−log(|det J| + eps_K)`` with J[i, j] = mean of 1[ỹ = i]·p_j, the batch's joint matrix.
 
-    Noise multiplies det J by det T, so up to a constant the loss does not see class-conditional noise
-    (Xu et al., 2019). It is a function of the batch: there is no loss of a row. It is symmetric under
-    permutations of the classes, so start it from a model that has been trained with another loss.
+    Noise multiplies det J by det T, so class-conditional noise changes the loss only by a constant (Xu et
+    al., 2019). Single rows have no loss. The loss is symmetric under permutations of the classes, so start
+    from a model that has been trained with another loss.
 
     |det J| is at most K⁻ᴷ. So the floor is scaled with the number of classes, eps_K = (2√eps/K)ᴷ, which is
-    ``eps`` itself for two classes: it matters where the singular values of K·J are about 2√eps.
+    ``eps`` itself for two classes. It matters if the singular values of K·J are about 2√eps.
 
     If the batch lacks a class, det J is 0. The loss is then −log eps_K, or a large finite number if ``eps``
-    is 0, and its gradient is 0. Use batches that hold several rows of every class.
+    is 0, and its gradient is 0. Use batches with several rows of every class.
 
     Parameters
     ----------
     logits, target, ignore_index
         As in :func:`~peerloss.functional.peer_loss`.
     eps
-        Sets the floor of |det J|. With 0 the loss is −log |det J| wherever that is finite.
+        Sets the floor of |det J|. With 0 the loss is −log |det J| if that is finite.
 
     Returns
     -------
@@ -58,7 +58,7 @@ def dmi_loss(
 def joint_loss(joint: Tensor, eps: float) -> Tensor:
     """Return ``−log(|det J| + eps_K)`` of joint matrices J (…, K, K), shape (…).
 
-    Where det J is 0, the gradient is 0 and the loss is finite, also for ``eps = 0``.
+    If det J is 0, the gradient is 0 and the loss is finite, also for ``eps = 0``.
     """
     k = joint.shape[-1]
     scaled = k * joint  # its determinant is at most 1 in absolute value
@@ -68,7 +68,7 @@ def joint_loss(joint: Tensor, eps: float) -> Tensor:
     singular = log_det.detach() == -math.inf
     if values_are_checkable(log_det) and not singular.any():
         return k * math.log(k) - (torch.logaddexp(log_det, floor) if eps > 0 else log_det)
-    # The gradient is the inverse: a constant matrix takes the place of one that has none.
+    # The gradient is the inverse, so a constant matrix replaces a singular one.
     identity = torch.eye(k, dtype=joint.dtype, device=joint.device)
     log_det = torch.linalg.slogdet(torch.where(singular[..., None, None], identity, scaled)).logabsdet
     floored = torch.logaddexp(log_det, floor) if eps > 0 else log_det

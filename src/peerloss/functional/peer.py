@@ -1,4 +1,4 @@
-"""Peer loss: the loss against the label minus α times the loss against a peer's label."""
+"""Peer loss: the loss against the label minus α times the loss against a peer's label. And the plain loss."""
 
 from __future__ import annotations
 
@@ -9,32 +9,31 @@ from torch import Tensor
 
 from peerloss._validation import check_choice, check_finite
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional._batch import (
-    REDUCTIONS,
+from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps
+from peerloss.functional.batch import (
     Batch,
     check_prior,
     check_vector,
     fit_to_batch,
     make_batch,
-    mean_divisor,
     reduce_rows,
     values_are_checkable,
-    weighted_sum,
     without_autocast,
 )
-from peerloss.functional._cross_entropy import cross_entropy_rows, cross_entropy_sum
-from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps, loss_columns
+from peerloss.functional.kernels.dispatch import PeerSettings, compute_peer_loss
+from peerloss.functional.kernels.reference import label_entries
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from peerloss.functional.base import LossMatrix
+    from peerloss.functional.base import Base, LossMatrix
 
 PEERS = ("expected", "sampled")
-CROSS_ENTROPIES = ("cross_entropy", "logistic")
+#: The prior of a single call is counted from zero.
+_NO_COUNTS = torch.zeros(0, dtype=torch.int64)
 
 
-def base_loss(
+def plain_loss(
     logits: Tensor,
     target: Tensor,
     *,
@@ -50,14 +49,14 @@ def base_loss(
 
     Examples
     --------
-    >>> base_loss(torch.tensor([[0.0, 2.0]]), torch.tensor([0]), base="hinge")
+    >>> plain_loss(torch.tensor([[0.0, 2.0]]), torch.tensor([0]), base="hinge")
     tensor(3.)
     """
     batch = make_batch(logits, target, ignore_index=ignore_index)
     with without_autocast(batch.logits):
         if weight is not None:
             weight = fit_to_batch(check_vector(weight, "weight"), "weight", batch)
-        rows = _label_rows(batch, base, check_eps(eps))
+        rows = _label_rows(batch, as_base(base), check_eps(eps))
         if weight is not None:
             rows = rows * weight[batch.target]
         return reduce_rows(rows, batch, weight=weight, reduction=reduction)
@@ -98,7 +97,8 @@ def peer_loss(
     target
         Noisy labels (n,), integers in 0..K-1 or ``ignore_index``.
     base
-        A name in :data:`peerloss.functional.BASES` or a callable from logits (n, K) to losses (n, K).
+        A name in :data:`peerloss.functional.BASES`, ``"gce:0.5"`` (generalised cross entropy with q = 0.5),
+        or a callable from logits (n, K) to losses (n, K).
     alpha
         Weight of the peer term, any finite number; 0 is the plain loss.
     peers
@@ -111,9 +111,9 @@ def peer_loss(
     eps
         Clip of ``"cross_entropy"``: −log(p + eps). With 0 the loss is not bounded below for α ≥ 1.
     weight
-        ``weight[k]`` multiplies column k of the loss matrix, so both terms see it.
+        ``weight[k]`` multiplies column k of the loss matrix, so it enters both terms.
     ignore_index
-        Targets with this value count nowhere: not as rows, not as peers, not in the prior.
+        Rows with this target are excluded: from the loss, from the peers and from the prior.
     reduction
         ``"mean"`` (divided by the sum of the targets' weights), ``"sum"`` or ``"none"``.
     generator
@@ -121,12 +121,12 @@ def peer_loss(
 
     Returns
     -------
-    A scalar, or (n,) with ``reduction="none"``. It is often negative: what counts is its gradient.
+    A scalar, or (n,) with ``reduction="none"``. It is often negative.
 
     Raises
     ------
     InvalidInputError
-        For shapes, dtypes and (on the CPU) values that do not fit.
+        For invalid shapes and dtypes and, on the CPU, invalid values.
 
     Examples
     --------
@@ -138,98 +138,19 @@ def peer_loss(
     ----------
     Liu and Guo, *Peer Loss Functions*, ICML 2020, equation (4) and section 4.4.
     """
-    batch = make_batch(logits, target, ignore_index=ignore_index)
-    with without_autocast(batch.logits):
-        return batch_peer_loss(
-            batch,
-            base=check_base(base),
-            alpha=check_alpha(alpha),
-            peers=check_choice(peers, "peers", PEERS),
-            noisy_prior=None if noisy_prior is None else check_prior(noisy_prior, "noisy_prior"),
-            score_matrix=None if score_matrix is None else check_score_matrix(score_matrix),
-            eps=check_eps(eps),
-            weight=None if weight is None else check_vector(weight, "weight"),
-            reduction=reduction,
-            generator=generator,
-        )
-
-
-def batch_peer_loss(
-    batch: Batch,
-    *,
-    base: str | LossMatrix,
-    alpha: float | Tensor,
-    peers: str,
-    noisy_prior: Tensor | None,
-    score_matrix: Tensor | None,
-    eps: float,
-    weight: Tensor | None,
-    reduction: str,
-    generator: torch.Generator | None,
-) -> Tensor:
-    """Compute :func:`peer_loss` from checked arguments (shared with the module, which counts the prior)."""
-    check_choice(reduction, "reduction", REDUCTIONS)
-    z, y = batch.logits, batch.target
-    if weight is not None:
-        weight = fit_to_batch(weight, "weight", batch)
-    if score_matrix is not None:
-        score_matrix = fit_to_batch(score_matrix, "score_matrix", batch)
-        score_matrix = score_matrix if weight is None else weight[:, None] * score_matrix
-    if peers == "sampled":
-        losses = loss_columns(z, base, eps)
-        first, second = draw_peers(batch, generator=generator)
-        own = _against_labels(losses, y, weight, score_matrix, batch)
-        if score_matrix is not None:
-            peer = _against_labels(losses[first], y[second], weight, score_matrix, batch)
-        else:  # picks n entries instead of copying n rows
-            peer = losses[first, y[second]]
-            peer = peer if weight is None else peer * weight[y[second]]
-        rows = own - alpha * peer
-        return reduce_rows(rows, batch, weight=weight, reduction=reduction)
-    prior = batch.counted_prior() if noisy_prior is None else fit_to_batch(noisy_prior, "noisy_prior", batch)
-    shared = -alpha * prior
-    if score_matrix is not None:
-        shared = score_matrix @ shared
-    elif weight is not None:
-        shared = shared * weight
-    if score_matrix is None and base in CROSS_ENTROPIES:
-        factor, clip = None if weight is None else weight[y], eps if base == "cross_entropy" else 0.0
-        if reduction != "none" and batch.valid is None:
-            total = cross_entropy_sum(z, y, factor, shared, clip, masked=batch.may_be_masked)
-            return total if reduction == "sum" else total / mean_divisor(batch, weight)
-        rows = cross_entropy_rows(z, y, factor, shared, clip, masked=batch.may_be_masked)
-    else:
-        losses = loss_columns(z, base, eps)
-        own = _against_labels(losses, y, weight, score_matrix, batch)
-        rows = own + _against_prior(losses, shared, batch)
-    return reduce_rows(rows, batch, weight=weight, reduction=reduction)
-
-
-def draw_peers(batch: Batch, *, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
-    """Draw for each row two *different* rows n₁ ≠ n₂, uniformly among those whose target counts.
-
-    Returns
-    -------
-    Two index vectors (n,). Ignored rows are never drawn; nothing synchronises with the device.
-    """
-    y, valid = batch.target, batch.valid
-    n = y.shape[0]
-    if n < 2 or (valid is not None and values_are_checkable(y) and int(valid.sum()) < 2):
-        raise InvalidInputError(
-            f"`target` must hold at least 2 labelled rows for sampled peers; got a batch of {n}"
-            f"{'' if valid is None else f' with {int(valid.sum())} not ignored'}. Use a larger batch "
-            "(DataLoader(drop_last=True) avoids a last batch of one) or peers='expected'."
-        )
-    # Modulo of 62 random bits: integers on every device, bias under 2^-40.
-    bits = torch.randint(1 << 62, (2, n), generator=generator, device=y.device)
-    if valid is None:
-        first = bits[0] % n
-        return first, (first + 1 + bits[1] % (n - 1)) % n
-    count = valid.sum()
-    labelled_first = torch.argsort(valid, descending=True, stable=True)
-    first = bits[0] % count.clamp(min=1)
-    second = (first + 1 + bits[1] % (count - 1).clamp(min=1)) % count.clamp(min=1)
-    return labelled_first[first], labelled_first[second]
+    settings = PeerSettings(
+        base=as_base(base),
+        alpha=check_alpha(alpha),
+        peers=check_choice(peers, "peers", PEERS),
+        score_matrix=None if score_matrix is None else check_score_matrix(score_matrix),
+        eps=check_eps(eps),
+        weight=None if weight is None else check_vector(weight, "weight"),
+        ignore_index=ignore_index,
+        reduction=reduction,
+        generator=generator,
+    )
+    prior = None if noisy_prior is None else check_prior(noisy_prior, "noisy_prior")
+    return compute_peer_loss(logits, target, settings, noisy_prior=prior, label_counts=_NO_COUNTS).loss
 
 
 def check_alpha(alpha: float | Tensor) -> float | Tensor:
@@ -237,7 +158,7 @@ def check_alpha(alpha: float | Tensor) -> float | Tensor:
     if isinstance(alpha, Tensor) and alpha.ndim == 0 and not values_are_checkable(alpha):
         return alpha
     advice = "Use theory.optimal_alpha(noise, clean_prior) or a number such as 1.0."
-    number = check_finite(alpha, "alpha", advice=advice)
+    number = check_finite(alpha.detach() if isinstance(alpha, Tensor) else alpha, "alpha", advice=advice)
     return alpha if isinstance(alpha, Tensor) else number
 
 
@@ -255,30 +176,10 @@ def check_score_matrix(value: Tensor | ArrayLike) -> Tensor:
     return matrix
 
 
-def _against_labels(
-    losses: Tensor, labels: Tensor, weight: Tensor | None, score_matrix: Tensor | None, batch: Batch
-) -> Tensor:
-    """Weighted loss of each row against its label; the weights are in the score matrix where there is one."""
-    if score_matrix is not None:
-        return weighted_sum(score_matrix.T[labels], losses, batch)
-    picked = _pick(losses, labels)
-    return picked if weight is None else picked * weight[labels]
-
-
-def _against_prior(losses: Tensor, shared: Tensor, batch: Batch) -> Tensor:
-    """Σ_k shared_k·L[n, k]. An infinite loss (of a masked class) times 0 is 0."""
-    if batch.may_be_masked:
-        losses = losses.masked_fill(shared == 0, 0.0)
-    return losses @ shared
-
-
-def _label_rows(batch: Batch, base: str | LossMatrix, eps: float) -> Tensor:
-    """L[n, y_n]; for cross entropy without the other columns."""
-    if base not in CROSS_ENTROPIES:
-        return _pick(loss_columns(batch.logits, base, eps), batch.target)
+def _label_rows(batch: Batch, base: Base, eps: float) -> Tensor:
+    """Return L[n, y_n] (n,); for cross entropy without computing the other columns."""
+    if not base.log_loss:
+        return label_entries(base.columns(batch.logits, eps), batch.target)
     exact = torch.nn.functional.cross_entropy(batch.logits, batch.target, reduction="none")
-    return exact if base == "logistic" or eps == 0 else -torch.log(torch.exp(-exact) + eps)
-
-
-def _pick(losses: Tensor, y: Tensor) -> Tensor:
-    return losses.gather(1, y[:, None]).squeeze(1)
+    clip = base.clip(eps)
+    return exact if clip == 0 else -torch.log(torch.exp(-exact) + clip)

@@ -1,9 +1,9 @@
-"""The losses inside other people's training loops.
+"""The losses in the training loops of other frameworks.
 
-One module a framework, each with its extra: ``peerloss.integrations.huggingface`` (``peerloss[hf]``),
-``peerloss.integrations.lightning`` (``peerloss[lightning]``), ``peerloss.integrations.skorch``
-(``peerloss[skorch]``). Nothing of them is imported before it is asked for. In a loop of one's own the losses
-stand where ``nn.CrossEntropyLoss`` stood; :func:`flatten_tokens` brings tokens into their form.
+There is one module per framework, each with its own extra: ``peerloss.integrations.huggingface``
+(``peerloss[hf]``), ``peerloss.integrations.lightning`` (``peerloss[lightning]``) and
+``peerloss.integrations.skorch`` (``peerloss[skorch]``). They are not imported with this package. In your own
+loop the losses replace ``nn.CrossEntropyLoss``; :func:`flatten_tokens` prepares sequences of tokens.
 """
 
 from peerloss.integrations._tokens import flatten_tokens

@@ -1,4 +1,4 @@
-"""Sequences of tokens in the form that every loss takes."""
+"""Flatten sequences of tokens into the shapes that the losses accept."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
 def flatten_tokens(
     logits: Tensor, target: Tensor, *, shift: bool = False, ignore_index: int = -100
 ) -> tuple[Tensor, Tensor]:
-    """Return logits (B·T, V) and targets (B·T,) of tokens (B, T); one label a row passes unchanged.
+    """Return logits (B·T, V) and targets (B·T,) of tokens (B, T); one label per row passes unchanged.
 
-    A loss with the same ``ignore_index`` leaves padding out: it is no row, no peer, and not in the prior.
+    A loss with the same ``ignore_index`` excludes padding from the rows, the peers and the prior.
 
     Parameters
     ----------
@@ -26,10 +26,10 @@ def flatten_tokens(
     target
         (B, T), labels or ``ignore_index``.
     shift
-        Whether position t foretells the token at t + 1, as in causal language models. The last position then
+        Whether position t predicts the token at t + 1, as in causal language models. The last position then
         has no target. Logits are never copied.
     ignore_index
-        What stands for no target.
+        The value of positions without a target.
 
     Examples
     --------
@@ -40,14 +40,14 @@ def flatten_tokens(
     """
     if logits.ndim < 2 or logits.shape[:-1] != target.shape:
         raise InvalidInputError(
-            "`target` must have the shape of `logits` without the classes at the end; got logits "
-            f"{tuple(logits.shape)} and target {tuple(target.shape)}. For tokens (B, T, V) goes with (B, T)."
+            "`target` must have the shape of `logits` without the last dimension, the classes; got logits "
+            f"{tuple(logits.shape)} and target {tuple(target.shape)}. For tokens pass (B, T, V) and (B, T)."
         )
     if shift:
         if target.ndim < 2:
             raise InvalidInputError(
-                f"`shift` is for tokens (B, T); the target has shape {tuple(target.shape)}, one label a row. "
-                "Leave `shift` out."
+                f"`shift` is for tokens (B, T); the target has shape {tuple(target.shape)}, one label per "
+                "row. Omit `shift`."
             )
         target = pad(target[..., 1:], (0, 1), value=ignore_index)
     return logits.flatten(0, -2), target.flatten()

@@ -1,14 +1,14 @@
-"""Lightning: a callback that moves α, logs it and keeps it in checkpoints.
+"""Lightning: a callback that sets α, logs it and saves the schedule in checkpoints.
 
-The loss belongs into the LightningModule (``self.loss = PeerLoss()``): it then moves to the device, changes
-between training and evaluation, and is saved (with its counted prior) like every other submodule.
+Make the loss an attribute of the LightningModule (``self.loss = PeerLoss()``). Like every other submodule it
+is then moved to the device, switched between training and evaluation, and saved with its counted prior.
 """
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from peerloss.integrations._alpha import check_every, check_schedule, go_to, missing_extra
+from peerloss.integrations._alpha_callbacks import check_every, check_schedule, go_to, missing_extra
 
 try:
     from lightning.pytorch import Callback
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class AlphaCallback(Callback):
-    """Moves α with the optimizer's steps or with epochs and logs it as ``alpha``.
+    """Sets α per optimiser step or epoch and logs it as ``alpha``.
 
     Parameters
     ----------
     schedule
-        Of the module's loss, ``AlphaSchedule(module.loss, knots)``. A checkpoint brings its own knots back.
+        ``AlphaSchedule(module.loss, knots)``. A checkpoint restores its own knots.
     every
-        ``"step"`` (optimizer steps, however many batches each takes) or ``"epoch"``: what the knots count.
+        ``"step"`` (optimiser steps, also with gradient accumulation) or ``"epoch"``: the unit of the knots.
 
     Examples
     --------
@@ -46,9 +46,9 @@ class AlphaCallback(Callback):
         pl_module.log("alpha", self.schedule.loss.alpha)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint needs."""
+        """Return the state for a checkpoint."""
         return self.schedule.state_dict()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Go on where a checkpoint stopped."""
+        """Restore the state of a checkpoint."""
         self.schedule.load_state_dict(state_dict)

@@ -1,8 +1,8 @@
-"""skorch: what ``NeuralNetClassifier(module, criterion=PeerLoss, criterion__alpha=1.0)`` needs besides.
+"""skorch: helpers for ``NeuralNetClassifier(module, criterion=PeerLoss, criterion__alpha=1.0)``.
 
-skorch asks ``predict_nonlinearity`` to turn a module's outputs into probabilities, and knows how for torch's
-own losses only: pass :func:`probabilities`. skorch builds the loss itself, so :class:`AlphaCallback` takes
-knots where other frameworks' takes a schedule.
+skorch turns outputs into probabilities by ``predict_nonlinearity``, whose default covers torch's own losses
+only: pass :func:`probabilities`. skorch creates the loss itself, so :class:`AlphaCallback` takes knots, not a
+schedule.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from peerloss.functional._batch import as_columns
-from peerloss.integrations._alpha import check_every, go_to, missing_extra
+from peerloss.functional.batch import as_columns
+from peerloss.integrations._alpha_callbacks import check_every, go_to, missing_extra
 from peerloss.losses import AlphaSchedule
 
 try:
@@ -38,25 +38,25 @@ def probabilities(logits: Tensor) -> Tensor:
 
 
 class AlphaCallback(Callback):
-    """Moves α of the net's criterion with epochs or steps, and writes it to the history as ``alpha``.
+    """Sets α of the net's criterion per epoch or step, and records it in the history as ``alpha``.
 
-    How far training is follows from the net's history, so ``partial_fit``, ``warm_start`` and
-    ``LoadInitState`` go on where they were.
+    The step follows from the net's history, so ``partial_fit``, ``warm_start`` and ``LoadInitState`` continue
+    the schedule.
 
     Parameters
     ----------
     knots
         Pairs (epoch or step, α), as :class:`~peerloss.AlphaSchedule` takes them.
     every
-        ``"epoch"`` or ``"step"`` (a training batch): what the knots count.
+        ``"epoch"`` or ``"step"`` (one training batch): the unit of the knots.
     """
 
     def __init__(self, knots: Sequence[tuple[float, float]], every: str = "epoch") -> None:
-        self.knots = knots  # as scikit-learn's: checked when used, so that grid searches may set it
+        self.knots = knots  # checked when training begins, so that grid searches can set it
         self.every = every
 
     def on_train_begin(self, net: Any, X: Any = None, y: Any = None, **_: Any) -> None:
-        """Take hold of the criterion."""
+        """Create the schedule of the criterion."""
         check_every(self.every)
         self.schedule_ = AlphaSchedule(net.criterion_, self.knots)
 
@@ -73,5 +73,5 @@ class AlphaCallback(Callback):
             go_to(self.schedule_, self.position_)
 
     def on_epoch_end(self, net: Any, **_: Any) -> None:
-        """Write α to the history."""
+        """Record α in the history."""
         net.history.record("alpha", net.criterion_.alpha)

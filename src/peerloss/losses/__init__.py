@@ -1,19 +1,23 @@
-"""Losses as ``nn.Module``: they hold state (the counted prior, prepared matrices); functional computes."""
+"""Losses as ``nn.Module``: they hold state (the counted prior, inverted matrices); `functional` computes."""
 
+from peerloss._deprecation import renamed
 from peerloss.losses._correction import BackwardLoss, ForwardLoss
-from peerloss.losses._divergence import DivergenceWatch
+from peerloss.losses._divergence_watch import LOGIT_LIMIT, DivergenceWatch
 from peerloss.losses._f_divergence import FDivergenceLoss
 from peerloss.losses._information import DMILoss
-from peerloss.losses._peer import BaseLoss, PeerLoss
+from peerloss.losses._peer import PeerLoss, PlainLoss
 from peerloss.losses._schedule import AlphaSchedule
 
 __all__ = [
+    "LOGIT_LIMIT",
     "AlphaSchedule",
     "BackwardLoss",
-    "BaseLoss",
     "DMILoss",
     "DivergenceWatch",
     "FDivergenceLoss",
     "ForwardLoss",
     "PeerLoss",
+    "PlainLoss",
 ]
+
+__getattr__ = renamed(__name__, {"BaseLoss": "peerloss.losses.PlainLoss"})

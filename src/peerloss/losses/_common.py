@@ -1,4 +1,4 @@
-"""What every loss module shares: reduction, ignored targets, class weights. State only, no arithmetic."""
+"""The base class of the loss modules: reduction, ignored targets, class weights."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from torch import Tensor, nn
 
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional._batch import REDUCTIONS, Batch, check_vector, make_batch
+from peerloss.functional.batch import REDUCTIONS, Batch, check_vector, make_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 
 class LabelLoss(nn.Module):
-    """Base of the loss modules: holds and checks what does not depend on the formula."""
+    """Base class of the loss modules: holds and checks the options that all of them have."""
 
     weight: Tensor | None
 
@@ -24,18 +24,18 @@ class LabelLoss(nn.Module):
         super().__init__()
         self.reduction = check_choice(reduction, "reduction", REDUCTIONS)
         if not isinstance(ignore_index, int) or isinstance(ignore_index, bool) or abs(ignore_index) >= 2**63:
-            raise InvalidInputError(f"`ignore_index` must be an integer of 64 bits; got {ignore_index!r}.")
+            raise InvalidInputError(f"`ignore_index` must be a 64-bit integer; got {ignore_index!r}.")
         self.ignore_index = ignore_index
         self.register_buffer("weight", None if weight is None else as_buffer(check_vector(weight, "weight")))
 
     def batch(self, logits: Tensor, target: Tensor) -> Batch:
-        """Check and bring into form what ``forward`` was given."""
+        """Validate and canonicalise the arguments of ``forward``."""
         return make_batch(logits, target, ignore_index=self.ignore_index)
 
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         try:
             super()._apply(fn, recurse)
-        except TypeError:  # a device without float64 (MPS): buffers give up the digits it cannot hold
+        except TypeError:  # a device without float64 (MPS): buffers become float32
             for name, buffer in self.named_buffers(recurse=False):
                 if buffer.dtype == torch.float64:
                     setattr(self, name, buffer.float())
@@ -43,7 +43,7 @@ class LabelLoss(nn.Module):
         return self
 
     def extra_repr(self) -> str:
-        """Show the reduction, and what differs from the defaults."""
+        """Show the reduction and the options that differ from their defaults."""
         return ", ".join((f"reduction={self.reduction!r}", *self._shown_options()))
 
     def _shown_options(self) -> list[str]:
@@ -56,5 +56,5 @@ class LabelLoss(nn.Module):
 
 
 def as_buffer(tensor: Tensor) -> Tensor:
-    """Return a detached copy for a buffer, in the precision given: losses cast it to that of the logits."""
+    """Return a detached copy for a buffer, in its own dtype; losses cast it to that of the logits."""
     return tensor.detach().clone()

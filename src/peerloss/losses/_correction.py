@@ -1,4 +1,4 @@
-"""Modules of the corrections that need T: their state is the matrix, prepared once."""
+"""Backward and forward correction as modules. Their state is T⁻¹ or log T, computed once."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from peerloss.functional._batch import without_autocast
-from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps
+from peerloss._deprecation import renamed_parameters
+from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps
+from peerloss.functional.batch import without_autocast
 from peerloss.functional.correction import batch_backward_loss, batch_forward_loss
 from peerloss.losses._common import LabelLoss, as_buffer
 from peerloss.noise import NoiseModel, as_noise_model
@@ -24,7 +25,7 @@ class BackwardLoss(LabelLoss):
 
     Parameters
     ----------
-    transition
+    noise
         T, as a :class:`~peerloss.NoiseModel` or a matrix; it must be invertible.
     base, eps, weight, ignore_index, reduction
         As in :class:`PeerLoss`.
@@ -37,9 +38,10 @@ class BackwardLoss(LabelLoss):
 
     inverse: Tensor
 
+    @renamed_parameters(transition="noise")
     def __init__(
         self,
-        transition: NoiseModel | ArrayLike,
+        noise: NoiseModel | ArrayLike,
         *,
         base: str | LossMatrix = "cross_entropy",
         eps: float = DEFAULT_EPS,
@@ -48,9 +50,10 @@ class BackwardLoss(LabelLoss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
-        self.base = check_base(base)
+        as_base(base)  # raises if it is unknown
+        self.base = base
         self.eps = check_eps(eps)
-        inverse = as_noise_model(transition, "transition").inverse()
+        inverse = as_noise_model(noise, "noise").inverse()
         self.register_buffer("inverse", as_buffer(torch.tensor(inverse)))
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
@@ -60,7 +63,7 @@ class BackwardLoss(LabelLoss):
             return batch_backward_loss(
                 batch,
                 self.inverse,
-                base=self.base,
+                base=as_base(self.base),
                 eps=self.eps,
                 weight=self.weight,
                 reduction=self.reduction,
@@ -76,7 +79,7 @@ class ForwardLoss(LabelLoss):
 
     Parameters
     ----------
-    transition
+    noise
         T, as a :class:`~peerloss.NoiseModel` or a matrix.
     weight, ignore_index, reduction
         As in :class:`PeerLoss`.
@@ -89,16 +92,17 @@ class ForwardLoss(LabelLoss):
 
     log_transition: Tensor
 
+    @renamed_parameters(transition="noise")
     def __init__(
         self,
-        transition: NoiseModel | ArrayLike,
+        noise: NoiseModel | ArrayLike,
         *,
         weight: Tensor | ArrayLike | None = None,
         ignore_index: int = -100,
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
-        matrix = as_noise_model(transition, "transition").transition
+        matrix = as_noise_model(noise, "noise").transition
         self.register_buffer("log_transition", as_buffer(torch.tensor(matrix).log()))
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from peerloss._validation import check_choice
-from peerloss.functional._batch import without_autocast
-from peerloss.functional.divergence import DIVERGENCES, batch_divergence_loss
+from peerloss.functional.batch import without_autocast
+from peerloss.functional.f_divergence import DIVERGENCES, batch_divergence_loss
 from peerloss.losses._prior import PriorLoss
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ class DMILoss(LabelLoss):
     eps
         Sets the floor of |det J|, scaled with the number of classes.
     ignore_index
-        Targets with this value do not count.
+        Rows with this target are excluded.
 
     Examples
     --------

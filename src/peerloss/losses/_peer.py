@@ -1,40 +1,33 @@
-"""PeerLoss and BaseLoss: the modules people put where ``nn.CrossEntropyLoss`` stood."""
+"""PeerLoss and PlainLoss: modules that replace ``nn.CrossEntropyLoss``."""
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from peerloss._validation import check_choice
-from peerloss.functional._batch import Batch, without_autocast
-from peerloss.functional._compiled import compiled_peer_loss, is_compilable
-from peerloss.functional._fused import fused_peer_loss, has_kernels, is_fusable
-from peerloss.functional._ready import Formula, Ready
-from peerloss.functional._tracing import values_are_readable
-from peerloss.functional.base import DEFAULT_EPS, check_base, check_eps
-from peerloss.functional.peer import (
-    CROSS_ENTROPIES,
-    PEERS,
-    base_loss,
-    batch_peer_loss,
-    check_alpha,
-    check_score_matrix,
-)
+from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps
+from peerloss.functional.kernels.dispatch import PeerResult, PeerSettings, compute_peer_loss
+from peerloss.functional.kernels.triton_gpu import has_kernels
+from peerloss.functional.peer import PEERS, check_alpha, check_score_matrix, plain_loss
+from peerloss.functional.tracing import values_are_readable
 from peerloss.losses._common import LabelLoss, as_buffer
-from peerloss.losses._divergence import DivergenceWatch
-from peerloss.losses._prior import PriorLoss, count_ranks
+from peerloss.losses._divergence_watch import DivergenceWatch
+from peerloss.losses._prior import PriorLoss
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import ArrayLike
 
     from peerloss.functional.base import LossMatrix
+    from peerloss.functional.batch import Batch
 
 
-class BaseLoss(LabelLoss):
-    """The plain loss against the given label; module twin of :func:`peerloss.functional.base_loss`.
+class PlainLoss(LabelLoss):
+    """The plain loss against the label; module twin of :func:`peerloss.functional.plain_loss`.
 
     Parameters
     ----------
@@ -47,7 +40,7 @@ class BaseLoss(LabelLoss):
 
     Examples
     --------
-    >>> BaseLoss("sigmoid")(torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]))
+    >>> PlainLoss("sigmoid")(torch.zeros(4, 3), torch.tensor([0, 1, 2, 0]))
     tensor(0.6667)
     """
 
@@ -61,12 +54,13 @@ class BaseLoss(LabelLoss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
-        self.base = check_base(base)
+        as_base(base)  # raises if it is unknown
+        self.base = base
         self.eps = check_eps(eps)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against labels (n,)."""
-        return base_loss(
+        return plain_loss(
             logits,
             target,
             base=self.base,
@@ -88,30 +82,31 @@ class PeerLoss(PriorLoss):
     counted. In training mode with gradients enabled, the current batch is added (over all ranks of a process
     group) before the prior is used, so every rank has the same prior. In evaluation mode and under
     ``torch.no_grad()`` the counts stay as they are; a module that has counted nothing yet uses the labels of
-    the batch at hand.
+    the current batch.
 
-    With numba (``peerloss[fast]``) cross entropy with expected peers trains on small CPU batches in compiled
-    loops, and on an NVIDIA GPU in kernels of its own, with the same numbers. They are compiled once, in
-    seconds, and kept on the disk.
+    Cross entropy with expected peers is computed by numba (``peerloss[fast]``) for small batches on the CPU,
+    and by Triton kernels on an NVIDIA GPU, with the same results. The code is compiled once, in seconds, and
+    cached on disk.
 
     Parameters
     ----------
     base
-        A name in :data:`peerloss.functional.BASES` or a callable from logits (n, K) to losses (n, K).
+        A name in :data:`peerloss.functional.BASES`, ``"gce:0.5"`` (generalised cross entropy with q = 0.5),
+        or a callable from logits (n, K) to losses (n, K).
     alpha
-        Weight of the peer term, any finite number. An attribute; :class:`AlphaSchedule` moves it.
+        Weight of the peer term, any finite number. It can be set later; :class:`AlphaSchedule` does so.
     peers
-        ``"expected"`` (no second pass, no sampling variance) or ``"sampled"`` inside the batch.
+        ``"expected"`` (no second pass, no sampling variance) or ``"sampled"`` from the batch.
     noisy_prior
         π̃ (K,), or ``None`` to count it.
     score_matrix
-        M = Sgn(Δ) of correlated agreement, (K, K); ``None`` is the identity, peer loss proper.
+        M = Sgn(Δ) of correlated agreement, (K, K); ``None`` is the identity, which gives peer loss.
     eps
         Clip of ``"cross_entropy"``, −log(p + eps). With 0 the loss is unbounded below for α ≥ 1.
     weight
-        ``weight[k]`` multiplies column k of the loss matrix, so both terms see it.
+        ``weight[k]`` multiplies column k of the loss matrix, so it enters both terms.
     ignore_index
-        Targets with this value count nowhere: not as rows, not as peers, not in the prior.
+        Rows with this target are excluded: from the loss, from the peers and from the prior.
     reduction
         ``"mean"`` (divided by the sum of the targets' weights), ``"sum"`` or ``"none"``.
     generator
@@ -120,14 +115,14 @@ class PeerLoss(PriorLoss):
     Raises
     ------
     InvalidInputError
-        For arguments, shapes, dtypes and (on the CPU) values that do not fit.
+        For invalid arguments, shapes and dtypes and, on the CPU, invalid values.
     DivergenceError
-        When the loss is not finite (on CUDA some steps later, because nothing waits for the device).
+        If the loss is not finite (on CUDA some steps later, because nothing waits for the device).
 
     Warns
     -----
     DivergenceWarning
-        When logits pass 10⁴ while α ≥ 1.
+        If a logit exceeds 10⁴ in absolute value while α ≥ 1.
 
     Examples
     --------
@@ -157,7 +152,8 @@ class PeerLoss(PriorLoss):
         super().__init__(
             noisy_prior=noisy_prior, weight=weight, ignore_index=ignore_index, reduction=reduction
         )
-        self.base = check_base(base)
+        as_base(base)  # raises if it is unknown
+        self.base = base
         self._alpha_input = torch.zeros((), dtype=torch.float64)  # stays on the CPU
         self.alpha = alpha
         self.peers = check_choice(peers, "peers", PEERS)
@@ -181,73 +177,58 @@ class PeerLoss(PriorLoss):
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
-        ready = self._at_once(logits, target)
-        if ready is not None:
-            if ready.value is None:
-                self._watch(Batch(logits, target, None), ready.loss, self._alpha)
-            else:
-                self._watch.judge(finite=math.isfinite(ready.value), largest=ready.largest, alpha=self._alpha)
-            return ready.loss
-        batch = self.batch(logits, target)
-        # Graphs of torch.compile take α as a tensor and leave out the watch: moving α recompiles nothing.
-        with without_autocast(batch.logits):
-            loss = batch_peer_loss(
-                batch,
-                base=self.base,
-                alpha=self._alpha_input if torch.compiler.is_compiling() else self._alpha,
-                peers=self.peers,
-                noisy_prior=self._prior(batch) if self.peers == "expected" else None,
-                score_matrix=self.score_matrix,
-                eps=self.eps,
-                weight=self.weight,
-                reduction=self.reduction,
-                generator=self.generator,
-            )
-        if values_are_readable():
-            self._watch(batch, loss, self._alpha)
-        return loss
+        result = self._compute(logits, target)
+        if result.value is not None or values_are_readable():  # compiled graphs leave out the watch
+            self._watch(result.batch, result.loss, self._alpha, value=result.value)
+        return result.loss
 
     def has_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
-        """Whether batches go through kernels of their own, which ``torch.compile`` would not better.
+        """Whether batches go through Triton kernels, which ``torch.compile`` cannot improve on.
 
         Parameters
         ----------
         device
             Where the logits are.
         dtype
-            Their type; there are kernels for float32 and bfloat16.
+            Their dtype; there are kernels for float32 and bfloat16.
         """
-        return self._is_common() and has_kernels(device, dtype)
+        has_prior = self.noisy_prior is not None or self._kernels_may_count()
+        is_common = has_prior and self._prepare() is None and self._settings().has_fast_path()
+        return is_common and has_kernels(device, dtype)
 
-    def _is_common(self) -> bool:
-        """Whether the settings are those for which there are compiled loops and kernels."""
-        return (
-            self.base in CROSS_ENTROPIES
-            and self.peers == "expected"
-            and self.weight is None
-            and self.score_matrix is None
-            and self.reduction in ("mean", "sum")
-            and type(self).batch is LabelLoss.batch  # nobody prepares batches in another way
-            and (self.noisy_prior is not None or (self._counts_labels() and count_ranks() <= 1))
+    def _compute(self, logits: Tensor, target: Tensor) -> PeerResult:
+        noisy_prior = self.noisy_prior
+        counts = self.label_counts if noisy_prior is None and self._kernels_may_count() else None
+        result = compute_peer_loss(
+            logits,
+            target,
+            self._settings(),
+            noisy_prior=noisy_prior,
+            label_counts=counts,
+            prior_of=self._prior,
+            prepare=self._prepare(),
+        )
+        if result.label_counts is not None and result.label_counts is not counts:
+            self.label_counts = result.label_counts
+        return result
+
+    def _settings(self) -> PeerSettings:
+        return PeerSettings(
+            base=as_base(self.base),
+            # As an input of compiled graphs α is a tensor, so that another α needs no new graph.
+            alpha=self._alpha_input if torch.compiler.is_compiling() else self._alpha,
+            peers=self.peers,
+            score_matrix=self.score_matrix,
+            eps=self.eps,
+            weight=self.weight,
+            ignore_index=self.ignore_index,
+            reduction=self.reduction,
+            generator=self.generator,
         )
 
-    def _at_once(self, logits: Tensor, target: Tensor) -> Ready | None:
-        """Compute the common case by compiled loops: small batches on the CPU, any on a GPU."""
-        if torch.compiler.is_compiling() or not self._is_common():
-            return None
-        on_gpu = is_fusable(logits, target)
-        if not (on_gpu or is_compilable(logits, target)):
-            return None
-        noisy_prior, counts = self.noisy_prior, self.label_counts
-        if noisy_prior is None and len(counts) == 0:  # the first batch goes the way of the later ones
-            counts = torch.zeros(logits.shape[1], dtype=torch.int64, device=logits.device)
-        eps = self.eps if self.base == "cross_entropy" else 0.0
-        formula = Formula(self._alpha, eps, self.ignore_index, self.reduction == "mean")
-        compute = fused_peer_loss if on_gpu else compiled_peer_loss
-        ready = compute(logits, target, formula, noisy_prior, counts)
-        if ready is not None and counts is not self.label_counts:
-            self.label_counts = counts
-        return ready
+    def _prepare(self) -> Callable[[Tensor, Tensor], Batch] | None:
+        """Return the method ``batch`` if a subclass overrides it."""
+        return None if type(self).batch is LabelLoss.batch else self.batch
 
     def extra_repr(self) -> str:
         """Show base, α and options."""

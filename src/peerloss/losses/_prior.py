@@ -10,24 +10,24 @@ import torch
 from torch import Tensor, distributed
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional._batch import check_prior, shares
-from peerloss.functional._tracing import has_transforms
+from peerloss.functional.batch import check_prior, label_frequencies
+from peerloss.functional.tracing import has_transforms
 from peerloss.losses._common import LabelLoss, as_buffer
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from peerloss.functional._batch import Batch
+    from peerloss.functional.batch import Batch
 
-REMEDY = "Give `noisy_prior=`, the label frequencies of the training set: then nothing is counted."
+REMEDY = "Pass `noisy_prior=`, the label frequencies of the training set; nothing is counted then."
 
 
 class PriorLoss(LabelLoss):
-    """Base of the losses that need π̃.
+    """Base class of the losses that need π̃.
 
     Without ``noisy_prior`` labels are counted. In training mode with gradients enabled, a batch is added to
     the counts (over all ranks of a process group) before its own loss is computed. Otherwise the counts stay
-    as they are, and a module that has counted nothing yet uses the labels of the batch at hand.
+    as they are, and a module that has counted nothing yet uses the labels of the current batch.
     """
 
     noisy_prior: Tensor | None
@@ -44,15 +44,20 @@ class PriorLoss(LabelLoss):
         """Return π̃ as given or as counted so far; ``None`` before the first label."""
         if self.noisy_prior is not None:
             return self.noisy_prior
-        return None if len(self.label_counts) == 0 else shares(self.label_counts, torch.get_default_dtype())
+        counts = self.label_counts
+        return None if len(counts) == 0 else label_frequencies(counts, torch.get_default_dtype())
 
     def reset_prior(self) -> None:
-        """Forget the counted labels, for example when the data change."""
+        """Set the counts to zero, for example because the data change."""
         self.label_counts = self.label_counts.new_zeros(0)
 
     def _counts_labels(self) -> bool:
-        """Whether the labels of the batch at hand are to be counted."""
-        return self.noisy_prior is None and self.training and torch.is_grad_enabled()
+        """Whether the labels of the current batch are counted."""
+        return self.training and torch.is_grad_enabled() and self.noisy_prior is None
+
+    def _kernels_may_count(self) -> bool:
+        """Whether a kernel may count the labels of the current batch: this process counts alone."""
+        return self._counts_labels() and count_ranks() <= 1
 
     def _prior(self, batch: Batch) -> Tensor:
         if self.noisy_prior is not None:
@@ -61,7 +66,7 @@ class PriorLoss(LabelLoss):
             self._count(batch)
         if len(self.label_counts) == 0:
             return batch.counted_prior()
-        return shares(self.label_counts, batch.logits.dtype)
+        return label_frequencies(self.label_counts, batch.logits.dtype)
 
     def _count(self, batch: Batch) -> None:
         if has_transforms():
@@ -87,18 +92,18 @@ class PriorLoss(LabelLoss):
         self.label_counts.add_(counts)
 
     def _sum_over_ranks(self, counts: Tensor) -> None:
-        # Looking for Join takes milliseconds; it surrounds the loop, so the first batch shows it.
+        # Looking for Join takes milliseconds. It surrounds the training loop, so one check is enough.
         if not self._checked_ranks and not torch.compiler.is_compiling():
             if in_join():
                 raise InvalidInputError(
-                    "`noisy_prior` must be given inside torch's Join (`model.join()`): ranks that have run "
-                    f"out of batches would not take part in counting labels. {REMEDY}"
+                    "`noisy_prior` must be given inside torch's Join (`model.join()`): ranks that have no "
+                    f"batches left would not take part in counting labels. {REMEDY}"
                 )
             self._checked_ranks = True
         distributed.all_reduce(counts)
 
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
-        # Losses that did not count labels yet saved none.
+        # Checkpoints of losses that did not count labels have no counts.
         saved = state_dict.setdefault(f"{prefix}label_counts", self.label_counts)
         if saved.shape != self.label_counts.shape:
             self.label_counts = self.label_counts.new_zeros(saved.shape)
@@ -110,9 +115,9 @@ class PriorLoss(LabelLoss):
 
 
 def count_ranks() -> int:
-    """Return how many processes count labels together."""
-    together = distributed.is_available() and distributed.is_initialized()
-    return distributed.get_world_size() if together else 1
+    """Return the number of processes that count labels together."""
+    in_group = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if in_group else 1
 
 
 def in_join() -> bool:
@@ -120,5 +125,5 @@ def in_join() -> bool:
     module = sys.modules.get("torch.distributed.algorithms.join")
     if module is None:
         return False
-    found = [one for one in gc.get_referrers(module.Join) if isinstance(one, module.Join)]
-    return any(one._enable for one in found)  # noqa: SLF001 (there is no public attribute)
+    contexts = [thing for thing in gc.get_referrers(module.Join) if isinstance(thing, module.Join)]
+    return any(context._enable for context in contexts)  # noqa: SLF001 (there is no public attribute)

@@ -1,4 +1,4 @@
-"""Move α during training."""
+"""Change α during training."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class AlphaSchedule:
-    """Set ``loss.alpha`` along a piecewise linear curve, one point a step (an epoch, as you like).
+    """Set ``loss.alpha`` along a piecewise linear curve, once per step (an optimiser step or an epoch).
 
     Before the first and after the last knot α stays constant. Used like a learning-rate scheduler.
 
     Parameters
     ----------
     loss
-        The :class:`PeerLoss` whose α is moved; it gets the value of step 0 at once.
+        The :class:`PeerLoss` whose α is set; it gets the value of step 0 immediately.
     knots
         Pairs (step, α) with increasing steps.
 
@@ -58,7 +58,7 @@ class AlphaSchedule:
         self._set()
 
     def step(self) -> None:
-        """Go on by one step and set α."""
+        """Advance by one step and set α."""
         self.last_step += 1
         self._set()
 
@@ -67,11 +67,11 @@ class AlphaSchedule:
         return float(np.interp(step, self.steps, self.alphas))
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a checkpoint needs."""
+        """Return the state for a checkpoint."""
         return {"last_step": self.last_step, "steps": list(self.steps), "alphas": list(self.alphas)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Go on where a checkpoint stopped, with the ``state`` that it holds; α is set accordingly."""
+        """Restore the ``state`` of a checkpoint and set α accordingly."""
         self.steps, self.alphas = list(state["steps"]), list(state["alphas"])
         self.last_step = int(state["last_step"])
         self._set()

@@ -1,4 +1,4 @@
-"""The small network of the paper's tables."""
+"""The small, fully connected network of the paper's tables."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 
+from peerloss._deprecation import renamed_parameters
 from peerloss._validation import check_count
 
 if TYPE_CHECKING:
@@ -19,16 +20,20 @@ class MLP(nn.Module):
     Parameters
     ----------
     n_features
-        Inputs.
-    hidden
+        Number of inputs.
+    hidden_layer_sizes
         Widths of the hidden layers.
     n_outputs
         1 for two classes, K otherwise.
     """
 
-    def __init__(self, n_features: int, hidden: Sequence[int] = (8, 8), n_outputs: int = 1) -> None:
+    @renamed_parameters(hidden="hidden_layer_sizes")
+    def __init__(
+        self, n_features: int, hidden_layer_sizes: Sequence[int] = (8, 8), n_outputs: int = 1
+    ) -> None:
         super().__init__()
-        sizes = [check_count(size, "n_features, hidden and n_outputs") for size in (n_features, *hidden)]
+        sizes = [check_count(n_features, "n_features")]
+        sizes += [check_count(size, "hidden_layer_sizes") for size in hidden_layer_sizes]
         layers: list[nn.Module] = []
         for before, after in pairwise(sizes):
             layers += [nn.Linear(before, after), nn.ReLU()]

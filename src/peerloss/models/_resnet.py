@@ -19,11 +19,11 @@ class ResNet(nn.Module):
     Parameters
     ----------
     depths
-        Blocks in each stage; every stage after the first halves the image and doubles the channels.
+        Number of blocks per stage. Each stage after the first halves the image size and doubles the channels.
     n_classes
-        Outputs.
+        Number of outputs.
     width
-        Channels of the first stage.
+        Number of channels in the first stage.
 
     References
     ----------

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from peerloss._validation import check_count, check_flag, check_in_range, make_plain
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional._batch import without_autocast
+from peerloss.functional.batch import without_autocast
 
 
 @dataclass(frozen=True)

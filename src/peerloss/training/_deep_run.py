@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
 from peerloss.exceptions import DivergenceError, InvalidInputError
-from peerloss.functional._batch import as_columns
+from peerloss.functional.batch import as_columns
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training._augment import Augment, crop_and_flip, distort, to_inputs

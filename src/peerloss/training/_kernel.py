@@ -15,6 +15,8 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
+from peerloss.functional.base import DEFAULT_GCE_Q
+
 #: What a compiler may reorder; NaN and infinity keep their meaning, so that divergence is seen.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -140,7 +142,7 @@ def _probability_gradient(code: int, eps: float, c: Any, p: Any, g: Any) -> None
             elif code == 2:
                 u *= real(2) * p[k, b]
             elif code == 3:
-                u *= real(math.pow(p[k, b], real(0.7)))
+                u *= real(math.pow(p[k, b], real(DEFAULT_GCE_Q)))
             else:
                 u = real(2) * p[k, b] * (u + total * p[k, b])
             g[k, b] = u

@@ -19,7 +19,7 @@ from peerloss._validation import (
     check_same_length,
 )
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional.base import BASES, DEFAULT_EPS
+from peerloss.functional.base import DEFAULT_EPS, as_base, check_trainable_base
 from peerloss.functional.information import DEFAULT_DMI_EPS
 from peerloss.functional.peer import PEERS
 from peerloss.noise import NoiseModel, as_noise_model
@@ -28,11 +28,6 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 LOSSES = ("peer", "backward", "forward", "dmi")
-
-
-def trainable_bases() -> tuple[str, ...]:
-    """Return the names of the base losses that have a gradient, those registered later included."""
-    return tuple(name for name in BASES if name != "zero_one")
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +121,7 @@ def prepare_net(net: Net, rows: IntArray, codes: IntArray, n_classes: int, name:
     """Check one net whose rows and labels are known; turn its loss into coefficients of the loss matrix."""
     check_same_length(**{f"{name}.y": codes, f"{name}.rows": rows})
     check_choice(net.loss, f"{name}.loss", LOSSES)
-    check_choice(net.base, f"{name}.base", trainable_bases())
+    check_trainable_base(net.base, f"{name}.base")
     check_choice(net.peers, f"{name}.peers", PEERS)
     check_finite(net.alpha, f"{name}.alpha")
     check_in_range(net.eps, f"{name}.eps", 0.0, 1.0)
@@ -186,6 +181,5 @@ def _objective(net: Net) -> Objective:
         return Objective("dmi", "cross_entropy", net.dmi_eps)
     if net.loss == "forward":
         return Objective("forward", "cross_entropy", 0.0)
-    if net.base == "logistic":
-        return Objective("linear", "cross_entropy", 0.0)
-    return Objective("linear", net.base, net.eps if net.base == "cross_entropy" else 0.0)
+    base = as_base(net.base)
+    return Objective("linear", "cross_entropy" if base.log_loss else net.base, base.clip(net.eps))

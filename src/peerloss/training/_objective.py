@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
-from peerloss.functional.base import loss_columns
+from peerloss.functional.base import as_base
+from peerloss.functional.correction import forward_rows
 from peerloss.functional.information import joint_loss
 
 if TYPE_CHECKING:
@@ -21,12 +22,11 @@ def batch_losses(objective: Objective, z: Tensor, coefficients: Tensor, scale: T
     ``scale`` (nets, batch) is the weight of a row over the size of the batch. Differentiable in ``z``.
     """
     if objective.family == "forward":
-        log_p = torch.log_softmax(z, dim=2)
-        return -(scale * torch.logsumexp(log_p + coefficients, dim=2)).sum(dim=1)
+        return (scale * forward_rows(z, coefficients)).sum(dim=1)
     if objective.family == "dmi":
         joint = torch.bmm(coefficients.transpose(1, 2), torch.softmax(z, dim=2))
         return joint_loss(joint, objective.eps)
-    losses = loss_columns(z.flatten(0, 1), objective.base, objective.eps)
+    losses = as_base(objective.base).columns(z.flatten(0, 1), objective.eps)
     return (coefficients * losses.view_as(z)).sum(dim=(1, 2))
 
 

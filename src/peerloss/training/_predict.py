@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from peerloss.functional._batch import as_columns
+from peerloss.functional.batch import as_columns
 from peerloss.training._augment import to_inputs
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import torch
 
 from peerloss.datasets.cifar10 import HUMAN_LABELS, read_human_labels, read_test, read_training
 from peerloss.exceptions import InvalidInputError
-from peerloss.losses import BaseLoss, DMILoss, FDivergenceLoss, PeerLoss
+from peerloss.losses import DMILoss, FDivergenceLoss, PeerLoss, PlainLoss
 from peerloss.models import resnet18, resnet34
 from peerloss.noise import NoiseModel, flip_labels
 from peerloss.training import predict_logits, predict_mirrored, train_deep
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from peerloss.experiments.cifar._spec import CifarRun
 
 LOSSES: dict[str, Callable[[], nn.Module]] = {
-    "cross_entropy": BaseLoss,
+    "cross_entropy": PlainLoss,
     "peer": PeerLoss,
     "dmi": lambda: DMILoss(eps=0.0),  # log |det J| itself, as in the published results
     "total_variation": lambda: FDivergenceLoss("total_variation"),

@@ -1,22 +1,22 @@
 """f-divergence peers: how far predictions and labels of one row are from those of different rows.
 
-With r_k = p_k / π̃_k, how many times likelier the model thinks label k for *this* row than for a peer, the
+With r_k = p_k / π̃_k, the ratio of the predicted probability of label k to its frequency among peers, the
 variational form of an f-divergence between "own label" and "peer's label" is
 
-    E[g(r_ỹ)] − E Σ_k π̃_k f*(g(r_k)),    g = f′ where the divergence is smooth,
+    E[g(r_ỹ)] − E Σ_k π̃_k f*(g(r_k)),    g = f′ if the divergence is smooth,
 
 which is at most the divergence, whatever p is. The losses are its negative:
 
 - Jensen–Shannon: g = log(2r/(1 + r)), f*(g) = log((1 + r)/2). It is largest, and equals the divergence,
-  where p is the posterior η̃ of the noisy label.
+  if p is the posterior η̃ of the noisy label.
 - Total variation: g = f*(g) = ½·(r − 1)/(r + 1), a smooth approximation of ½·sign(r − 1). This is expected
   peer loss (α = 1) with the bounded loss matrix −g. It is *not* largest at the posterior. A maximiser has
   p_k = 0 for every class with η̃_k ≤ π̃_k, so for two classes it is the decision η̃ > π̃ of peer loss at α = 1.
-  For equal π̃_k its likeliest class is that of the posterior.
+  For equal π̃_k its most probable class is that of the posterior.
 
 Under noise with T[i, j] = e_j for i ≠ j, total variation is (1 − Σe) times its clean value for every p if r
-uses one prior for both. If r uses the prior of the labels at hand, this holds where the noise leaves that
-prior unchanged (e_j = π_j·Σe, for example equal rates and equal π_j). Otherwise the ratio depends on p.
+uses one prior for both. If r uses the prior of the given labels, this holds if the noise leaves that prior
+unchanged (e_j = π_j·Σe, for example equal rates and equal π_j). Otherwise the ratio depends on p.
 In all cases the same classes have η̃_k > π̃_k, hence the decision for two classes stays the same.
 
 (Kullback–Leibler gives g = 1 + log r, f*(g) = r: cross entropy up to a constant.)
@@ -29,7 +29,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from peerloss._validation import check_choice
-from peerloss.functional._batch import (
+from peerloss.functional.batch import (
     Batch,
     check_prior,
     fit_to_batch,
@@ -70,12 +70,12 @@ def f_divergence_loss(
 
     Returns
     -------
-    A scalar, or (n,) with ``reduction="none"``; 0 for a model that always answers π̃.
+    A scalar, or (n,) with ``reduction="none"``; 0 for a model that always predicts π̃.
 
     Examples
     --------
-    >>> sure = torch.tensor([[0.0, 99.0], [99.0, 0.0]])
-    >>> f_divergence_loss(sure, torch.tensor([1, 0]))
+    >>> confident = torch.tensor([[0.0, 99.0], [99.0, 0.0]])
+    >>> f_divergence_loss(confident, torch.tensor([1, 0]))
     tensor(-0.3333)
 
     References

@@ -1,9 +1,9 @@
-"""Expected peer loss on a GPU by kernels of our own (needs Triton, which comes with torch for CUDA).
+"""Expected peer cross entropy on a GPU, in Triton kernels (Triton comes with torch for CUDA).
 
-They write loss and gradient by the formulas of ``_cross_entropy``, and nothing else passes over the logits. A
-small batch takes one kernel: in a small step Python starts operations more slowly than the GPU does them. Of
-larger ones the first kernel counts the labels, the second has a program for each row. Labels outside 0..K-1
-touch no memory; their loss is NaN.
+The kernels write the loss and gradient of `reference`; nothing else passes over the logits. A small batch
+needs one kernel, because starting operations from Python takes longer than computing them. For a larger batch
+the first kernel counts the labels and the second has one program per row. Labels outside 0..K-1 access no
+memory; their loss is NaN. The kernels themselves are in `triton_source`, which imports Triton.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from peerloss.functional._cross_entropy import differentiable_gradient
-from peerloss.functional._ready import Formula, Ready
-from peerloss.functional._tracing import is_tracing, needs_operations
+from peerloss.functional.batch import label_frequencies
+from peerloss.functional.kernels.reference import Formula, cross_entropy_gradient
+from peerloss.functional.tracing import is_tracing, needs_operations
 
 if TYPE_CHECKING:
     from types import ModuleType
 
-#: Not float16: the gradient is divided by the number of rows at once, and small slopes would vanish.
+#: Not float16: the gradient is already divided by the number of rows, and small values would become 0.
 _FLOATS = (torch.float32, torch.bfloat16)
-#: Logits that a program holds at a time.
-HELD = 4096
-#: One program does the whole batch up to so many logits (columns rounded up) and so many classes.
-ONE_KERNEL, FEW_CLASSES = 8192, 1024
-#: Labels that a program counts.
-LABELS = 1024
+#: Logits that one program holds at a time.
+LOGITS_PER_PROGRAM = 4096
+#: A batch of at most this many logits (columns rounded up) and classes is computed by one program.
+MAX_ONE_KERNEL_LOGITS, MAX_ONE_KERNEL_CLASSES = 8192, 1024
+#: Labels that one program counts.
+LABELS_PER_PROGRAM = 1024
 
 
-def is_fusable(logits: Tensor, target: Tensor) -> bool:
-    """Whether :func:`fused_peer_loss` takes batches of this form."""
+def accepts(logits: Tensor, target: Tensor) -> bool:
+    """Whether :func:`triton_peer_loss` handles batches of this form."""
     return (
         type(logits) is Tensor
         and type(target) is Tensor
@@ -54,7 +54,7 @@ def is_fusable(logits: Tensor, target: Tensor) -> bool:
 
 
 def has_kernels(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether there are kernels for logits of this type, and Triton would start them on this device."""
+    """Whether there are kernels for logits of this dtype that Triton would start on this device."""
     return (
         dtype in _FLOATS
         and device.type == "cuda"
@@ -63,33 +63,41 @@ def has_kernels(device: torch.device, dtype: torch.dtype) -> bool:
     )
 
 
-def fused_peer_loss(
-    logits: Tensor, target: Tensor, formula: Formula, noisy_prior: Tensor | None, label_counts: Tensor
-) -> Ready | None:
-    """Return the loss of a batch that :func:`is_fusable` accepts, as ``_ready`` says."""
-    known = label_counts if noisy_prior is None else noisy_prior
+def triton_peer_loss(
+    logits: Tensor, target: Tensor, formula: Formula, noisy_prior: Tensor | None, label_counts: Tensor | None
+) -> Tensor | None:
+    """Return the loss of a batch that :func:`accepts` accepts.
+
+    Parameters and the meaning of ``None`` are those of ``numba_cpu.numba_peer_loss``.
+    """
+    counts = target.new_empty(0) if label_counts is None else label_counts  # kernels always take a pointer
+    known = counts if noisy_prior is None else noisy_prior
     if (
-        len(known) != logits.shape[1]
+        type(known) is not Tensor
+        or len(known) != logits.shape[1]
         or known.device != logits.device
-        or label_counts.device != logits.device
+        or counts.device != logits.device
         or not known.is_contiguous()
         or known.requires_grad
+        or needs_operations(known)
     ):
         return None
-    return Ready(_FusedLoss.apply(logits, target, noisy_prior, label_counts, formula))
+    loss: Tensor = _TritonLoss.apply(logits, target, noisy_prior, counts, formula)
+    return loss
 
 
-class _FusedLoss(torch.autograd.Function):
+class _TritonLoss(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: Formula
     ) -> Tensor:
         kernels = _kernels(z.dtype)
-        assert kernels is not None  # noqa: S101 (is_fusable has asked)
+        assert kernels is not None  # noqa: S101 (`accepts` has checked)
         n, wide = len(z), _power_of_two(z.shape[1])
-        compute = _in_one_kernel if wide <= FEW_CLASSES and n * wide <= ONE_KERNEL else _row_by_row
+        is_small = wide <= MAX_ONE_KERNEL_CLASSES and n * wide <= MAX_ONE_KERNEL_LOGITS
+        compute = _in_one_kernel if is_small else _row_by_row
         loss, gradient, used, labelled = compute(kernels, z, y, prior, counts, formula)
-        # Somebody may change a prior of theirs before the backward pass.
+        # The caller may change a given prior before the backward pass.
         ctx.save_for_backward(gradient, z, y, used if prior is None else used.clone(), labelled)
         ctx.formula = formula
         return loss
@@ -97,8 +105,8 @@ class _FusedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         gradient, z, y, prior, labelled = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted
-            gradient = _again(z, y, prior, labelled, ctx.formula)
+        if torch.is_grad_enabled():  # for a second derivative
+            gradient = _differentiable_gradient(z, y, prior, labelled, ctx.formula)
         return gradient * grad, None, None, None, None
 
 
@@ -112,9 +120,9 @@ def _in_one_kernel(
     loss, labelled = (z.new_empty((), dtype=torch.float32) for _ in range(2))
     gradient = torch.empty_like(z)
     wide = _power_of_two(k)
-    kernels.at_once[(1,)](
+    kernels.small_batch[(1,)](
         z, y, counts, prior, labelled, loss, gradient, n, k, formula.alpha, formula.eps, formula.ignore_index,
-        counting, formula.eps > 0, formula.mean, max(1, HELD // wide), wide, num_warps=8,
+        counting, formula.eps > 0, formula.mean, max(1, LOGITS_PER_PROGRAM // wide), wide, num_warps=8,
     )  # fmt: skip
     return loss, gradient, prior, labelled
 
@@ -122,15 +130,16 @@ def _in_one_kernel(
 def _row_by_row(
     kernels: ModuleType, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: Formula
 ) -> tuple[Tensor, ...]:
-    """Return the same, from a program for each row."""
+    """Return the same from one program per row."""
     (n, k), ignored = z.shape, formula.ignore_index
     labelled = z.new_zeros((), dtype=torch.float32)
-    kernels.count[(-(-n // LABELS),)](y, counts, labelled, n, k, ignored, prior is None, LABELS)
+    programs = -(-n // LABELS_PER_PROGRAM)
+    kernels.count[(programs,)](y, counts, labelled, n, k, ignored, prior is None, LABELS_PER_PROGRAM)
     if prior is None:
-        prior = counts.float() / counts.sum().clamp(min=1)
+        prior = label_frequencies(counts, torch.float32)
     rows, gradient = z.new_empty(n, dtype=torch.float32), torch.empty_like(z)
-    block = min(HELD, _power_of_two(k))
-    kernels.compute[(n,)](
+    block = min(LOGITS_PER_PROGRAM, _power_of_two(k))
+    kernels.one_row[(n,)](
         z, y, prior, labelled, rows, gradient, k, formula.alpha, formula.eps, ignored,
         formula.eps > 0, formula.mean, block, num_warps=max(1, min(8, block // 256)),
     )  # fmt: skip
@@ -138,34 +147,36 @@ def _row_by_row(
 
 
 def _power_of_two(k: int) -> int:
-    """Return the least one that is not below k; programs hold so many columns."""
+    """Return the smallest power of two that is at least k, the number of columns that a program holds."""
     return 1 << (k - 1).bit_length()
 
 
-def _again(z: Tensor, y: Tensor, prior: Tensor, labelled: Tensor, formula: Formula) -> Tensor:
+def _differentiable_gradient(
+    z: Tensor, y: Tensor, prior: Tensor, labelled: Tensor, formula: Formula
+) -> Tensor:
     """Return the gradient in operations that can be differentiated again."""
     valid = y != formula.ignore_index
     weights = (1.0 / labelled if formula.mean else torch.ones_like(labelled)).expand(int(valid.sum()))
     shared = -formula.alpha * prior.float()
-    rows = differentiable_gradient(z[valid].float(), y[valid], None, shared, formula.eps, weights)
+    rows = cross_entropy_gradient(z[valid].float(), y[valid], None, shared, formula.eps, weights)
     return torch.zeros_like(z).index_put((valid,), rows.to(z.dtype))
 
 
 @cache
 def _kernels(dtype: torch.dtype) -> ModuleType | None:
-    """Return the kernels, or ``None`` where they cannot run on such logits.
+    """Return the kernels, or ``None`` if they cannot run on logits of this dtype.
 
-    Triton calls a C compiler, which may be missing, and old devices do not know every type. So each is tried.
-    First calls compile for seconds; later processes find the result on the disk.
+    Triton calls a C compiler, which may be missing, and old devices lack some dtypes. So each kernel is
+    called once. The first call compiles for seconds; later processes find the result on disk.
     """
     try:
-        kernels = import_module("peerloss.functional._triton")
+        kernels = import_module("peerloss.functional.kernels.triton_source")
         if torch.cuda.is_available():
             z = torch.zeros(1, 2, dtype=dtype, device="cuda")
             y, counts = (torch.zeros(n, dtype=torch.int64, device="cuda") for n in (1, 2))
             formula = Formula(alpha=1.0, eps=1e-5, ignore_index=-100, mean=True)
             for compute in (_in_one_kernel, _row_by_row):
                 compute(kernels, z, y, None, counts, formula)
-    except Exception:  # noqa: BLE001 (whatever is wrong, torch's operations do the same)
+    except Exception:  # noqa: BLE001 (whatever is wrong, torch operations give the same result)
         return None
     return kernels

@@ -45,8 +45,8 @@ def test_jensen_shannon_is_least_at_the_posterior():
 
 
 @pytest.mark.parametrize("divergence", ["total_variation", "jensen_shannon"])
-def test_an_uninformed_model_gets_nothing(divergence):
-    """Predictions that always equal the prior have loss zero whatever the label."""
+def test_an_uninformed_model_has_loss_zero(divergence):
+    """Predictions that always equal the prior have loss zero for every label."""
     prior = torch.tensor([0.5, 0.3, 0.2])
     rows = f_divergence_loss(
         prior.log().expand(3, 3), torch.arange(3), divergence=divergence, noisy_prior=prior, reduction="none"
@@ -139,7 +139,7 @@ def test_total_variation_leaves_classes_that_are_rarer_than_their_prior():
                 assert value(joint, (excess > 0).astype(float)) >= value(joint, p) - 1e-12
 
 
-def test_for_equal_priors_total_variation_favours_the_likeliest_class():
+def test_for_equal_priors_total_variation_favours_the_most_probable_class():
     """In 200 worlds with equal π̃ the maximiser and the posterior have the same argmax."""
     for joint, _ in worlds(equal_prior=True):
         posterior, _ = posterior_and_excess(joint)
@@ -151,8 +151,8 @@ def column_noise(rates):
     return (1 - rates.sum()) * np.eye(len(rates)) + rates
 
 
-def test_noise_scales_total_variation_where_the_prior_in_the_ratio_stays():
-    """T[i, j] = e_j: with one prior in r the factor is 1 − Σe for every p, also where e = π·Σe moves none."""
+def test_noise_scales_total_variation_if_the_ratio_uses_one_prior():
+    """T[i, j] = e_j: with one prior in r the factor is 1 − Σe for every p; so it is if e = π·Σe."""
     for joint, rng in worlds():
         prior, rates = joint.sum(axis=0), rng.dirichlet(np.ones(joint.shape[1])) * rng.uniform(0, 0.9)
         noisy = joint @ column_noise(rates)
@@ -205,6 +205,6 @@ def test_extreme_logits_and_absent_classes_stay_finite(divergence):
 
 
 def test_an_unknown_divergence_is_named():
-    """The message lists those there are."""
+    """The message lists the divergences."""
     with pytest.raises(InvalidInputError, match="`divergence` must be one of 'total_variation', 'jensen_sh"):
         f_divergence_loss(torch.zeros(2, 2), torch.tensor([0, 1]), divergence="hellinger")

@@ -1,4 +1,4 @@
-"""Divergence is said, never silent."""
+"""Diverging training raises or warns."""
 
 import warnings
 
@@ -11,7 +11,7 @@ from peerloss.exceptions import DivergenceError, DivergenceWarning
 Y = torch.tensor([0, 1, 1, 0])
 
 
-def test_a_loss_that_is_not_finite_raises_with_what_to_do():
+def test_a_loss_that_is_not_finite_raises():
     """−inf logits under an unclipped peer term: the message names remedies."""
     z = torch.zeros(4, 2)
     z[0, 1] = -torch.inf
@@ -21,8 +21,8 @@ def test_a_loss_that_is_not_finite_raises_with_what_to_do():
         PeerLoss(eps=0.0, reduction="none")(z, Y)
 
 
-def test_runaway_logits_warn_once_until_they_come_back():
-    """Past 10⁴ while α ≥ 1 there is one warning for the whole excursion."""
+def test_diverging_logits_warn_once_until_they_are_small_again():
+    """There is one warning as long as a logit exceeds 10⁴ while α ≥ 1."""
     loss = PeerLoss()
     large = torch.full((4, 2), 2e4)
     with pytest.warns(DivergenceWarning, match=r"logits have reached 2e\+04 .*alpha = 1 ≥ 1"):
@@ -42,8 +42,8 @@ def test_no_warning_below_one():
         PeerLoss(alpha=0.9)(torch.full((4, 2), 2e4), Y)
 
 
-def test_training_that_runs_away_is_noticed():
-    """Gradient descent on the unclipped loss at α = 5 ends in a warning or an error, not in silence."""
+def test_diverging_training_is_detected():
+    """Gradient descent on the unclipped loss at α = 5 ends in a warning or an error."""
     torch.manual_seed(0)
     model = torch.nn.Linear(3, 2)
     X, loss = torch.randn(40, 3), PeerLoss(alpha=5.0, eps=0.0)
@@ -62,7 +62,7 @@ def test_training_that_runs_away_is_noticed():
 
 @pytest.mark.cuda
 def test_on_cuda_the_message_comes_without_a_synchronisation():
-    """The figures of one step are read at a later one; nothing waits for the device."""
+    """The numbers of one step are read at a later one; nothing waits for the device."""
     loss = PeerLoss(eps=0.0)
     z = torch.zeros(4, 2, device="cuda")
     z[0, 1] = -torch.inf
@@ -92,7 +92,7 @@ def test_a_masked_class_is_not_taken_for_divergence_on_cuda():
 
 @pytest.mark.parametrize("low", [-torch.inf, -3.0])
 def test_a_masked_class_is_not_taken_for_divergence(low):
-    """On the CPU −inf logits warn of nothing either."""
+    """−inf logits do not warn on the CPU either."""
     z = torch.zeros(4, 3)
     z[:, 2] = low
     with warnings.catch_warnings():

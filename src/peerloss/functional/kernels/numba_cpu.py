@@ -1,9 +1,9 @@
-"""Expected peer loss of a small batch on the CPU in compiled loops (needs numba).
+"""Expected peer cross entropy of a small batch on the CPU, in compiled loops (needs numba).
 
-On a small batch arithmetic costs next to nothing; the time goes into starting some thirty operations of
-torch. Here three loops check logits and labels, count the labels, and compute loss and gradient. They know
-the ordinary case only: whatever is unusual (NaN, a wrong or an ignored label, other devices and dtypes,
-compilers, transforms) is left to torch's operations, which also say what is wrong.
+On a small batch the arithmetic takes almost no time; starting about thirty torch operations does. Here three
+loops check logits and labels, count the labels, and compute the loss and gradient of `reference`. They handle
+the common case only. Everything else (NaN, a wrong or an ignored label, other devices and dtypes, tracing,
+transforms) is left to torch operations, which also raise the errors.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerloss.functional._batch import values_are_checkable
-from peerloss.functional._cross_entropy import differentiable_gradient
-from peerloss.functional._ready import Formula, Ready
-from peerloss.functional._tracing import needs_operations
+from peerloss.functional.batch import values_are_checkable
+from peerloss.functional.kernels.reference import cross_entropy_gradient
+from peerloss.functional.tracing import needs_operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Beyond this many logits the vector instructions of torch win (measured for 2 to 1000 classes).
-MOST = 1 << 14
+    from peerloss.functional.kernels.reference import Formula
+
+#: For larger batches the vector instructions of torch are faster (measured for 2 to 1000 classes).
+MAX_NUMBA_LOGITS = 1 << 14
 
 
-def is_compilable(logits: Tensor, target: Tensor) -> bool:
-    """Whether :func:`compiled_peer_loss` takes batches of this form."""
+def accepts(logits: Tensor, target: Tensor) -> bool:
+    """Whether :func:`numba_peer_loss` handles batches of this form."""
     return (
         type(logits) is type(target) is Tensor
         and values_are_checkable(logits)
@@ -39,41 +40,62 @@ def is_compilable(logits: Tensor, target: Tensor) -> bool:
         and target.dtype == torch.int64
         and logits.ndim == 2
         and target.ndim == 1
-        and logits.numel() <= MOST
+        and logits.numel() <= MAX_NUMBA_LOGITS
         and logits.is_contiguous()
         and target.is_contiguous()
         and not needs_operations(logits)
     )
 
 
-def compiled_peer_loss(
-    logits: Tensor, target: Tensor, formula: Formula, noisy_prior: Tensor | None, label_counts: Tensor
-) -> Ready | None:
-    """Return the loss of a batch that :func:`is_compilable` accepts, as ``_ready`` says."""
-    kernels, known = _kernels(logits.dtype), label_counts if noisy_prior is None else noisy_prior
-    if kernels is None or len(known) != logits.shape[1] or not known.is_cpu or known.requires_grad:
+def numba_peer_loss(
+    logits: Tensor, target: Tensor, formula: Formula, noisy_prior: Tensor | None, label_counts: Tensor | None
+) -> tuple[Tensor, float, float] | None:
+    """Return the loss of a batch that :func:`accepts` accepts, its value and the largest finite |logit|.
+
+    Parameters
+    ----------
+    logits, target
+        (n, K) and (n,).
+    formula
+        The numbers in the formula.
+    noisy_prior
+        π̃ (K,). If ``None``, the labels are added to ``label_counts`` and π̃ is the frequencies there.
+    label_counts
+        Counts of labels (K,), int64; unused if ``noisy_prior`` is given.
+
+    Returns
+    -------
+    ``None``, with unchanged counts, if torch operations must compute the loss.
+    """
+    loops, known = _compiled_loops(logits.dtype), label_counts if noisy_prior is None else noisy_prior
+    if (
+        loops is None
+        or type(known) is not Tensor
+        or known.shape != logits.shape[1:]
+        or not known.is_cpu
+        or known.requires_grad
+        or (known.dtype != torch.int64 if noisy_prior is None else needs_operations(noisy_prior))
+    ):
         return None
-    if noisy_prior is None and known.dtype != torch.int64:
-        return None
-    check, count, compute = kernels
+    check, count, compute = loops
     z, y = logits.numpy(force=True), target.numpy()
-    ordinary, largest = check(z, y, formula.ignore_index)
-    if not ordinary:
+    is_common, largest = check(z, y, formula.ignore_index)
+    if not is_common:
         return None
     if noisy_prior is None:
-        shared = np.empty(len(known), z.dtype)
-        count(y, label_counts.numpy(), formula.alpha, shared)
+        shared = np.empty(z.shape[1], z.dtype)
+        count(y, known.numpy(), formula.alpha, shared)
     else:
         shared = -formula.alpha * noisy_prior.to(logits.dtype).numpy()
     gradient = np.empty_like(z)
     scale = 1.0 / len(y) if formula.mean else 1.0
     value = compute(z, y, shared, formula.eps, scale, gradient)
-    loss: Tensor = _ReadyLoss.apply(logits, target, value, gradient, (shared, formula.eps, scale))
-    return Ready(loss, value, largest)
+    loss: Tensor = _ComputedLoss.apply(logits, target, value, gradient, (shared, formula.eps, scale))
+    return loss, value, largest
 
 
-class _ReadyLoss(torch.autograd.Function):
-    """A loss that comes with its gradient; only a second derivative computes anything."""
+class _ComputedLoss(torch.autograd.Function):
+    """A loss whose gradient is known already; only a second derivative needs further computation."""
 
     @staticmethod
     def forward(
@@ -86,25 +108,25 @@ class _ReadyLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         (gradient,) = ctx.saved_tensors
-        if torch.is_grad_enabled():  # a second derivative is wanted
+        if torch.is_grad_enabled():  # for a second derivative
             (z, y), (shared, eps, scale) = ctx.batch, ctx.terms
             if _version(z) != ctx.version:
                 raise RuntimeError(
-                    "the logits were modified by an inplace operation: no second derivative is left"
+                    "the logits were modified by an inplace operation, so there is no second derivative"
                 )
             weights = grad.new_full(y.shape, scale)
-            gradient = differentiable_gradient(z, y, None, torch.from_numpy(shared), eps, weights)
+            gradient = cross_entropy_gradient(z, y, None, torch.from_numpy(shared), eps, weights)
         return gradient * grad, None, None, None, None
 
 
 def _version(z: Tensor) -> int | None:
-    """Return how often a tensor was changed in place, where torch counts that."""
+    """Return how often a tensor was changed in place; ``None`` for inference tensors, which have no count."""
     return None if z.is_inference() else z._version  # noqa: SLF001 (documented under this name)
 
 
 @cache
-def _kernels(dtype: torch.dtype) -> list[Callable[..., Any]] | None:
-    """Return the loops for logits of a dtype, compiled (a second) or as another process left them on disk."""
+def _compiled_loops(dtype: torch.dtype) -> list[Callable[..., Any]] | None:
+    """Return the loops for logits of a dtype, compiled (one second) or from the cache on disk."""
     try:
         import numba  # noqa: PLC0415 (optional and slow to import)
     except ImportError:
@@ -113,16 +135,16 @@ def _kernels(dtype: torch.dtype) -> list[Callable[..., Any]] | None:
         compile_with: Any = partial(numba.njit, nogil=True, error_model="numpy", **options)
         try:
             compiled = [compile_with()(loop) for loop in (_check, _count, _compute)]
-            _try_out(compiled, dtype)
+            _call_once(compiled, dtype)
         except (RuntimeError, OSError, EOFError, pickle.UnpicklingError):
-            continue  # the folder of the cache cannot be written to, is full or damaged: do without
-        # With NUMBA_DISABLE_JIT functions come back as they are, and plain Python would be slow.
+            continue  # the cache folder is read-only, full or damaged: compile without it
+        # With NUMBA_DISABLE_JIT numba returns the Python functions, which would be slow.
         return None if compiled[0] is _check else cast("list[Callable[..., Any]]", compiled)
     return None
 
 
-def _try_out(loops: list[Any], dtype: torch.dtype) -> None:
-    """Call each loop once, so that whatever can go wrong in compiling does so before anything is counted."""
+def _call_once(loops: list[Any], dtype: torch.dtype) -> None:
+    """Call each loop once, so that errors of the compiler are raised before any label is counted."""
     check, count, compute = loops
     z, y = torch.zeros(1, 2, dtype=dtype).numpy(), np.zeros(1, np.int64)
     shared = np.zeros(2, z.dtype)
@@ -131,11 +153,11 @@ def _try_out(loops: list[Any], dtype: torch.dtype) -> None:
     compute(z, y, shared, 1e-5, 1.0, np.empty_like(z))
 
 
-# Everything is spelled out: array expressions take four times as long to compile.
+# Explicit loops, because array expressions take four times as long to compile.
 
 
 def _check(z: Any, y: Any, ignore_index: int) -> tuple[bool, float]:
-    """Return whether shapes and values are ordinary, and the largest finite |logit|."""
+    """Return whether shapes and values are the common case, and the largest finite |logit|."""
     n, k = z.shape
     if n == 0 or n != len(y) or k < 2:
         return False, 0.0
@@ -144,7 +166,7 @@ def _check(z: Any, y: Any, ignore_index: int) -> tuple[bool, float]:
         if not 0 <= y[i] < k or y[i] == ignore_index:
             return False, 0.0
         for j in range(k):
-            if not z[i, j] < math.inf:  # NaN compares false; −inf alone (a masked class) is legal
+            if not z[i, j] < math.inf:  # comparisons with NaN are false; −inf (a masked class) is legal
                 return False, 0.0
             low = min(low, z[i, j])
             high = max(high, z[i, j])
@@ -163,7 +185,7 @@ def _count(y: Any, counts: Any, alpha: float, shared: Any) -> None:
 
 
 def _compute(z: Any, y: Any, shared: Any, eps: float, scale: float, gradient: Any) -> float:
-    """Return the loss and write its gradient, by the formulas of ``_cross_entropy`` with sums in float64."""
+    """Return the loss and write its gradient, by the formulas of `reference` with sums in float64."""
     n, k = z.shape
     clip = z.dtype.type(eps)
     c = np.empty_like(shared)

@@ -1,4 +1,4 @@
-"""One door for every loss: check logits and targets, bring them to one form, reduce at the end."""
+"""Validate and canonicalise logits and targets, count labels, reduce rows: shared by all losses."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional._tracing import values_are_readable
+from peerloss.functional.tracing import values_are_readable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -21,7 +21,7 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, tor
 
 
 class Batch(NamedTuple):
-    """Logits and targets in the form that the losses compute with."""
+    """Checked logits and targets in the one form that all losses use."""
 
     logits: Tensor
     """(n, K) with K ≥ 2, float32 or float64."""
@@ -35,24 +35,27 @@ class Batch(NamedTuple):
     """Whether some logits may be −inf (a masked class), which has an infinite loss in some bases."""
 
     def label_counts(self) -> Tensor:
-        """How often each label occurs among the targets that count, (K,) int64; never synchronises."""
+        """Return how often each label occurs among the targets that are not ignored, (K,) int64.
+
+        Never waits for the device.
+        """
         if self.valid is None and values_are_checkable(self.target):
             return torch.bincount(self.target, minlength=self.logits.shape[1])
         ones = torch.ones_like(self.target) if self.valid is None else self.valid.long()
         return self.target.new_zeros(self.logits.shape[1]).scatter_add(0, self.target, ones)
 
     def counted_prior(self) -> Tensor:
-        """Return the shares of the labels in this batch, (K,)."""
-        return shares(self.label_counts(), self.logits.dtype)
+        """Return the frequencies of the labels in this batch, (K,)."""
+        return label_frequencies(self.label_counts(), self.logits.dtype)
 
 
-def shares(counts: Tensor, dtype: torch.dtype) -> Tensor:
+def label_frequencies(counts: Tensor, dtype: torch.dtype) -> Tensor:
     """Return counts of labels as probabilities; zeros if nothing was counted."""
     return counts.to(dtype) / counts.sum().clamp(min=1)
 
 
 def values_are_checkable(tensor: Tensor) -> bool:
-    """Whether values can be read, without a synchronisation and without a graph break."""
+    """Whether values can be read without waiting for a device and without a graph break."""
     return tensor.is_cpu and values_are_readable()
 
 
@@ -75,7 +78,7 @@ def as_columns(logits: Tensor) -> Tensor:
 
 
 def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int) -> Batch:
-    """Check shapes (always) and values (on the CPU) and return the batch in the losses' form."""
+    """Check shapes (always) and values (on the CPU) and return the batch in canonical form."""
     z = as_columns(logits)
     if not isinstance(target, Tensor) or target.dtype not in _INTEGERS:
         got = target.dtype if isinstance(target, Tensor) else type(target).__name__
@@ -104,7 +107,7 @@ def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
     if y.numel() == 0:
         return Batch(z, y, None, may_be_masked=False)
     low, high = (extreme.item() for extreme in torch.aminmax(z.detach()))
-    if not high < math.inf:  # NaN compares false; −inf alone (a masked class) is legal
+    if not high < math.inf:  # comparisons with NaN are false; −inf (a masked class) is legal
         bad = torch.isnan(z) | torch.isposinf(z)
         row = int(bad.any(dim=1).nonzero()[0])
         raise InvalidInputError(
@@ -121,7 +124,7 @@ def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
     if wrong.any():
         raise InvalidInputError(
             f"`target` must hold labels in 0..{z.shape[1] - 1}; found {int(y[wrong][0])}. Encode labels "
-            f"first (−1/+1 becomes 0/1), or mark rows to leave out with ignore_index={ignore_index}."
+            f"first (−1/+1 becomes 0/1), or mark rows to exclude with ignore_index={ignore_index}."
         )
     return Batch(z, y.masked_fill(~valid, 0), None if bool(valid.all()) else valid, largest, masked)
 
@@ -142,7 +145,7 @@ def check_vector(value: Any, name: str) -> Tensor:
         )
     if values_are_checkable(tensor) and not (torch.isfinite(tensor).all() and (tensor >= 0).all()):
         raise InvalidInputError(
-            f"`{name}` must be finite and non-negative; got {tensor.tolist()[:8]}. Use zeros to leave out."
+            f"`{name}` must be finite and non-negative; got {tensor.tolist()[:8]}. Use 0 to exclude a class."
         )
     return tensor
 
@@ -150,16 +153,15 @@ def check_vector(value: Any, name: str) -> Tensor:
 def check_prior(value: Any, name: str) -> Tensor:
     """Return a prior as a vector of probabilities that sum to one."""
     prior = check_vector(value, name)
-    if values_are_checkable(prior) and abs(float(prior.double().sum()) - 1.0) > 1e-4:
+    if values_are_checkable(prior) and abs((total := float(prior.detach().double().sum())) - 1.0) > 1e-4:
         raise InvalidInputError(
-            f"`{name}` must be probabilities that sum to 1; the sum is {float(prior.double().sum()):g}. "
-            "Divide counts by their total."
+            f"`{name}` must be probabilities that sum to 1; the sum is {total:g}. Divide counts by the total."
         )
     return prior
 
 
 def fit_to_batch(tensor: Tensor, name: str, batch: Batch) -> Tensor:
-    """Return a checked vector or matrix over classes in the dtype and on the device of the logits."""
+    """Return a checked vector (K,) or matrix (K, K) in the dtype and on the device of the logits."""
     k = batch.logits.shape[1]
     if tensor.shape[0] != k or tensor.shape[-1] != k:
         raise InvalidInputError(
@@ -170,7 +172,7 @@ def fit_to_batch(tensor: Tensor, name: str, batch: Batch) -> Tensor:
 
 
 def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Keep logs and sums in float32 inside an autocast region."""
+    """Return a context in which logarithms and sums stay in float32, also inside an autocast region."""
     kind = tensor.device.type
     if kind != "meta" and torch.is_autocast_enabled(kind):
         return torch.autocast(device_type=kind, enabled=False)
@@ -178,7 +180,7 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
 
 
 def reduce_rows(rows: Tensor, batch: Batch, *, weight: Tensor | None, reduction: str) -> Tensor:
-    """Blank ignored rows, then reduce."""
+    """Set ignored rows to 0, then reduce."""
     check_choice(reduction, "reduction", REDUCTIONS)
     if batch.valid is not None:
         rows = rows.masked_fill(~batch.valid, 0.0)
@@ -190,8 +192,7 @@ def reduce_rows(rows: Tensor, batch: Batch, *, weight: Tensor | None, reduction:
 def mean_divisor(batch: Batch, weight: Tensor | None) -> Tensor | int:
     """Return the sum of the targets' weights, by which a mean divides.
 
-    It is 1 for a batch in which nothing counts (empty, or every target ignored): such a batch has mean 0 and
-    moves nothing.
+    It is 1 for a batch without labels (empty, or every target ignored), whose mean loss and gradient are 0.
     """
     if weight is None:
         return max(len(batch.target), 1) if batch.valid is None else batch.valid.sum().clamp(min=1)

@@ -1,4 +1,4 @@
-"""The kernels for a GPU say what torch's operations say; without one they run in Triton's interpreter."""
+"""The Triton kernels give the results of torch operations. Without a GPU they run in Triton's interpreter."""
 
 import os
 
@@ -10,8 +10,9 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton", reason="torch for CUDA brings Triton, torch for the CPU does not")
 
 from peerloss import PeerLoss
-from peerloss.functional import _fused, peer_loss
-from peerloss.functional._ready import Formula
+from peerloss.functional import peer_loss
+from peerloss.functional.kernels import triton_gpu
+from peerloss.functional.kernels.reference import Formula
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -24,9 +25,14 @@ def example(n, k, dtype=torch.float32):
     return z, y.to(DEVICE)
 
 
-def fused(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mean"):
+def torch_loss(z, y, **options):
+    """Return the loss in torch operations: with class weights there is no fast path."""
+    return peer_loss(z, y, weight=torch.ones(z.shape[1], device=z.device), **options)
+
+
+def triton_loss(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mean"):
     formula = Formula(alpha, eps, ignore_index=-100, mean=reduction == "mean")
-    return _fused.fused_peer_loss(z, y, formula, prior, counts).loss
+    return triton_gpu.triton_peer_loss(z, y, formula, prior, counts)
 
 
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
@@ -34,50 +40,50 @@ def fused(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mean"):
 @pytest.mark.parametrize(
     ("k", "held", "small"), [(2, 4096, 16384), (10, 64, 16384), (10, 4096, 0), (100, 32, 0)]
 )
-def test_loss_and_gradient_are_those_of_the_operations(monkeypatch, k, held, small, eps, reduction):
-    """In one kernel or by rows, in one part or several, clipped or not, with a counted and a given prior."""
-    monkeypatch.setattr(_fused, "HELD", held)
-    monkeypatch.setattr(_fused, "ONE_KERNEL", small)
+def test_loss_and_gradient_agree_with_torch_operations(monkeypatch, k, held, small, eps, reduction):
+    """In one kernel or row by row, in one block or several, clipped or not, prior counted or given."""
+    monkeypatch.setattr(triton_gpu, "LOGITS_PER_PROGRAM", held)
+    monkeypatch.setattr(triton_gpu, "MAX_ONE_KERNEL_LOGITS", small)
     z, y = example(9, k)
     given = torch.softmax(torch.arange(k, device=DEVICE) / k, 0)
     for prior in (None, given):
         counts = torch.ones(k, dtype=torch.int64, device=DEVICE)
-        loss = fused(z, y, counts=counts, prior=prior, eps=eps, reduction=reduction)
+        loss = triton_loss(z, y, counts=counts, prior=prior, eps=eps, reduction=reduction)
         counted = torch.bincount(y[y >= 0], minlength=k) + 1
         assert (counts == (counted if prior is None else 1)).all()
-        stated = prior if prior is not None else counted / counted.sum()
-        wanted = peer_loss(z, y, alpha=0.8, eps=eps, noisy_prior=stated, reduction=reduction)
-        torch.testing.assert_close(loss, wanted, rtol=1e-5, atol=1e-5)
-        ours, theirs = (torch.autograd.grad(3.0 * value, z)[0] for value in (loss, wanted))
+        used = prior if prior is not None else counted / counted.sum()
+        expected = torch_loss(z, y, alpha=0.8, eps=eps, noisy_prior=used, reduction=reduction)
+        torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+        ours, theirs = (torch.autograd.grad(3.0 * value, z)[0] for value in (loss, expected))
         torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
 @pytest.fixture(params=[8192, 0], ids=["one kernel", "row by row"])
-def way(request, monkeypatch):
-    """Both ways through the kernels."""
-    monkeypatch.setattr(_fused, "ONE_KERNEL", request.param)
+def path(request, monkeypatch):
+    """Choose the kernel for small batches or the kernel for single rows."""
+    monkeypatch.setattr(triton_gpu, "MAX_ONE_KERNEL_LOGITS", request.param)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("path")
 def test_second_derivatives():
-    """They are those of the operations, by the prior at the time of the forward pass."""
+    """They agree with torch operations and use the prior of the forward pass."""
     z, y = example(6, 4)
     counts = torch.ones(4, dtype=torch.int64, device=DEVICE)
-    loss = fused(z, y, counts=counts)
+    loss = triton_loss(z, y, counts=counts)
     prior = counts / counts.sum()
     counts.add_(5)
-    wanted = peer_loss(z, y, alpha=0.8, noisy_prior=prior)
+    expected = torch_loss(z, y, alpha=0.8, noisy_prior=prior)
     seconds = []
-    for value in (loss, wanted):
+    for value in (loss, expected):
         (first,) = torch.autograd.grad(value, z, create_graph=True)
         seconds.append(torch.autograd.grad(first.square().sum(), z)[0])
     torch.testing.assert_close(*seconds, rtol=1e-4, atol=1e-7)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("path")
 @pytest.mark.filterwarnings(
     "ignore:invalid value:RuntimeWarning"
-)  # the interpreter computes what is discarded
+)  # the interpreter also computes masked values
 def test_a_masked_class_and_a_label_that_does_not_exist():
     """−inf in a column without weight changes nothing; a label outside 0..K-1 makes its own row NaN."""
     z, y = example(6, 4)
@@ -86,113 +92,126 @@ def test_a_masked_class_and_a_label_that_does_not_exist():
     masked[:, 3] = -float("inf")
     y = y.clamp(max=1)
     counts = torch.zeros(4, dtype=torch.int64, device=DEVICE)
-    loss = fused(masked.requires_grad_(), y, counts=counts, prior=prior, eps=0.0)
-    wanted = peer_loss(masked[:, :3], y, alpha=0.8, eps=0.0, noisy_prior=prior[:3])
-    torch.testing.assert_close(loss, wanted)
+    loss = triton_loss(masked.requires_grad_(), y, counts=counts, prior=prior, eps=0.0)
+    expected = torch_loss(masked[:, :3], y, alpha=0.8, eps=0.0, noisy_prior=prior[:3])
+    torch.testing.assert_close(loss, expected)
     assert torch.isfinite(torch.autograd.grad(loss, masked)[0]).all()
     for wrong in (4, -1, 2**40):
         y[0] = wrong
         counts.zero_()
-        loss = fused(z, y, counts=counts)
+        loss = triton_loss(z, y, counts=counts)
         assert torch.isnan(loss)
         assert torch.isfinite(torch.autograd.grad(loss, z)[0]).all(dim=1).tolist() == [False] + [True] * 5
         assert counts.sum() == (y != -100).sum() - 1
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("path")
 @pytest.mark.parametrize("offset", [-100.0, 3e4])
 @pytest.mark.parametrize("eps", [0.0, 1e-5])
-def test_only_differences_of_logits_count(offset, eps):
-    """Logits far from zero, as negative distances are, give the loss and gradient of those near it."""
+def test_only_differences_of_logits_matter(offset, eps):
+    """Adding a constant to all logits changes neither loss nor gradient."""
     z, y = example(12, 10)
-    z = (32 * z.detach()).round().div(32).requires_grad_()  # which the offset does not round
+    z = (32 * z.detach()).round().div(32).requires_grad_()  # exact in float32, also after adding the offset
     prior = torch.full((10,), 0.1, device=DEVICE)
     results = []
     for logits in (z, z + offset):
-        loss = fused(logits, y, counts=torch.zeros_like(y[:0]), prior=prior, eps=eps)
+        loss = triton_loss(logits, y, counts=torch.zeros_like(y[:0]), prior=prior, eps=eps)
         results += [loss, torch.autograd.grad(loss, logits)[0]]
     torch.testing.assert_close(results[2], results[0], rtol=1e-5, atol=1e-6)
     torch.testing.assert_close(results[3], results[1], rtol=1e-5, atol=1e-7)
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("path")
 def test_a_batch_of_ignored_labels():
-    """It costs nothing and pulls nowhere, twice differentiated too, whether labels were counted before."""
+    """Loss and derivatives are 0 and the counts stay unchanged, with and without earlier labels."""
     z, y = example(6, 4)
     for counted in (0, 3):
         counts = torch.full((4,), counted, device=DEVICE)
-        loss = fused(z, torch.full_like(y, -100), counts=counts)
+        loss = triton_loss(z, torch.full_like(y, -100), counts=counts)
         assert loss == 0.0
         for twice in (False, True):
             assert (torch.autograd.grad(loss, z, create_graph=twice, retain_graph=True)[0] == 0.0).all()
         assert (counts == counted).all()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("path")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # as above
-def test_an_ignored_row_may_hold_anything():
-    """Its logits, not finite perhaps, have no part in the loss or in any derivative."""
+def test_an_ignored_row_may_have_any_logits():
+    """Its logits, even if not finite, change neither the loss nor any derivative."""
     z, y = example(6, 4)
     z = z.detach().clone()
     z[3] = -float("inf")  # the row that `example` ignores
     counts = torch.ones(4, dtype=torch.int64, device=DEVICE)
-    loss = fused(z.requires_grad_(), y, counts=counts)
+    loss = triton_loss(z.requires_grad_(), y, counts=counts)
     for twice in (False, True):
         (gradient,) = torch.autograd.grad(loss, z, create_graph=twice, retain_graph=True)
         assert torch.isfinite(gradient).all()
         assert (gradient[3] == 0.0).all()
 
 
-@pytest.mark.usefixtures("way")
+@pytest.mark.usefixtures("path")
 def test_the_loss_may_be_changed_in_place():
     """As accumulating loops do: ``loss /= 2``, ``loss += penalty``."""
     z, y = example(6, 4)
-    (once,) = torch.autograd.grad(fused(z, y, counts=torch.zeros(4, dtype=torch.int64, device=DEVICE)), z)
-    loss = fused(z, y, counts=torch.zeros(4, dtype=torch.int64, device=DEVICE))
+    (once,) = torch.autograd.grad(
+        triton_loss(z, y, counts=torch.zeros(4, dtype=torch.int64, device=DEVICE)), z
+    )
+    loss = triton_loss(z, y, counts=torch.zeros(4, dtype=torch.int64, device=DEVICE))
     loss /= 2
     loss += 1.0
     torch.testing.assert_close(torch.autograd.grad(loss, z)[0], once / 2)
 
 
-def test_unusual_priors_go_through_the_operations():
-    """Strides, a gradient of its own, other devices or lengths: ``None``, before anything has changed."""
+def test_unusual_priors_are_left_to_torch():
+    """Strided, learned, on another device or of another length: ``None``, and counts stay unchanged."""
     z, y = example(6, 4)
     counts = torch.zeros(4, dtype=torch.int64, device=DEVICE)
     strided = torch.rand(4, 2, device=DEVICE)[:, 1]
     learned = torch.full((4,), 0.25, device=DEVICE, requires_grad=True)
     for prior in (strided, learned, torch.full((3,), 1 / 3, device=DEVICE), torch.rand(4, device="meta")):
-        assert _fused.fused_peer_loss(z, y, Formula(1.0, 0.0, -100, mean=True), prior, counts) is None
+        assert triton_gpu.triton_peer_loss(z, y, Formula(1.0, 0.0, -100, mean=True), prior, counts) is None
     assert counts.sum() == 0
+
+
+@pytest.mark.usefixtures("path")
+def test_a_given_prior_needs_no_counts():
+    """The function passes none; the loss is that of the module."""
+    z, y = example(6, 4)
+    prior = torch.full((4,), 0.25, device=DEVICE)
+    counts = torch.zeros(4, dtype=torch.int64, device=DEVICE)
+    assert torch.equal(
+        triton_loss(z, y, counts=None, prior=prior), triton_loss(z, y, counts=counts, prior=prior)
+    )
 
 
 @pytest.fixture
 def no_kernels(monkeypatch):
-    """Triton that raises whatever it is asked, as without a C compiler."""
+    """Make importing the kernels fail, as without a C compiler."""
 
     def broken(name):
         raise RuntimeError(name)
 
-    monkeypatch.setattr(_fused, "import_module", broken)
-    _fused._kernels.cache_clear()
+    monkeypatch.setattr(triton_gpu, "import_module", broken)
+    triton_gpu._kernels.cache_clear()
     yield
-    _fused._kernels.cache_clear()
+    triton_gpu._kernels.cache_clear()
 
 
 @pytest.mark.usefixtures("no_kernels")
-def test_kernels_that_cannot_run_are_left_alone():
-    """Nothing is raised, and batches go through torch's operations."""
-    assert _fused._kernels(torch.float32) is None
+def test_kernels_that_cannot_run_are_not_used():
+    """Nothing is raised, and torch operations compute the loss."""
+    assert triton_gpu._kernels(torch.float32) is None
     z, y = example(6, 4)
-    assert not _fused.is_fusable(z, y)
+    assert not triton_gpu.accepts(z, y)
     assert torch.isfinite(PeerLoss().to(DEVICE)(z, y))
 
 
 @pytest.mark.cuda
-def test_the_module_takes_them():
-    """Loss, gradient and counted labels are those of the module on the CPU, batch after batch."""
+def test_the_module_uses_the_kernels():
+    """Loss, gradient and counted labels agree with the module on the CPU, over several batches."""
     here, there = PeerLoss(alpha=0.5), PeerLoss(alpha=0.5).cuda()
     z, y = example(64, 5)
-    assert _fused.is_fusable(z, y)
+    assert triton_gpu.accepts(z, y)
     for alpha in (0.5, 0.9):
         here.alpha = there.alpha = alpha
         results = []
@@ -205,22 +224,33 @@ def test_the_module_takes_them():
 
 
 @pytest.mark.cuda
+@pytest.mark.parametrize("given", [True, False])
+def test_the_function_uses_the_kernels(given):
+    """Loss and gradient are those of a new module, bit for bit."""
+    z, y = example(64, 5)
+    prior = torch.full((5,), 0.2, device=DEVICE) if given else None
+    losses = peer_loss(z, y, noisy_prior=prior), PeerLoss(noisy_prior=prior).cuda()(z, y)
+    assert torch.equal(*losses)
+    assert torch.equal(*(torch.autograd.grad(loss, z)[0] for loss in losses))
+
+
+@pytest.mark.cuda
 def test_half_precision_logits():
-    """bfloat16: the loss is float32, the gradient like the logits. Small slopes would vanish in float16."""
+    """bfloat16: the loss is float32, the gradient bfloat16. Small gradients would become 0 in float16."""
     z, y = example(64, 10, torch.bfloat16)
     counts = torch.ones(10, dtype=torch.int64, device=DEVICE)
-    loss = fused(z, y, counts=counts)
+    loss = triton_loss(z, y, counts=counts)
     (gradient,) = torch.autograd.grad(loss, z)
-    wanted = peer_loss(z, y, alpha=0.8, noisy_prior=counts / counts.sum())
+    expected = torch_loss(z, y, alpha=0.8, noisy_prior=counts / counts.sum())
     assert (loss.dtype, gradient.dtype) == (torch.float32, torch.bfloat16)
-    torch.testing.assert_close(loss, wanted, rtol=1e-4, atol=1e-5)
-    torch.testing.assert_close(gradient, torch.autograd.grad(wanted, z)[0])
-    assert not _fused.is_fusable(z.detach().half().requires_grad_(), y)
+    torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected, z)[0])
+    assert not triton_gpu.accepts(z.detach().half().requires_grad_(), y)
 
 
 @pytest.mark.cuda
 def test_batches_of_every_size():
-    """One program, several rounds of it, a program for each row: the module agrees with the CPU's."""
+    """One program, several passes in it, one program per row: the module agrees with the CPU."""
     for n, k in ((1, 2), (256, 10), (500, 10), (512, 16), (1000, 10), (3000, 10), (70, 200), (4096, 1000)):
         z, y = example(n, k)
         here, there = PeerLoss(), PeerLoss().cuda()
@@ -234,12 +264,12 @@ def test_batches_of_every_size():
 
 @pytest.mark.cuda
 def test_fifty_thousand_classes():
-    """A row longer than a program holds."""
+    """A row has more logits than a program holds at a time."""
     z, y = example(64, 50_000)
     counts = torch.ones(50_000, dtype=torch.int64, device=DEVICE)
     for eps in (0.0, 1e-5):
-        loss = fused(z, y, counts=counts, eps=eps)
-        wanted = peer_loss(z, y, alpha=0.8, eps=eps, noisy_prior=counts / counts.sum())
-        torch.testing.assert_close(loss, wanted, rtol=1e-4, atol=1e-5)
-        ours, theirs = (torch.autograd.grad(value, z)[0] for value in (loss, wanted))
+        loss = triton_loss(z, y, counts=counts, eps=eps)
+        expected = torch_loss(z, y, alpha=0.8, eps=eps, noisy_prior=counts / counts.sum())
+        torch.testing.assert_close(loss, expected, rtol=1e-4, atol=1e-5)
+        ours, theirs = (torch.autograd.grad(value, z)[0] for value in (loss, expected))
         torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-8)

@@ -1,4 +1,4 @@
-"""The compiled path of PeerLoss says what torch's operations say."""
+"""The numba path of PeerLoss gives the results of torch operations."""
 
 import copy
 import pickle
@@ -14,10 +14,18 @@ from hypothesis import strategies as st
 
 from peerloss import PeerLoss
 from peerloss.exceptions import DivergenceError, DivergenceWarning, InvalidInputError
-from peerloss.functional import _compiled
-from tests.functional.peer_paths import PRIOR, AtOnce, InOperations, example, started, value_and_gradient
+from peerloss.functional.kernels import numba_cpu
+from tests.functional.kernels.paths import (
+    PRIOR,
+    Fast,
+    InTorch,
+    declines,
+    example,
+    started,
+    value_and_gradient,
+)
 
-pytest.importorskip("numba", reason="the compiled path needs numba")
+pytest.importorskip("numba", reason="this path needs numba")
 
 
 @given(
@@ -34,20 +42,20 @@ pytest.importorskip("numba", reason="the compiled path needs numba")
     ignore_index=st.sampled_from([-100, 99]),
 )
 def test_both_paths_agree(n, k, seed, dtype, scale, base, alpha, eps, reduction, given_prior, ignore_index):
-    """Loss, gradient and counted labels over three steps, for every option the compiled path knows."""
+    """Loss, gradient and counted labels over three steps, for every option that the numba path handles."""
     options = {"base": base, "alpha": alpha, "eps": eps, "reduction": reduction, "ignore_index": ignore_index}
     if given_prior:
         options["noisy_prior"] = np.random.default_rng(seed).dirichlet(np.ones(k))
     z, _ = example(n, k, seed, dtype, scale)
-    ours, reference = started(AtOnce, z, **options), started(InOperations, z, **options)
+    ours, reference = started(Fast, z, **options), started(InTorch, z, **options)
     close = {"rtol": 1e-4, "atol": 1e-4 * n} if dtype == torch.float32 else {"rtol": 1e-9, "atol": 1e-9 * n}
     for step in range(3):
         z, y = example(n, k, seed + step, dtype, scale)
-        for mine, stated in zip(
+        for actual, expected in zip(
             value_and_gradient(ours, z, y), value_and_gradient(reference, z, y), strict=True
         ):
-            assert mine.dtype == dtype
-            torch.testing.assert_close(mine, stated, **close)
+            assert actual.dtype == dtype
+            torch.testing.assert_close(actual, expected, **close)
     assert torch.equal(ours.label_counts, reference.label_counts)
 
 
@@ -59,27 +67,27 @@ def test_many_classes_lose_no_digits(dtype, eps):
     prior = torch.softmax(
         torch.randn(8000, generator=torch.Generator().manual_seed(0), dtype=torch.float64), 0
     )
-    exact = value_and_gradient(InOperations(alpha=0.7, eps=eps, noisy_prior=prior), z, y)
-    ours = value_and_gradient(AtOnce(alpha=0.7, eps=eps, noisy_prior=prior), z.to(dtype), y)
-    for mine, stated in zip(ours, exact, strict=True):
-        torch.testing.assert_close(mine.double(), stated, rtol=20 * torch.finfo(dtype).eps, atol=1e-7)
+    exact = value_and_gradient(InTorch(alpha=0.7, eps=eps, noisy_prior=prior), z, y)
+    ours = value_and_gradient(Fast(alpha=0.7, eps=eps, noisy_prior=prior), z.to(dtype), y)
+    for actual, expected in zip(ours, exact, strict=True):
+        torch.testing.assert_close(actual.double(), expected, rtol=20 * torch.finfo(dtype).eps, atol=1e-7)
 
 
-def test_a_module_takes_the_compiled_path_from_its_first_batch():
-    """With counts of its own, with none yet, and with a given prior; what others count is left alone."""
+def test_a_module_uses_numba_from_its_first_batch():
+    """With its own counts, with none yet, and with a given prior; not with counts of another dtype."""
     z, y = example()
-    counted = AtOnce()
+    counted = Fast()
     counted(z, y)
     counted(z, y)
     assert (counted.label_counts == 2 * torch.bincount(y, minlength=3)).all()
-    AtOnce(noisy_prior=PRIOR)(z, y)
+    Fast(noisy_prior=PRIOR)(z, y)
     halves = PeerLoss()
-    halves.label_counts = torch.zeros(3, dtype=torch.float16)  # as a checkpoint in half precision leaves them
-    assert halves._at_once(z, y) is None
+    halves.label_counts = torch.zeros(3, dtype=torch.float16)  # as in a checkpoint in half precision
+    assert declines(halves, z, y)
 
 
-def test_a_subclass_that_prepares_batches_is_heard():
-    """``batch`` is public: whoever overrides it gets the operations, from the first batch to the last."""
+def test_a_subclass_may_prepare_batches():
+    """``batch`` is public: a subclass that overrides it uses torch operations for every batch."""
 
     class Doubled(PeerLoss):
         def batch(self, logits, target):
@@ -92,7 +100,7 @@ def test_a_subclass_that_prepares_batches_is_heard():
 
 
 def test_a_reduction_set_later_is_checked():
-    """The compiled path knows two, and leaves it to the operations to refuse others."""
+    """The numba path handles two reductions; torch operations refuse unknown ones."""
     loss = PeerLoss(noisy_prior=PRIOR)
     loss.reduction = "foo"
     with pytest.raises(InvalidInputError, match="`reduction` must be one of"):
@@ -113,7 +121,7 @@ UNUSUAL = {
     "a negative label": (Z, torch.tensor([0, 1, -1, 2, 0, 1]), {}),
     "NaN": (with_entry(torch.nan), Y, {}),
     "infinity": (with_entry(torch.inf), Y, {}),
-    "no rows": (Z[:0], Y[:0], {}),
+    "an empty batch": (Z[:0], Y[:0], {}),
     "too few labels": (Z, Y[:4], {}),
     "other classes than counted": (example(k=4)[0], Y, {"counts": 3}),
     "other classes than the prior has": (example(k=4)[0], Y, {"noisy_prior": PRIOR}),
@@ -124,21 +132,21 @@ UNUSUAL = {
     "strided labels": (Z, Y.repeat_interleave(2)[::2], {}),
     "small integers": (Z, Y.to(torch.uint8), {}),
     "half precision": (Z.half(), Y, {}),
-    "real labels": (Z, Y.double(), {}),
+    "float labels": (Z, Y.double(), {}),
     "a list": (Z, Y.tolist(), {}),
-    "another device": (Z, Y.to("meta"), {}),
+    "labels on another device": (Z, Y.to("meta"), {}),
     "a subclass of Tensor": (torch.nn.Parameter(Z), Y, {}),
     "weights": (Z, Y, {"weight": PRIOR}),
     "a score matrix": (Z, Y, {"score_matrix": torch.eye(3)}),
     "no reduction": (Z, Y, {"reduction": "none"}),
     "another base": (Z, Y, {"base": "sigmoid"}),
     "sampled peers": (Z, Y, {"peers": "sampled"}),
-    "a large batch": (*example(_compiled.MOST, 3), {}),
+    "a large batch": (*example(numba_cpu.MAX_NUMBA_LOGITS, 3), {}),
 }
 
 
 def outcome(loss, z, y):
-    """Return what a call returns or complains of."""
+    """Return the result of a call or its error message."""
     torch.manual_seed(0)  # sampled peers
     try:
         return loss(z, y)
@@ -147,37 +155,37 @@ def outcome(loss, z, y):
 
 
 @pytest.mark.parametrize("what", UNUSUAL)
-def test_what_is_unusual_is_left_to_torch(what):
-    """The compiled path declines and counts nothing; the module then answers or complains as without it."""
+def test_unusual_batches_are_left_to_torch(what):
+    """The numba path declines without counting; the module then returns or raises as without it."""
     z, y, options = UNUSUAL[what]
     counts = torch.arange(1, 1 + options.get("counts", 3))
     options = {name: value for name, value in options.items() if name != "counts"}
-    ours, reference = PeerLoss(**options), InOperations(**options)
+    ours, reference = PeerLoss(**options), InTorch(**options)
     ours.label_counts, reference.label_counts = counts.clone(), counts.clone()
-    assert ours._at_once(z, y) is None
+    assert declines(ours, z, y)
     assert torch.equal(ours.label_counts, counts)
-    mine, stated = outcome(ours, z, y), outcome(reference, z, y)
-    assert type(mine) is type(stated)
-    assert mine == stated if isinstance(mine, str) else torch.equal(mine, stated)
+    actual, expected = outcome(ours, z, y), outcome(reference, z, y)
+    assert type(actual) is type(expected)
+    assert actual == expected if isinstance(actual, str) else torch.equal(actual, expected)
     assert torch.equal(ours.label_counts, reference.label_counts)
 
 
-def test_evaluation_counts_nothing():
-    """In evaluation mode the counts stay as they are, and are used."""
+def test_evaluation_does_not_count():
+    """In evaluation mode the counts are used and not changed."""
     z, y = example()
-    ours, reference = (started(kind, z).eval() for kind in (PeerLoss, InOperations))
+    ours, reference = (started(kind, z).eval() for kind in (PeerLoss, InTorch))
     torch.testing.assert_close(ours(z, y), reference(z, y))
     assert ours.label_counts.tolist() == [1, 2, 3]
 
 
 @pytest.mark.parametrize("eps", [0.0, 1e-5])
 def test_a_masked_class(eps):
-    """−inf logits are legal with the clip; without it the loss is not finite, which is said."""
+    """−inf logits are legal with the clip; without it the loss is not finite and the module raises."""
     z, y = example()
     z[:, 2] = -torch.inf
     y %= 2
     outcomes = []
-    for kind in (AtOnce, InOperations):
+    for kind in (Fast, InTorch):
         loss = started(kind, z, eps=eps)
         if eps == 0:
             with pytest.raises(DivergenceError, match="not finite") as caught:
@@ -190,10 +198,10 @@ def test_a_masked_class(eps):
     assert ours == reference if eps == 0 else torch.allclose(ours, reference)
 
 
-def test_runaway_logits_warn_at_the_callers_line():
-    """The warning comes once an excursion and points here."""
+def test_diverging_logits_warn_at_the_line_of_the_caller():
+    """There is one warning until the logits are small again, and it points here."""
     z, y = example()
-    loss = started(AtOnce, z)
+    loss = started(Fast, z)
     with pytest.warns(DivergenceWarning, match=r"logits have reached 2e\+04") as caught:
         loss(torch.full_like(z, -2e4), y)
     assert caught[0].filename == __file__
@@ -209,14 +217,14 @@ def test_runaway_logits_warn_at_the_callers_line():
 def test_a_prior_of_another_precision(dtype):
     """`loss.to(dtype)` casts a given prior; both paths read it in the precision of the logits."""
     z, y = example()
-    losses = [kind(noisy_prior=PRIOR).to(dtype) for kind in (AtOnce, InOperations)]
+    losses = [kind(noisy_prior=PRIOR).to(dtype) for kind in (Fast, InTorch)]
     torch.testing.assert_close(*(loss(z, y) for loss in losses))
 
 
-def test_it_pickles_and_copies_as_before():
-    """A copy counts for itself."""
+def test_a_copy_has_its_own_counts():
+    """Labels counted by a copy do not change the original."""
     z, y = example()
-    loss = started(AtOnce, z)
+    loss = started(Fast, z)
     other = copy.deepcopy(loss)
     other(z, y)
     assert loss.label_counts.tolist() == [1, 2, 3]
@@ -225,55 +233,55 @@ def test_it_pickles_and_copies_as_before():
 
 @pytest.fixture
 def fresh_kernels():
-    """Look for numba again, here and afterwards."""
-    _compiled._kernels.cache_clear()
+    """Compile again, in this test and afterwards."""
+    numba_cpu._compiled_loops.cache_clear()
     yield
-    _compiled._kernels.cache_clear()
+    numba_cpu._compiled_loops.cache_clear()
 
 
 @pytest.mark.usefixtures("fresh_kernels")
 @pytest.mark.parametrize("reason", ["not installed", "switched off"])
-def test_without_numba_torch_does_the_work(monkeypatch, reason):
-    """Neither a missing numba nor NUMBA_DISABLE_JIT changes an answer."""
+def test_without_numba_torch_computes_the_loss(monkeypatch, reason):
+    """Neither a missing numba nor NUMBA_DISABLE_JIT changes a result."""
     z, y = example()
-    stated = value_and_gradient(started(AtOnce, z), z, y)
-    _compiled._kernels.cache_clear()
+    expected = value_and_gradient(started(Fast, z), z, y)
+    numba_cpu._compiled_loops.cache_clear()
     if reason == "not installed":
         monkeypatch.setitem(sys.modules, "numba", None)
     else:
         monkeypatch.setattr("numba.config.DISABLE_JIT", True)
     loss = started(PeerLoss, z)
-    assert loss._at_once(z, y) is None
-    for mine, other in zip(value_and_gradient(loss, z, y), stated, strict=True):
-        torch.testing.assert_close(mine, other)
+    assert declines(loss, z, y)
+    for actual, other in zip(value_and_gradient(loss, z, y), expected, strict=True):
+        torch.testing.assert_close(actual, other)
 
 
 @pytest.mark.usefixtures("fresh_kernels")
-def test_no_place_for_a_cache_is_no_obstacle(monkeypatch):
-    """Where numba finds no folder to write to, the loop is compiled anew in each process."""
+def test_a_cache_is_not_required(monkeypatch):
+    """If numba finds no folder to write to, each process compiles again."""
 
     def nowhere(*_, **__):
         raise RuntimeError("cannot cache function: no locator available")
 
     monkeypatch.setattr("numba.core.dispatcher.FunctionCache", nowhere)
     z, y = example()
-    torch.testing.assert_close(started(AtOnce, z)(z, y), started(InOperations, z)(z, y))
+    torch.testing.assert_close(started(Fast, z)(z, y), started(InTorch, z)(z, y))
 
 
 @pytest.mark.usefixtures("fresh_kernels")
 @pytest.mark.parametrize("damage", [EOFError, OSError, pickle.UnpicklingError])
-def test_a_damaged_or_full_cache_is_no_obstacle(monkeypatch, damage):
-    """What numba finds, or cannot write, in its folder does not stop a training."""
+def test_a_damaged_or_full_cache_is_ignored(monkeypatch, damage):
+    """Errors of numba's cache do not stop training."""
 
     def broken(*_):
         raise damage
 
     monkeypatch.setattr("numba.core.caching.FunctionCache.load_overload", broken)
     z, y = example()
-    torch.testing.assert_close(started(AtOnce, z)(z, y), started(InOperations, z)(z, y))
+    torch.testing.assert_close(started(Fast, z)(z, y), started(InTorch, z)(z, y))
 
 
 def test_numba_is_not_imported_before_it_is_used():
-    """Importing and building losses stays light."""
+    """Importing the package and creating a loss stay fast."""
     code = "import sys; from peerloss import PeerLoss; PeerLoss(); sys.exit('numba' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

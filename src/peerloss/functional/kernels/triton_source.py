@@ -1,4 +1,4 @@
-"""The kernels of ``_fused``. Importing this file needs Triton, which takes no other annotations."""
+"""The kernels of `triton_gpu`: the formulas of `reference` in Triton."""
 
 import triton
 import triton.language as tl
@@ -12,13 +12,13 @@ def weighted_logs(c, log_p, eps, clipped: tl.constexpr):
         logs = c * tl.log(p + eps)
         slopes = c * p / (p + eps)
     else:
-        logs = tl.where(c == 0.0, 0.0, c * log_p)  # a masked class, log p = -inf, counts for nothing
+        logs = tl.where(c == 0.0, 0.0, c * log_p)  # a masked class (log p = -inf) is left out
         slopes = c
     return logs, slopes
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def at_once(
+def small_batch(
     z,
     y,
     counts,
@@ -37,10 +37,10 @@ def at_once(
     rows: tl.constexpr,
     wide: tl.constexpr,
 ) -> None:
-    """Do everything for a small batch in one program, ``rows`` rows at a time.
+    """Compute loss and gradient of a small batch in one program, ``rows`` rows at a time.
 
-    Where labels are counted the ``prior`` is written, elsewhere read. ``labelled`` gets the number of labels
-    that are not ignored.
+    If labels are counted the ``prior`` is written, otherwise it is read. The number of labels that are not
+    ignored is written to ``labelled``.
     """
     columns = tl.arange(0, wide)
     exists = columns < k
@@ -99,7 +99,7 @@ def count(
     counting: tl.constexpr,
     size: tl.constexpr,
 ) -> None:
-    """Add the labels to ``counts`` where asked, and to ``labelled`` how many are not ignored."""
+    """Add how many labels are not ignored to ``labelled`` and, if ``counting``, the labels to ``counts``."""
     rows = tl.program_id(0) * size + tl.arange(0, size)
     label = tl.load(y + rows, mask=rows < n, other=ignored)
     tl.atomic_add(labelled, tl.sum((label != ignored).to(tl.float32)))
@@ -109,7 +109,7 @@ def count(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def compute(
+def one_row(
     z,
     y,
     prior,
@@ -126,8 +126,8 @@ def compute(
 ) -> None:
     """Write loss and gradient of one row, ``size`` columns at a time.
 
-    Three rounds over the row: its log-sum-exp; the loss and how hard it pulls on the probabilities; the
-    gradient. After the first the row comes from the cache.
+    There are three passes over the row: its log-sum-exp; the loss and the sum Σ_k c_k r_k; the gradient.
+    After the first pass the row comes from the cache.
     """
     row = tl.program_id(0).to(tl.int64)
     z += row * k

@@ -1,4 +1,4 @@
-"""Whether torch runs the operations now, or traces and transforms them: then values cannot be read."""
+"""Whether torch runs operations now, or traces or transforms them, so that values cannot be read."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from torch.autograd import forward_ad
 if TYPE_CHECKING:
     from torch import Tensor
 
-# There are no public functions for these; looking them up once keeps the checks quick.
+# torch has no public functions for these. Looking them up once keeps the checks fast.
 _is_jit_tracing = torch._C._is_tracing  # noqa: SLF001
 _count_modes = torch._C._len_torch_dispatch_stack  # noqa: SLF001
 _has_transforms = torch._C._are_functorch_transforms_active  # noqa: SLF001
 
 
 def is_tracing() -> bool:
-    """Whether the operations are being recorded: what numba or Triton computes would become a constant.
+    """Whether torch is tracing: what numba or Triton computes would then become a constant.
 
     True for ``torch.compile``, ``torch.export``, ``torch.jit.trace`` and modes that intercept operations.
     """
@@ -35,5 +35,5 @@ def values_are_readable() -> bool:
 
 
 def needs_operations(z: Tensor) -> bool:
-    """Whether ``torch.func`` or forward mode is active: they need differentiable operations throughout."""
+    """Whether ``torch.func`` or forward mode is active: both need differentiable torch operations."""
     return bool(_has_transforms()) or forward_ad.unpack_dual(z).tangent is not None

@@ -1,0 +1,188 @@
+"""Choose how a peer loss is computed. Both twins call :func:`compute_peer_loss`.
+
+1. `triton_gpu`, for batches on a GPU that it accepts;
+2. `numba_cpu`, for small batches on the CPU that it accepts;
+3. torch operations for everything else: `blocked` for large batches of cross entropy, `reference` otherwise.
+
+The first two handle the common case only: cross entropy, expected peers, no class weights, no score matrix, a
+mean or a sum. They decline all other cases before anything has changed.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from peerloss._validation import check_choice
+from peerloss.functional.batch import (
+    REDUCTIONS,
+    Batch,
+    fit_to_batch,
+    make_batch,
+    mean_divisor,
+    reduce_rows,
+    without_autocast,
+)
+from peerloss.functional.kernels import numba_cpu, reference, triton_gpu
+from peerloss.functional.kernels.blocked import blocked_rows
+from peerloss.functional.kernels.reference import Formula
+from peerloss.functional.sampling import draw_peers
+from peerloss.functional.tracing import needs_operations
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from peerloss.functional.base import Base
+
+#: Below this many logits plain torch operations cost less than a custom autograd function.
+MIN_BLOCKED_LOGITS = 1 << 12
+
+
+class PeerSettings(NamedTuple):
+    """The checked settings of a peer loss; `functional.peer_loss` documents each."""
+
+    base: Base
+    alpha: float | Tensor
+    peers: str
+    score_matrix: Tensor | None
+    eps: float
+    weight: Tensor | None
+    ignore_index: int
+    reduction: str
+    generator: torch.Generator | None
+
+    def has_fast_path(self) -> bool:
+        """Whether numba and Triton can compute a loss with these settings."""
+        return (
+            self.base.log_loss
+            and self.peers == "expected"
+            and self.weight is None
+            and self.score_matrix is None
+            and self.reduction in ("mean", "sum")
+            and type(self.alpha) is float
+            and type(self.ignore_index) is int
+            and abs(self.ignore_index) < 2**63
+        )
+
+
+class PeerResult(NamedTuple):
+    """A loss and what is known about it without waiting for the device."""
+
+    loss: Tensor
+    batch: Batch
+    value: float | None = None
+    """The loss as a number, if it is known already."""
+    label_counts: Tensor | None = None
+    """The counts to which a fast path has added the labels of the batch."""
+
+
+def compute_peer_loss(
+    logits: Tensor,
+    target: Tensor,
+    settings: PeerSettings,
+    *,
+    noisy_prior: Tensor | None,
+    label_counts: Tensor | None = None,
+    prior_of: Callable[[Batch], Tensor] = Batch.counted_prior,
+    prepare: Callable[[Tensor, Tensor], Batch] | None = None,
+) -> PeerResult:
+    """Compute a peer loss by the fastest path that handles it.
+
+    Parameters
+    ----------
+    logits, target
+        As the caller of the loss passed them; they are checked here.
+    settings
+        The checked settings.
+    noisy_prior
+        π̃ (K,), or ``None`` to take it from the counts.
+    label_counts
+        Counts (K,) to which a fast path may add the labels of this batch, or (0,) before the first label.
+        ``None`` if it must not: then only a given ``noisy_prior`` has a fast path.
+    prior_of
+        Returns π̃ for torch operations, if ``noisy_prior`` is ``None``.
+    prepare
+        Replaces :func:`~peerloss.functional.batch.make_batch`. There is no fast path then.
+    """
+    if prepare is None and settings.has_fast_path():
+        result = _try_fast_path(logits, target, settings, noisy_prior, label_counts)
+        if result is not None:
+            return result
+    if prepare is None:
+        batch = make_batch(logits, target, ignore_index=settings.ignore_index)
+    else:
+        batch = prepare(logits, target)
+    with without_autocast(batch.logits):
+        return PeerResult(_compute_in_torch(batch, settings, noisy_prior, prior_of), batch)
+
+
+def _try_fast_path(
+    logits: Tensor,
+    target: Tensor,
+    settings: PeerSettings,
+    noisy_prior: Tensor | None,
+    label_counts: Tensor | None,
+) -> PeerResult | None:
+    """Compute the common case with Triton or numba; ``None``, with unchanged counts, if neither can."""
+    on_gpu = triton_gpu.accepts(logits, target)
+    if (noisy_prior is None and label_counts is None) or not (on_gpu or numba_cpu.accepts(logits, target)):
+        return None
+    if noisy_prior is None and label_counts is not None and label_counts.shape[0] == 0:
+        label_counts = torch.zeros(logits.shape[1], dtype=torch.int64, device=logits.device)
+    clip = settings.base.clip(settings.eps)
+    formula = Formula(float(settings.alpha), clip, settings.ignore_index, settings.reduction == "mean")
+    counts = label_counts if noisy_prior is None else None
+    if on_gpu:
+        loss = triton_gpu.triton_peer_loss(logits, target, formula, noisy_prior, counts)
+        return None if loss is None else PeerResult(loss, Batch(logits, target, None), None, counts)
+    computed = numba_cpu.numba_peer_loss(logits, target, formula, noisy_prior, counts)
+    if computed is None:
+        return None
+    loss, value, largest = computed
+    return PeerResult(loss, Batch(logits, target, None, largest), value, counts)
+
+
+def _compute_in_torch(
+    batch: Batch,
+    settings: PeerSettings,
+    noisy_prior: Tensor | None,
+    prior_of: Callable[[Batch], Tensor],
+) -> Tensor:
+    """Compute any peer loss in torch operations."""
+    base, alpha, peers, score_matrix, eps, weight, _, reduction, generator = settings
+    check_choice(reduction, "reduction", REDUCTIONS)
+    if weight is not None:
+        weight = fit_to_batch(weight, "weight", batch)
+    if score_matrix is not None:
+        score_matrix = fit_to_batch(score_matrix, "score_matrix", batch)
+        score_matrix = score_matrix if weight is None else weight[:, None] * score_matrix
+    if peers == "sampled":
+        losses, drawn = base.columns(batch.logits, eps), draw_peers(batch, generator=generator)
+        rows = reference.sampled_rows(losses, alpha, drawn, weight, score_matrix, batch)
+        return reduce_rows(rows, batch, weight=weight, reduction=reduction)
+    prior = prior_of(batch) if noisy_prior is None else noisy_prior
+    prior = fit_to_batch(prior, "noisy_prior", batch)
+    shared = reference.shared_coefficients(alpha, prior, weight, score_matrix)
+    if base.log_loss and score_matrix is None:
+        return _cross_entropy(batch, shared, base.clip(eps), weight, reduction)
+    rows = reference.expected_rows(base.columns(batch.logits, eps), shared, weight, score_matrix, batch)
+    return reduce_rows(rows, batch, weight=weight, reduction=reduction)
+
+
+def _cross_entropy(
+    batch: Batch, shared: Tensor, clip: float, weight: Tensor | None, reduction: str
+) -> Tensor:
+    """Compute expected peer cross entropy; a large batch that needs a gradient goes through `blocked`."""
+    z, y = batch.logits, batch.target
+    own, masked = None if weight is None else weight[y], batch.may_be_masked
+    is_compiling = torch.compiler.is_compiling()
+    is_small = z.numel() < MIN_BLOCKED_LOGITS and not is_compiling
+    if is_small and reduction != "none" and batch.valid is None:
+        total = reference.cross_entropy_sum(z, y, own, shared, clip, masked=masked)
+        return total if reduction == "sum" else total / mean_divisor(batch, weight)
+    in_torch = is_compiling or is_small or not z.requires_grad or needs_operations(z)
+    compute = reference.cross_entropy_rows if in_torch else blocked_rows
+    rows = compute(z, y, own, shared, clip, masked=masked)
+    return reduce_rows(rows, batch, weight=weight, reduction=reduction)

@@ -1,0 +1,143 @@
+"""The formula of the peer loss, in plain torch operations.
+
+With the loss matrix L, noisy labels ỹ, the noisy prior π̃ and the weight α of the peer term:
+
+    expected peers   L[n, ỹ_n] − α·Σ_k π̃_k L[n, k]
+    sampled peers    L[n, ỹ_n] − α·L[n₁, ỹ_{n₂}],  n₁ ≠ n₂ drawn for each n
+
+Class weights w multiply the columns of L. The score matrix M of correlated agreement replaces L by L·M.
+Without M the expected form is ``own_n·L[n, ỹ_n] + Σ_k shared_k·L[n, k]`` with own = w[ỹ_n], shared = −α·w·π̃.
+
+For L = −log(p + eps) the row is −Σ_k c_k log(p_k + eps) with coefficients c = own·1[ỹ] + shared. With
+r = p/(p + eps) its gradient by the logits is (Σ_k c_k r_k)·p − c·r. Without a clip (eps = 0) r is 1, and peer
+loss has the gradient (1 − α)·p − 1[ỹ] + α·π̃. `blocked`, `numba_cpu` and `triton_gpu` compute these two
+formulas faster; their tests compare them with this file.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+from torch import Tensor
+
+from peerloss.functional.batch import weighted_sum
+
+if TYPE_CHECKING:
+    from peerloss.functional.batch import Batch
+
+
+class Formula(NamedTuple):
+    """The numbers that turn logits, labels and a prior into an expected peer cross entropy."""
+
+    alpha: float
+    eps: float
+    ignore_index: int
+    mean: bool
+    """Whether the loss is the mean over the rows that are not ignored; otherwise it is their sum."""
+
+
+def shared_coefficients(
+    alpha: float | Tensor, prior: Tensor, weight: Tensor | None, score_matrix: Tensor | None
+) -> Tensor:
+    """Return −α·w·π̃ (K,), the coefficients of the columns of L; −α·M·π̃ with a (weighted) score matrix."""
+    shared = -alpha * prior
+    if score_matrix is not None:
+        return score_matrix @ shared
+    return shared if weight is None else shared * weight
+
+
+def expected_rows(
+    losses: Tensor, shared: Tensor, weight: Tensor | None, score_matrix: Tensor | None, batch: Batch
+) -> Tensor:
+    """Return the peer loss of each row with expected peers, from any loss matrix, shape (n,)."""
+    own = _against_labels(losses, batch.target, weight, score_matrix, batch)
+    if batch.may_be_masked:
+        losses = losses.masked_fill(shared == 0, 0.0)  # the infinite loss of a masked class times 0 is 0
+    return own + losses @ shared
+
+
+def sampled_rows(
+    losses: Tensor,
+    alpha: float | Tensor,
+    peers: tuple[Tensor, Tensor],
+    weight: Tensor | None,
+    score_matrix: Tensor | None,
+    batch: Batch,
+) -> Tensor:
+    """Return the peer loss of each row against the ``peers`` (n₁, n₂) drawn for it, shape (n,)."""
+    (first, second), y = peers, batch.target
+    own = _against_labels(losses, y, weight, score_matrix, batch)
+    if score_matrix is not None:
+        peer = _against_labels(losses[first], y[second], weight, score_matrix, batch)
+    else:  # selects n entries instead of copying n rows
+        peer = losses[first, y[second]]
+        peer = peer if weight is None else peer * weight[y[second]]
+    return own - alpha * peer
+
+
+def _against_labels(
+    losses: Tensor, labels: Tensor, weight: Tensor | None, score_matrix: Tensor | None, batch: Batch
+) -> Tensor:
+    """Return the weighted loss of each row against its label. A score matrix already includes the weights."""
+    if score_matrix is not None:
+        return weighted_sum(score_matrix.T[labels], losses, batch)
+    picked = label_entries(losses, labels)
+    return picked if weight is None else picked * weight[labels]
+
+
+def label_entries(losses: Tensor, labels: Tensor) -> Tensor:
+    """Return ``losses[n, labels[n]]``, shape (n,)."""
+    return losses.gather(1, labels[:, None]).squeeze(1)
+
+
+def cross_entropy_rows(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, *, masked: bool = True
+) -> Tensor:
+    """Return ``own_n · L[n, y_n] + Σ_k shared_k · L[n, k]`` for cross entropy, shape (n,).
+
+    Parameters
+    ----------
+    z, y
+        Logits (n, K) and labels (n,).
+    own
+        Factor of the loss against the row's own label, (n,); ``None`` means 1.
+    shared
+        Factor of each column, the same for every row, (K,).
+    eps
+        The clip.
+    masked
+        Whether logits may be −inf. The infinite loss of such a class is then left out if its factor is 0.
+    """
+    c, logs = _terms(z, y, own, shared, eps, masked=masked)
+    return -(c * logs).sum(dim=1)
+
+
+def cross_entropy_sum(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, *, masked: bool = True
+) -> Tensor:
+    """Return the sum of :func:`cross_entropy_rows` as one product."""
+    c, logs = _terms(z, y, own, shared, eps, masked=masked)
+    return -torch.dot(c.view(-1), logs.view(-1))
+
+
+def cross_entropy_gradient(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, grad: Tensor
+) -> Tensor:
+    """Return the gradient of Σ_n grad_n·rows_n by z, in operations that can be differentiated again."""
+    with torch.enable_grad():
+        rows = cross_entropy_rows(z, y, own, shared, eps)
+        (gradient,) = torch.autograd.grad(rows, z, grad, create_graph=True)
+    return gradient
+
+
+def _terms(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, *, masked: bool
+) -> tuple[Tensor, Tensor]:
+    """Return the coefficients c and log(p + eps), both (n, K)."""
+    column = torch.ones_like(y, dtype=z.dtype) if own is None else own
+    c = shared.expand(z.shape).scatter_add(1, y[:, None], column[:, None])
+    if eps > 0:
+        return c, torch.log(torch.softmax(z, dim=1) + eps)
+    logs = torch.log_softmax(z, dim=1)
+    return c, logs.masked_fill(c == 0, 0.0) if masked else logs
