@@ -18,7 +18,7 @@ def test_it_learns():
     """A separable problem is learnt with peer loss, and the model is handed back ready to predict."""
     X, y = data()
     torch.manual_seed(0)
-    model = train(MLP(3), PeerLoss("sigmoid"), X, y, steps=300, learning_rate=0.02)
+    model = train(MLP(3), PeerLoss("sigmoid"), X, y, max_steps=300, learning_rate=0.02)
     assert not model.training
     assert ((model(X) > 0) == y).float().mean() > 0.95
 
@@ -29,7 +29,7 @@ def test_the_same_seed_gives_the_same_weights():
     weights = []
     for _ in range(2):
         torch.manual_seed(0)
-        model = train(MLP(3), PeerLoss(), X, y, steps=20, generator=torch.Generator().manual_seed(1))
+        model = train(MLP(3), PeerLoss(), X, y, max_steps=20, generator=torch.Generator().manual_seed(1))
         weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
         torch.rand(7)
     assert torch.equal(*weights)
@@ -38,13 +38,13 @@ def test_the_same_seed_gives_the_same_weights():
 def test_a_batch_larger_than_the_data_is_the_data():
     """Few rows train on all of them."""
     X, y = data(10)
-    train(MLP(3), PeerLoss(), X, y, steps=3, batch_size=64)
+    train(MLP(3), PeerLoss(), X, y, max_steps=3, batch_size=64)
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"steps": 0}, "`steps` must be an integer"),
+        ({"max_steps": 0}, "`max_steps` must be an integer"),
         ({"batch_size": 0}, "`batch_size` must be an integer"),
         ({"learning_rate": 0.0}, "`learning_rate` must lie in"),
     ],

@@ -1,0 +1,72 @@
+"""The sieve with fixed targets (``Sieve.refresh_every=0``)."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from peerloss.functional import peer_loss
+from peerloss.training.deep._sieve_targets import (
+    SieveTargets,
+    Targets,
+    balanced_probs,
+    label_likelihood,
+    weigh_by_confidence,
+)
+
+
+class FixedTargets(SieveTargets):
+    """Compute the targets once per round, so that the model cannot reinforce its own mistakes.
+
+    1. At the start of a round the teacher predicts probabilities p for every row.
+    2. A label ỹ is kept if its expected peer loss at α = 1, L[n, ỹ] − Σ_k π̃_k L[n, k], is below
+       ``threshold``: the teacher disagrees less with this label than with the label of a random row. For
+       equal priors this is the sample sieve of CORES² (Cheng et al., 2021), a loss below the mean over labels.
+    3. A kept label counts as a noisy observation: the target is the posterior ∝ p_k·T[k, ỹ], with T counted
+       from the predictions of the teacher.
+    4. The target of the other rows, and of rows without a label, is p.
+    5. Each target is multiplied by its largest entry, so that uncertain rows count less.
+    """
+
+    def targets_for(self, epoch: int) -> Targets | None:
+        """Return the targets of the current round; they change only when a round starts."""
+        if epoch in self.decisions:
+            self.teacher_probs = self._query_teacher()
+        if self.teacher_probs is None:
+            return None
+        probs = balanced_probs(self.teacher_probs, self.sieve)
+        return fixed_targets(probs, self.y, threshold=self.sieve.threshold)
+
+
+def fixed_targets(probs: Tensor, y: Tensor, *, threshold: float = 0.0) -> Targets:
+    """Return targets from teacher probabilities (n, K) and noisy labels (n,), −1 for none."""
+    has_label = y >= 0
+    labels = y[has_label]
+    noisy_prior = torch.bincount(labels, minlength=probs.shape[1]) / len(labels)
+    kept = has_label & keep_rows(probs, y.clamp(min=0), noisy_prior, threshold=threshold)
+    _, likelihood = label_likelihood(probs, y)
+    posterior = functional.normalize(probs * likelihood, p=1.0, dim=1)
+    return Targets(weigh_by_confidence(torch.where(kept[:, None], posterior, probs)), kept)
+
+
+def keep_rows(probabilities: Tensor, y: Tensor, noisy_prior: Tensor, *, threshold: float = 0.0) -> Tensor:
+    """Return which labels to keep, (n,) bool: those with expected peer loss (α = 1) below ``threshold``.
+
+    Parameters
+    ----------
+    probabilities
+        Predictions of the teacher, (n, K).
+    y
+        Noisy labels (n,).
+    noisy_prior
+        π̃ (K,).
+
+    Examples
+    --------
+    >>> teacher = torch.tensor([[0.9, 0.1], [0.9, 0.1]])
+    >>> keep_rows(teacher, torch.tensor([0, 1]), torch.tensor([0.5, 0.5]))
+    tensor([ True, False])
+    """
+    rows = peer_loss(probabilities.log(), y, alpha=1.0, noisy_prior=noisy_prior, reduction="none")
+    return rows < threshold
