@@ -20,7 +20,5 @@ def test_a_device_that_can_be_used_is_returned():
 def test_a_device_that_is_not_there_is_named(device):
     """Not one of torch's names, one without memory, one of a hundred GPUs, no name at all."""
     X, noisy, _ = images()
-    with pytest.raises(
-        InvalidInputError, match=f"`device` must be 'auto', 'cpu', or 'cuda'.*{device}'? cannot be used"
-    ):
+    with pytest.raises(InvalidInputError, match=f"`device` must be 'auto', .*{device}'? cannot be used"):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, device=device)

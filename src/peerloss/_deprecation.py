@@ -69,7 +69,7 @@ def renamed_fields(**names: str) -> Callable[[_Class], _Class]:
     """
 
     def decorate(cls: _Class) -> _Class:
-        initialise = cls.__init__
+        initialise = cls.__init__  # type: ignore[misc]
 
         @functools.wraps(initialise)
         def accept_old_names(self: Any, *args: Any, **kwargs: Any) -> None:
@@ -78,7 +78,7 @@ def renamed_fields(**names: str) -> Callable[[_Class], _Class]:
                 kwargs[names[old]] = kwargs.pop(old)
             initialise(self, *args, **kwargs)
 
-        cls.__init__ = accept_old_names
+        cls.__init__ = accept_old_names  # type: ignore[misc]
         for old, new in names.items():
             setattr(cls, old, _old_field(old, new))
         return cls

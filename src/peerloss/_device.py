@@ -37,13 +37,13 @@ def resolve_device(
     """
     wanted = _automatic(width, gpu_width) if device in ("auto", None) else device
     try:
-        chosen = torch.device(wanted)  # type: ignore[arg-type]  # other types end in the message below
+        chosen = torch.device(wanted)
         torch.zeros(1, device=chosen).item()
     # An unknown name, a missing device, a build of torch without it, a package that it would need.
     except (RuntimeError, AssertionError, ImportError, TypeError) as error:
         raise InvalidInputError(
-            f"`device` must be 'auto', 'cpu', or 'cuda' if torch finds a GPU; {wanted!r} cannot be used here "
-            f"({str(error).partition(chr(10))[0]}). Use 'auto' to choose what is available."
+            f"`device` must be 'auto', 'cpu' or 'cuda'; {wanted!r} cannot be used here "
+            f"({str(error).partition(chr(10))[0]}). Use 'auto' to use a GPU only if torch finds one."
         ) from error
     return chosen
 

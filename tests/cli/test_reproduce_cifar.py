@@ -93,7 +93,7 @@ def test_closed_runs_have_a_page_of_their_own(data, tmp_path):
     [
         (
             ("--device", "gpu"),
-            "`device` must be 'auto', 'cpu', or 'cuda' if torch finds a GPU; 'gpu' cannot be used",
+            "`device` must be 'auto', 'cpu' or 'cuda'; 'gpu' cannot be used",
         ),
         (("--device", "cuda:99"), "'cuda:99' cannot be used here"),
         pytest.param(

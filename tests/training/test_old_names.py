@@ -40,14 +40,11 @@ def test_old_fields_are_accepted_replaced_and_read(make, old, new, value):
 
 def test_old_parameters_of_train_nets_are_accepted():
     """``hidden`` and ``steps`` warn and train the same nets."""
-    with pytest.warns(DeprecationWarning) as caught:
+    with (
+        pytest.warns(DeprecationWarning, match="`hidden` is deprecated .* Use `hidden_layer_sizes`"),
+        pytest.warns(DeprecationWarning, match="`steps` is deprecated .* Use `max_steps`"),
+    ):
         old = train_nets(X, [Net(Y)], n_classes=2, hidden=(4,), steps=3)
-    messages = sorted(str(warning.message) for warning in caught)
-    assert ["`hidden` is deprecated" in messages[0], "Use `hidden_layer_sizes`" in messages[0]] == [
-        True,
-        True,
-    ]
-    assert ["`steps` is deprecated" in messages[1], "Use `max_steps`" in messages[1]] == [True, True]
     new = train_nets(X, [Net(Y)], n_classes=2, hidden_layer_sizes=(4,), max_steps=3)
     assert np.array_equal(old.parameters, new.parameters)
 

@@ -103,9 +103,7 @@ def test_the_folder_keeps_what_was_not_asked_for_now(data, tmp_path, monkeypatch
 @pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99"])
 def test_a_device_that_is_not_there_is_named_before_images_are_read(device, tmp_path):
     """Not one of torch's names, one without memory, one of a hundred GPUs."""
-    with pytest.raises(
-        InvalidInputError, match=f"`device` must be 'auto', 'cpu', or 'cuda'.*'{device}' cannot be used"
-    ):
+    with pytest.raises(InvalidInputError, match=f"`device` must be 'auto', .*'{device}' cannot be used"):
         run_cifar(load("ce"), tmp_path, data_dir=tmp_path, device=device)
 
 

@@ -389,7 +389,7 @@ def test_nothing_to_train_is_refused():
     """No nets, or a net without features, is an error that says so."""
     with pytest.raises(InvalidInputError, match="`nets` is empty"):
         train_nets(np.ones((2, 2)), [], n_classes=2)
-    with pytest.raises(InvalidInputError, match="must be given where there is no shared"):
+    with pytest.raises(InvalidInputError, match="must be given if there is no shared"):
         train_nets(None, [Net([0, 1])], n_classes=2)
 
 

@@ -1,4 +1,4 @@
-"""Random crops, flips, stronger changes and mixup of small images, a whole batch at a time on their device."""
+"""Random crops, flips, stronger changes and mixup of small images, in batches on their device."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def check_augment(value: object) -> None:
         raise InvalidInputError(f"`augment` must be an Augment, such as Augment(); got {value!r}.")
 
 
-#: Augmentation during the rounds of a sieve: half of the images are changed, and targets come from plain ones.
+#: Augmentation during the rounds of a sieve: half of the images are changed. Targets come from plain ones.
 STRONG_AUGMENT = Augment(cutout=12, affine=20.0, colour=0.4, share=0.5)
 
 
@@ -55,7 +55,7 @@ def crop_and_flip(
 ) -> Tensor:
     """Return ``images[order]``, uint8 (n, height, width, channels), each shifted and mirrored at random.
 
-    This is one gather: positions outside the image are reflected into it, so nothing is padded or copied first.
+    This is one gather: positions outside the image are reflected into it, so nothing is padded first.
     """
     n, (height, width) = len(order), images.shape[1:3]
 

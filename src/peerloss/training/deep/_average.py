@@ -1,10 +1,10 @@
 """The moving average of the weights of a model; it predicts more reliably than the last weights.
 
-``torch.optim.swa_utils.AveragedModel`` is not used. It averages into a deep copy of the model, but the average
-has to be evaluated in the tensors of the model itself: compiled code and CUDA graphs hold their addresses, and
-a copy would be compiled a second time. The swap in :meth:`WeightAverage.in_use` is therefore needed anyway.
-Its first update copies the weights, it averages integer buffers with ``use_buffers=True``, and it passes the
-number of updates as a tensor on the device, which the decay below could only read by synchronising.
+``torch.optim.swa_utils.AveragedModel`` is not used. It averages into a deep copy of the model, but the
+average must be evaluated in the tensors of the model itself: compiled code and CUDA graphs use their
+addresses, and a copy would be compiled a second time. So the swap in :meth:`WeightAverage.in_use` would be
+needed anyway. Also its first update copies the weights instead of averaging them, and it passes the number of
+updates as a tensor on the device, which the decay below could read only by synchronising.
 """
 
 from __future__ import annotations

@@ -116,7 +116,7 @@ class Run:
             settings,
             self.y,
             epochs=self.recipe.epochs,
-            # Not a method of this class: a reference cycle would keep the data on the device after the training.
+            # Not a method of this class: a reference cycle would keep the data on the device afterwards.
             predict=partial(self.predictor.averaged_probabilities, self.X),
             mirrored=self.recipe.augment.flip,
         )
@@ -225,7 +225,7 @@ class Run:
         return logits
 
     def _channels_last(self, inputs: Tensor) -> Tensor:
-        """Return images channels-last; augmentation can change the layout, which would cause a recompilation."""
+        """Return images channels-last; another layout, after augmentation, would cause a recompilation."""
         return inputs.contiguous(memory_format=torch.channels_last) if is_images(self.X) else inputs
 
     def _label_loss(self, logits: Tensor, rows: Tensor) -> Tensor:
@@ -249,13 +249,13 @@ class Run:
         check_label_range(self.largest_label, logits, "y")
 
     def _share_done(self, step: int) -> float:
-        """Return the share of the steps that are done, of the training or of the current round of the sieve."""
+        """Return the share of steps done, of the training or of the current round of the sieve."""
         first = max((epoch for epoch in self.decisions if epoch <= self.epoch), default=0)
         end = min((epoch for epoch in self.decisions if epoch > self.epoch), default=self.recipe.epochs)
         return ((self.epoch - first) * self.steps + step + 1) / ((end - first) * self.steps + 1)
 
     def _recompute_batchnorm(self) -> Weights:
-        """Return the averaged weights with the batch norm statistics of one epoch with the recipe's images."""
+        """Return the averaged weights with batch norm statistics from one epoch, augmented as in the recipe."""
         self.generator.manual_seed(_mix(self.recipe.random_state, self.epoch))
         batches = self._batches(self._order(), self.recipe.augment)
         with self.predictor.averaged(), precision(self.device, self.recipe.half_precision):
@@ -263,7 +263,7 @@ class Run:
             return _copy(self.model)
 
     def score(self, X: Tensor, y: IntArray) -> Record:
-        """Return the noisy validation score of the averaged weights, if there are any; keep the best weights."""
+        """Return the noisy validation score, of the averaged weights if there are any; keep the best."""
         with self.predictor.averaged():
             probs = self.predictor.probabilities(X)
             check_label_range(int(y.max()), probs, "validation[1]")

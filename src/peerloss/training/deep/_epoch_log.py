@@ -42,7 +42,7 @@ class EpochLog:
             self._board.close()
 
     def write(self, history: list[Record]) -> None:
-        """Rewrite the table, so that a resumed training repeats no line, and add the last epoch to the board."""
+        """Rewrite the table, so that no line is repeated after a resume; add the last epoch to the board."""
         names = dict.fromkeys(name for record in history for name in record)
         with atomic_stream(self._table, "w") as stream:
             writer = csv.DictWriter(stream, list(names), restval="")

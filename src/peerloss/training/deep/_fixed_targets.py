@@ -22,7 +22,7 @@ class FixedTargets(SieveTargets):
     1. At the start of a round the teacher predicts probabilities p for every row.
     2. A label ỹ is kept if its expected peer loss at α = 1, L[n, ỹ] − Σ_k π̃_k L[n, k], is below
        ``threshold``: the teacher disagrees less with this label than with the label of a random row. For
-       equal priors this is the sample sieve of CORES² (Cheng et al., 2021), a loss below the mean over labels.
+       equal priors this is the rule of CORES² (Cheng et al., 2021), a loss below the mean over labels.
     3. A kept label counts as a noisy observation: the target is the posterior ∝ p_k·T[k, ỹ], with T counted
        from the predictions of the teacher.
     4. The target of the other rows, and of rows without a label, is p.

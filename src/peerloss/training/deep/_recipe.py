@@ -43,8 +43,8 @@ class DeepRecipe:
     clip_norm: float | None = 5.0
     """Largest norm of the gradient; ``None`` does not clip."""
     alpha: tuple[tuple[float, float], ...] = ()
-    """Knots (share of the steps, α) of the α of the loss, for example ((0.35, 0.0), (1.0, 2.0)): cross entropy
-    for 35 % of the steps, then a linear rise to 2. Empty does not change α."""
+    """Schedule of the α of the loss as knots (share of the steps, α). For example ((0.35, 0.0), (1.0, 2.0)) is
+    cross entropy for 35 % of the steps, then a linear rise to 2. Empty does not change α."""
     divide_rate: bool = True
     """Whether the learning rate is divided by 1 + α, because the gradient grows with it."""
     average: float | None = 0.99
@@ -53,8 +53,8 @@ class DeepRecipe:
     augment: Augment = field(default_factory=Augment)
     """Augmentation of images (uint8 inputs); other inputs are not changed."""
     sieve: Sieve | None = None
-    """Settings of the rounds in which the model replaces labels that it does not believe; ``None`` trains with
-    the loss alone."""
+    """Settings of the rounds in which the model replaces labels that do not fit its predictions; ``None``
+    trains with the loss alone."""
     patience: int | None = None
     """Number of epochs without a better noisy validation score after which training stops. With a sieve they
     are counted from its first round."""

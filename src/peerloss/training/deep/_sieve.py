@@ -70,8 +70,8 @@ class Sieve:
         for name in ("memory", "trust"):
             if self.refresh_every == 0 and getattr(self, name) != getattr(Sieve, name):
                 raise InvalidInputError(
-                    f"`{name}` has no effect with refresh_every=0, because fixed targets are not averaged; got "
-                    f"{getattr(self, name)!r}. Leave it out, or refresh the targets with refresh_every=2."
+                    f"`{name}` has no effect with refresh_every=0, because fixed targets are not averaged; "
+                    f"got {getattr(self, name)!r}. Leave it out, or use refresh_every=2."
                 )
 
     def decisions(self, epochs: int) -> list[int]:

@@ -228,8 +228,8 @@ def _coefficients(
     if net.loss in ("backward", "forward"):
         if net.noise is None:
             raise InvalidInputError(
-                f"`{name}.noise` must be given for loss={net.loss!r}; got None. Pass a NoiseModel, or use the "
-                "loss 'peer', which needs none."
+                f"`{name}.noise` must be given for loss={net.loss!r}; got None. Pass a NoiseModel, or use "
+                "the loss 'peer', which needs none."
             )
         noise = as_noise_model(net.noise, f"{name}.noise")
         if noise.n_classes != n_classes:

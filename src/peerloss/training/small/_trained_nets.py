@@ -63,7 +63,7 @@ class TrainedNets:
         return [(w[0].numpy(), b[0].numpy()) for w, b in layer_views(one, self.sizes)]
 
     def logits(self, X: ArrayLike, *, nets: ArrayLike | None = None, device: str = "cpu") -> RealArray:
-        """Return the logits (nets, n, K) of rows ``X`` (n, d) for all or some ``nets``, computed on ``device``."""
+        """Return the logits (nets, n, K) of rows ``X`` (n, d), by default of all ``nets``, from ``device``."""
         chosen = self.parameters if nets is None else self.parameters[np.asarray(nets)]
         with self._threads():
             parts = [z.cpu().numpy() for z in self._in_blocks(chosen, X, device)]
@@ -116,6 +116,5 @@ def activations(layers: list[tuple[Tensor, Tensor]], x: Tensor) -> Iterator[Tens
 
 def outputs(flat: Tensor, sizes: tuple[int, ...], x: Tensor) -> Tensor:
     """Return the outputs of the last layer (nets, n, out) for inputs (nets, n, d)."""
-    for x in activations(layer_views(flat, sizes), x):  # noqa: B020 - earlier layers can be freed
-        pass
-    return x
+    *_, last = activations(layer_views(flat, sizes), x)
+    return last
