@@ -255,7 +255,7 @@ class Run:
         return ((self.epoch - first) * self.steps + step + 1) / ((end - first) * self.steps + 1)
 
     def _recompute_batchnorm(self) -> Weights:
-        """Return the averaged weights with batch norm statistics from one epoch, augmented as in the recipe."""
+        """Return the averaged weights with batch norm statistics of one epoch, augmented by the recipe."""
         self.generator.manual_seed(_mix(self.recipe.random_state, self.epoch))
         batches = self._batches(self._order(), self.recipe.augment)
         with self.predictor.averaged(), precision(self.device, self.recipe.half_precision):

@@ -43,8 +43,8 @@ class DeepRecipe:
     clip_norm: float | None = 5.0
     """Largest norm of the gradient; ``None`` does not clip."""
     alpha: tuple[tuple[float, float], ...] = ()
-    """Schedule of the α of the loss as knots (share of the steps, α). For example ((0.35, 0.0), (1.0, 2.0)) is
-    cross entropy for 35 % of the steps, then a linear rise to 2. Empty does not change α."""
+    """Schedule of the α of the loss as knots (share of the steps, α). For example ((0.35, 0.0), (1.0, 2.0))
+    is cross entropy for 35 % of the steps, then a linear rise to 2. Empty does not change α."""
     divide_rate: bool = True
     """Whether the learning rate is divided by 1 + α, because the gradient grows with it."""
     average: float | None = 0.99

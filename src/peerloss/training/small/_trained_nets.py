@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from peerloss._device import resolve_device
 from peerloss._threads import one_thread
 from peerloss.training.small._objective import as_class_logits
 
@@ -63,7 +64,7 @@ class TrainedNets:
         return [(w[0].numpy(), b[0].numpy()) for w, b in layer_views(one, self.sizes)]
 
     def logits(self, X: ArrayLike, *, nets: ArrayLike | None = None, device: str = "cpu") -> RealArray:
-        """Return the logits (nets, n, K) of rows ``X`` (n, d), by default of all ``nets``, from ``device``."""
+        """Return the logits (nets, n, K) of rows ``X`` (n, d) for some or all ``nets``; uses ``device``."""
         chosen = self.parameters if nets is None else self.parameters[np.asarray(nets)]
         with self._threads():
             parts = [z.cpu().numpy() for z in self._in_blocks(chosen, X, device)]
@@ -88,11 +89,12 @@ class TrainedNets:
 
     def _in_blocks(self, parameters: NDArray[Any], X: ArrayLike, device: str) -> Iterator[Tensor]:
         features = np.asarray(X)
-        stack = torch.from_numpy(parameters).to(device)
+        chosen = resolve_device(device, width=max(self.sizes[1:]))
+        stack = torch.from_numpy(parameters).to(chosen)
         size = max(1, ROWS_AT_ONCE // max(1, len(parameters)))
         for start in range(0, max(1, len(features)), size):
             part = features[start : start + size].astype(parameters.dtype, order="C")
-            block = torch.from_numpy(part).to(device)
+            block = torch.from_numpy(part).to(chosen)
             yield as_class_logits(outputs(stack, self.sizes, block.expand(len(stack), *block.shape)))
 
 
