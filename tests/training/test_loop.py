@@ -1,4 +1,4 @@
-"""The plain loop."""
+"""The plain training loop."""
 
 import pytest
 import torch
@@ -14,8 +14,8 @@ def data(n=200):
     return X, (X[:, 0] > 0).long()
 
 
-def test_it_learns():
-    """A separable problem is learnt with peer loss, and the model is handed back ready to predict."""
+def test_the_loop_learns():
+    """A separable problem is learned with peer loss, and the model returns in evaluation mode."""
     X, y = data()
     torch.manual_seed(0)
     model = train(MLP(3), PeerLoss("sigmoid"), X, y, max_steps=300, learning_rate=0.02)
@@ -24,7 +24,7 @@ def test_it_learns():
 
 
 def test_the_same_seed_gives_the_same_weights():
-    """Batches come from the generator, nothing from global state."""
+    """Batches are drawn from the generator only."""
     X, y = data()
     weights = []
     for _ in range(2):
@@ -35,8 +35,8 @@ def test_the_same_seed_gives_the_same_weights():
     assert torch.equal(*weights)
 
 
-def test_a_batch_larger_than_the_data_is_the_data():
-    """Few rows train on all of them."""
+def test_a_batch_may_be_larger_than_the_data():
+    """Then all rows form the batch."""
     X, y = data(10)
     train(MLP(3), PeerLoss(), X, y, max_steps=3, batch_size=64)
 
@@ -49,14 +49,14 @@ def test_a_batch_larger_than_the_data_is_the_data():
         ({"learning_rate": 0.0}, "`learning_rate` must lie in"),
     ],
 )
-def test_bad_options_are_named(options, message):
-    """The message names the argument and what came."""
+def test_invalid_options_are_refused(options, message):
+    """The message names the argument and the value."""
     with pytest.raises(InvalidInputError, match=message):
         train(MLP(3), PeerLoss(), *data(), **options)
 
 
 def test_lengths_must_agree():
-    """As many labels as rows."""
+    """There must be one label per row."""
     X, y = data()
     with pytest.raises(InvalidInputError, match="`X` and `y` must be equally long"):
         train(MLP(3), PeerLoss(), X, y[:-1])

@@ -12,7 +12,7 @@ from peerloss.exceptions import InvalidInputError
 from peerloss.functional.peer import PEERS
 from peerloss.noise import as_noise_model
 from peerloss.posterior._clean_map import check_alpha_or_auto
-from peerloss.training import trainable_bases
+from peerloss.training.small._nets import trainable_bases
 
 if TYPE_CHECKING:
     from peerloss.estimators._mlp import RobustMLPClassifier

@@ -14,7 +14,7 @@ from peerloss.training.deep._recipe import DeepRecipe
 from peerloss.training.deep._sieve import Sieve
 from peerloss.training.deep._train_deep import train_deep
 from peerloss.training.small._engine import train_nets
-from peerloss.training.small._nets import Net, trainable_bases
+from peerloss.training.small._nets import Net
 from peerloss.training.small._trained_nets import TrainedNets
 
 __all__ = [
@@ -31,5 +31,4 @@ __all__ = [
     "train",
     "train_deep",
     "train_nets",
-    "trainable_bases",
 ]

@@ -15,7 +15,7 @@ def seeded(seed=0):
 
 
 def images(n=20, size=8):
-    """Every pixel of an image has a value of its own."""
+    """Return images of random pixels."""
     return (
         torch.randperm(n * size * size * 3, generator=seeded())
         .remainder(251)
@@ -39,8 +39,8 @@ def naive_crop(image, shift_row, shift_column, mirrored):
     return out
 
 
-def test_each_result_is_a_moved_and_mirrored_original():
-    """Every image equals one of the crops with reflected border, made by a naive loop."""
+def test_each_result_is_a_shifted_and_mirrored_original():
+    """Every image equals one of the crops with reflected border, computed by a naive loop."""
     originals = images()
     order = torch.tensor([3, 0, 3, 7])
     changed = crop_and_flip(originals, order, Augment(crop=2), generator=seeded())
@@ -55,14 +55,14 @@ def test_each_result_is_a_moved_and_mirrored_original():
         assert any(torch.equal(image, option) for option in options)
 
 
-def test_without_changes_the_images_come_back():
-    """No crop and no flip is plain indexing."""
+def test_without_crop_and_flip_images_do_not_change():
+    """The result is plain indexing."""
     order = torch.tensor([5, 1])
     same = crop_and_flip(images(), order, Augment(crop=0, flip=False), generator=None)
     assert torch.equal(same, images()[order])
 
 
-def test_all_shifts_and_both_sides_occur_equally():
+def test_shifts_and_flips_are_uniform():
     """Shifts are uniform over −crop..crop and half of the images are mirrored."""
     ramp = torch.arange(8, dtype=torch.uint8)[None, None, :, None].expand(1, 8, 8, 3)
     n = 6000
@@ -76,7 +76,7 @@ def test_all_shifts_and_both_sides_occur_equally():
 
 
 def test_inputs_are_scaled_and_channels_come_first():
-    """0 and 255 become ±127.5/64, and memory stays channels last, as GPUs like it."""
+    """0 and 255 become ±127.5/64, and the memory layout stays channels last, which is fast on GPUs."""
     pixels = torch.tensor([0, 255], dtype=torch.uint8)[:, None, None, None].expand(2, 4, 4, 3).contiguous()
     inputs = to_inputs(pixels)
     assert inputs.shape == (2, 3, 4, 4)
@@ -85,7 +85,7 @@ def test_inputs_are_scaled_and_channels_come_first():
 
 
 def test_cutout_blanks_one_square():
-    """Blanked pixels form a rectangle of at most the size asked for, the same in all channels."""
+    """Blanked pixels form a rectangle of at most the given size, the same in all channels."""
     inputs = torch.ones(50, 3, 8, 8)
     cut = distort(inputs, Augment(cutout=4), generator=seeded())
     assert set(cut.unique().tolist()) == {0.0, 1.0}
@@ -98,7 +98,7 @@ def test_cutout_blanks_one_square():
 
 
 def test_colour_of_a_grey_image_only_shifts():
-    """A constant grey image has neither contrast nor saturation: only brightness moves it, within bounds."""
+    """A constant grey image has no contrast or saturation: only its brightness changes, within bounds."""
     changed = distort(torch.full((30, 3, 4, 4), 0.25), Augment(colour=0.4), generator=seeded())
     shift = changed[:, 0, 0, 0] - 0.25
     torch.testing.assert_close(changed, (0.25 + shift)[:, None, None, None].expand_as(changed))
@@ -106,23 +106,23 @@ def test_colour_of_a_grey_image_only_shifts():
     assert float(shift.std()) > 0.1
 
 
-def test_turning_keeps_a_constant_image_and_moves_others():
-    """An affine map with reflected border cannot invent values."""
+def test_rotation_does_not_change_a_constant_image():
+    """An affine map with reflected border creates no new values; half precision does not affect it."""
     constant = torch.full((5, 3, 8, 8), 0.7)
     torch.testing.assert_close(distort(constant, Augment(affine=20.0), generator=seeded()), constant)
     picture = torch.rand(5, 3, 8, 8, generator=seeded())
-    turned = distort(picture, Augment(affine=20.0), generator=seeded())
-    assert turned.shape == picture.shape
-    assert float(turned.min()) >= 0
-    assert float(turned.max()) <= 1
-    assert not torch.allclose(turned, picture)
+    rotated = distort(picture, Augment(affine=20.0), generator=seeded())
+    assert rotated.shape == picture.shape
+    assert float(rotated.min()) >= 0
+    assert float(rotated.max()) <= 1
+    assert not torch.allclose(rotated, picture)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert torch.equal(distort(picture, Augment(affine=20.0), generator=seeded()), turned)
+        assert torch.equal(distort(picture, Augment(affine=20.0), generator=seeded()), rotated)
 
 
 @pytest.mark.parametrize("augment", [Augment(), STRONG_AUGMENT])
-def test_the_generator_decides_everything(augment):
-    """The same seed gives the same images, another seed others; the originals stay."""
+def test_augmentation_is_reproducible(augment):
+    """Equal seeds give equal images, other seeds other images; the originals do not change."""
     originals = images()
     before = originals.clone()
 
@@ -137,7 +137,7 @@ def test_the_generator_decides_everything(augment):
 
 
 def test_a_share_of_the_images_is_changed_strongly():
-    """About so many; the others come back as they were, and one draws as much as all."""
+    """About this share changes; the share does not affect how the changed images look."""
     inputs = torch.rand(400, 3, 4, 4, generator=seeded())
     half = distort(inputs, STRONG_AUGMENT, generator=seeded())
     changed = (half != inputs).flatten(1).any(dim=1)
@@ -150,15 +150,15 @@ def test_a_share_of_the_images_is_changed_strongly():
 @pytest.mark.parametrize(
     "wrong", [{"crop": -3}, {"crop": 1.5}, {"flip": 2}, {"cutout": -1}, {"colour": "red"}]
 )
-def test_changes_are_checked_when_they_are_chosen(wrong):
-    """A message that names the setting."""
+def test_settings_are_checked(wrong):
+    """The message names the setting."""
     with pytest.raises(InvalidInputError, match=f"`{next(iter(wrong))}` must"):
         Augment(**wrong)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, float("nan")])
-def test_a_share_is_a_share(share):
-    """Anything outside 0..1 is refused by name."""
+def test_the_share_must_lie_between_0_and_1(share):
+    """Other values are refused, and the message names the setting."""
     with pytest.raises(InvalidInputError, match="share"):
         Augment(share=share)
 

@@ -1,4 +1,4 @@
-"""The running mean of weights."""
+"""The moving average of weights."""
 
 import pytest
 import torch
@@ -12,8 +12,8 @@ def model():
     return nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
 
 
-def test_it_is_the_moving_average_of_what_it_saw():
-    """Against a naive loop, buffers included; the first updates forget faster."""
+def test_the_average_is_exponential_with_a_faster_start():
+    """Compared with a naive loop, including buffers."""
     net = model()
     average = WeightAverage(net, 0.9)
     expected = {name: tensor.clone().double() for name, tensor in net.state_dict().items()}
@@ -29,8 +29,8 @@ def test_it_is_the_moving_average_of_what_it_saw():
         torch.testing.assert_close(mean.double(), expected[name], rtol=1e-4, atol=1e-4)
 
 
-def test_the_model_gets_its_weights_back():
-    """Inside the context the model holds the mean, afterwards its own weights, also after an error."""
+def test_the_weights_of_the_model_are_restored():
+    """The model has the average inside the context and its own weights afterwards, also after an error."""
     net = model()
     average = WeightAverage(net, 0.5)
     with torch.no_grad():
@@ -47,8 +47,8 @@ def test_the_model_gets_its_weights_back():
     assert all(torch.equal(tensor, before[name]) for name, tensor in net.state_dict().items())
 
 
-def test_it_goes_on_from_its_state():
-    """A loaded average continues as the saved one."""
+def test_the_state_can_be_restored():
+    """A loaded average equals the saved one."""
     net = model()
     first = WeightAverage(net, 0.9)
     first.update()

@@ -1,4 +1,4 @@
-"""Checkpoints: a training that is stopped ends as if it had not been."""
+"""Checkpoints: an interrupted training ends as an uninterrupted one."""
 
 import os
 import signal
@@ -16,15 +16,15 @@ from peerloss.exceptions import InvalidInputError
 from peerloss.models import ResNet
 from peerloss.training import Sieve, train_deep
 from peerloss.training.deep import _deep_run
-from tests.training.deep.toy import RECIPE, REFRESHING, N, images, same, small_net
+from tests.training.deep.toy import RECIPE, REFRESHING, N, have_equal_tensors, images, small_net
 
 SIEVED = replace(RECIPE, epochs=4, sieve=Sieve(start=0.5))
 REFRESHED = replace(RECIPE, epochs=6, sieve=REFRESHING)
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, SIEVED, REFRESHED], ids=["peer", "sieve", "renewing sieve"])
-def test_a_training_in_two_parts_equals_one_in_one(recipe, tmp_path, monkeypatch):
-    """An interruption in any epoch changes nothing: weights, average, best and history are the same."""
+@pytest.mark.parametrize("recipe", [RECIPE, SIEVED, REFRESHED], ids=["peer", "sieve", "balanced sieve"])
+def test_a_resumed_training_equals_an_uninterrupted_one(recipe, tmp_path, monkeypatch):
+    """After an interruption in any epoch, all weights, the best epoch and the history are the same."""
     X, noisy, _ = images()
     labels = np.where(np.arange(N) % 5 == 0, -1, noisy)
 
@@ -40,32 +40,32 @@ def test_a_training_in_two_parts_equals_one_in_one(recipe, tmp_path, monkeypatch
     for stop in range(1, recipe.epochs):
         path = tmp_path / f"{stop}.pt"
 
-        def breaks(self, stop=stop):
+        def interrupt(self, stop=stop):
             if self.epoch == stop:
                 raise KeyboardInterrupt
             return original(self)
 
-        monkeypatch.setattr(_deep_run.Run, "train_epoch", breaks)
+        monkeypatch.setattr(_deep_run.Run, "train_epoch", interrupt)
         with pytest.raises(KeyboardInterrupt):
             run(path)
         monkeypatch.setattr(_deep_run.Run, "train_epoch", original)
         torch.rand(5)
         resumed = run(path)
-        assert all(same(resumed.weights[name], whole.weights[name]) for name in whole.weights)
+        assert all(have_equal_tensors(resumed.weights[name], whole.weights[name]) for name in whole.weights)
         assert resumed.best_epoch == whole.best_epoch
         untimed = [[{**r, "seconds": 0} for r in result.history] for result in (whole, resumed)]
         assert untimed[0] == untimed[1]
 
 
 def train_in_steps(checkpoint):
-    """Train as the killed process and the test itself do."""
+    """Train in the same way in the killed process and in the test."""
     X, noisy, _ = images()
     recipe = replace(RECIPE, epochs=15, batch_size=16)
     return train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=checkpoint).weights
 
 
 def test_a_killed_training_ends_with_the_same_weights(tmp_path):
-    """SIGKILL in the middle, then the same training again: the weights of an undisturbed run."""
+    """SIGKILL in the middle, then the same call again: the weights of an uninterrupted training."""
     path = tmp_path / "killed.pt"
     code = (
         "import sys, torch; torch.set_num_threads(1); "
@@ -79,21 +79,21 @@ def test_a_killed_training_ends_with_the_same_weights(tmp_path):
     assert process.wait() == -signal.SIGKILL
     assert torch.load(path, weights_only=True)["epoch"] < 15
     resumed, whole = train_in_steps(path), train_in_steps(None)
-    assert all(same(resumed[name], whole[name]) for name in whole)
+    assert all(have_equal_tensors(resumed[name], whole[name]) for name in whole)
 
 
 def test_a_finished_checkpoint_is_only_loaded(tmp_path):
-    """Running again after the end trains nothing."""
+    """Calling again after the end trains nothing."""
     X, noisy, _ = images()
     path = tmp_path / "run.pt"
     first = train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
     again = train_deep(small_net(5), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
-    assert same(first.weights["last"], again.weights["last"])
+    assert have_equal_tensors(first.weights["last"], again.weights["last"])
     assert first.history == again.history
 
 
 def test_checkpoints_of_other_settings_are_refused(tmp_path):
-    """The message names what differs."""
+    """The message names the setting that differs."""
     X, noisy, _ = images()
     path = tmp_path / "run.pt"
     train_deep(small_net(), PeerLoss(), X, noisy, recipe=replace(RECIPE, epochs=1), checkpoint=path)
@@ -107,7 +107,7 @@ def test_checkpoints_of_other_settings_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "message"),
     [
         ({"loss": PeerLoss("sigmoid")}, "loss = "),
         ({"loss": torch.nn.functional.cross_entropy}, "loss = "),
@@ -117,31 +117,31 @@ def test_checkpoints_of_other_settings_are_refused(tmp_path):
     ],
     ids=["loss", "function", "labels", "images", "network"],
 )
-def test_checkpoints_of_another_loss_model_or_data_are_refused(other, told, tmp_path):
-    """Going on with them would end nowhere, and the model given stays as it was."""
+def test_checkpoints_of_another_loss_model_or_data_are_refused(other, message, tmp_path):
+    """Resuming would not make sense; the model of the caller does not change."""
     X, noisy, _ = images()
     recipe = replace(RECIPE, alpha=())
     given = {"model": small_net(), "loss": PeerLoss(), "X": X, "y": noisy}
     train_deep(**given, recipe=recipe, checkpoint=tmp_path / "run.pt")
     given = {**given, "model": small_net(5), **other}
     before = {name: tensor.clone() for name, tensor in given["model"].state_dict().items()}
-    with pytest.raises(InvalidInputError, match=f"belongs to a training with {told}"):
+    with pytest.raises(InvalidInputError, match=f"belongs to a training with {message}"):
         train_deep(**given, recipe=recipe, checkpoint=tmp_path / "run.pt")
-    assert same(before, given["model"].state_dict())
+    assert have_equal_tensors(before, given["model"].state_dict())
 
 
-def test_a_loss_whose_alpha_has_moved_goes_on(tmp_path):
-    """The recipe says how α moves: the loss of the first part, at its last α, serves the second."""
+def test_a_loss_with_another_alpha_can_resume(tmp_path):
+    """The recipe sets α, so the loss of the first call, at its last α, can be used in the second."""
     X, noisy, _ = images()
     loss = PeerLoss()
     first = train_deep(small_net(), loss, X, noisy, recipe=RECIPE, checkpoint=tmp_path / "run.pt")
     assert loss.alpha == 1.0
     again = train_deep(small_net(), loss, X, noisy, recipe=RECIPE, checkpoint=tmp_path / "run.pt")
-    assert same(first.weights["last"], again.weights["last"])
+    assert have_equal_tensors(first.weights["last"], again.weights["last"])
 
 
-def test_settings_in_numpy_numbers_can_be_read_again(tmp_path):
-    """Shares are often counted with NumPy, whose numbers a checkpoint may not hold."""
+def test_settings_may_be_numpy_numbers(tmp_path):
+    """They are converted, because a checkpoint cannot hold NumPy numbers."""
     X, noisy, _ = images()
     shares = np.bincount(noisy) / N
     for balance in (tuple(shares), shares, tuple(shares.tolist())):
@@ -152,15 +152,15 @@ def test_settings_in_numpy_numbers_can_be_read_again(tmp_path):
 
 
 def test_a_file_that_cannot_be_opened_is_not_called_damaged(tmp_path):
-    """Nobody is told to delete what may be in order; a folder is no file."""
+    """The file may be intact, so the message does not suggest to delete it."""
     X, noisy, _ = images()
     with pytest.raises(InvalidInputError, match=r"`checkpoint` .* cannot be opened: .*directory"):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=tmp_path)
 
 
 @pytest.mark.parametrize("broken", ["code", "number", "half", "empty", 100, 1000, 20_000, 50_000, -300, -1])
-def test_files_that_hold_no_training_are_refused(broken, tmp_path):
-    """Cut off anywhere or wrong inside, it is one line that says what to do; nothing is unpickled blindly."""
+def test_damaged_files_are_refused(broken, tmp_path):
+    """For truncated files and wrong content the message says what to do; no code is unpickled."""
     X, noisy, _ = images()
     path = tmp_path / "run.pt"
     train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
@@ -178,8 +178,8 @@ def test_files_that_hold_no_training_are_refused(broken, tmp_path):
 
 
 @pytest.mark.parametrize("argument", ["checkpoint", "log_dir"])
-def test_a_path_that_cannot_be_written_is_told_before_training(argument, tmp_path, monkeypatch):
-    """Nobody trains for hours for a checkpoint or a log that cannot be kept."""
+def test_a_path_that_cannot_be_written_is_refused_before_training(argument, tmp_path, monkeypatch):
+    """Otherwise hours of training could not be saved."""
 
     def train(_):
         raise AssertionError("trained")
@@ -196,7 +196,7 @@ def test_a_path_that_cannot_be_written_is_told_before_training(argument, tmp_pat
 
 
 def test_the_check_of_a_path_leaves_nothing_behind(tmp_path):
-    """The folder is made, and holds nothing but the checkpoint in the end."""
+    """The folder is created, and contains only the checkpoint at the end."""
     X, noisy, _ = images()
     path = tmp_path / "new" / "run.pt"
     train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)

@@ -1,4 +1,4 @@
-"""What a training tells while it runs."""
+"""The log of a training."""
 
 import csv
 import sys
@@ -15,10 +15,10 @@ from tests.training.deep.toy import RECIPE, images, small_net
 
 
 class Board:
-    """What the tests need of TensorBoard: figures in the order they came, and writers that are closed."""
+    """A replacement for TensorBoard that collects values in order and counts open writers."""
 
     def __init__(self, monkeypatch):
-        self.figures, self.folders, self.open = [], set(), 0
+        self.values, self.folders, self.open = [], set(), 0
         self.interrupt_at = None
         installed, writers = ModuleType("tensorboard"), ModuleType("torch.utils.tensorboard")
         installed.__spec__ = ModuleSpec("tensorboard", None)
@@ -29,26 +29,26 @@ class Board:
     def _opened(self, log_dir, purge_step):
         self.folders.add(log_dir)
         self.open += 1
-        self.figures = [figure for figure in self.figures if figure[0] < purge_step]
+        self.values = [value for value in self.values if value[0] < purge_step]
         return self
 
     def add_scalar(self, tag, value, step):
-        """Take one figure, unless somebody stops the training here."""
+        """Record one value, or interrupt the training."""
         if step == self.interrupt_at:
             raise KeyboardInterrupt
-        self.figures.append((step, tag, value))
+        self.values.append((step, tag, value))
 
     def flush(self):
-        """Write them down."""
+        """Do nothing; all values are recorded already."""
 
     def close(self):
-        """End what ``SummaryWriter(...)`` began."""
+        """Close the writer."""
         self.open -= 1
 
 
 @pytest.mark.parametrize("stop", [2, 3])
-def test_tensorboard_gets_every_figure_once_with_its_epoch(stop, tmp_path, monkeypatch):
-    """Wherever it stops, epochs after the last checkpoint are done again; at the end nothing is added."""
+def test_tensorboard_gets_every_value_once_with_its_epoch(stop, tmp_path, monkeypatch):
+    """Epochs after the last checkpoint are repeated; a finished training adds nothing."""
     X, noisy, _ = images()
     board, folder = Board(monkeypatch), tmp_path / "log"
 
@@ -67,17 +67,17 @@ def test_tensorboard_gets_every_figure_once_with_its_epoch(stop, tmp_path, monke
     board.interrupt_at = stop
     with pytest.raises(KeyboardInterrupt):
         train()
-    assert (board.figures[-1][0], board.open) == (stop - 1, 0)
+    assert (board.values[-1][0], board.open) == (stop - 1, 0)
     board.interrupt_at = None
     for _ in range(2):
         history = train().history
-        expected = [(record["epoch"], *figure) for record in history for figure in record.items()]
-        assert board.figures == expected
+        expected = [(record["epoch"], *value) for record in history for value in record.items()]
+        assert board.values == expected
     assert (board.folders, board.open) == ({str(folder)}, 0)
 
 
 def test_the_table_of_an_earlier_training_is_kept(tmp_path):
-    """Trainings that start anew in one folder leave a table each, the newest under the plain name."""
+    """Several trainings in one folder leave one table each, the newest as ``metrics.csv``."""
     X, noisy, _ = images()
     losses = []
     for seed in range(3):
@@ -90,7 +90,7 @@ def test_the_table_of_an_earlier_training_is_kept(tmp_path):
 
 
 def test_each_epoch_is_logged_once(tmp_path, capsys):
-    """The table holds the history, also of a resumed training; the bar tells the time left."""
+    """The table has the history, also of a resumed training, and the bar shows the epochs."""
     X, noisy, _ = images()
     for _ in range(2):
         result = train_deep(
@@ -109,12 +109,12 @@ def test_each_epoch_is_logged_once(tmp_path, capsys):
     assert f"{RECIPE.epochs}/{RECIPE.epochs}" in capsys.readouterr().out
 
 
-def test_a_part_without_validation_leaves_its_scores_blank(tmp_path):
-    """The table of a training whose second part was not validated has the columns of both."""
+def test_epochs_without_validation_have_blank_scores(tmp_path):
+    """If a resumed training has no validation, its epochs have an empty column."""
     X, noisy, _ = images()
     recipe, path = replace(RECIPE, epochs=2), tmp_path / "run.pt"
     for validation in ((X, noisy), None):
-        if validation is None:  # as if it had been stopped after one epoch
+        if validation is None:  # as if the training had been interrupted after one epoch
             state = torch.load(path, weights_only=True)
             torch.save(state | {"epoch": 1, "history": state["history"][:1]}, path)
         train_deep(

@@ -1,4 +1,4 @@
-"""Inputs and labels of a deep training, before anything is trained."""
+"""Checks of inputs and labels before a deep training."""
 
 from dataclasses import replace
 
@@ -28,26 +28,26 @@ from tests.training.deep.toy import RECIPE, N, images, small_net
         (np.resize([0, 1], N - 1), "equally long"),
     ],
     ids=[
-        "none at all",
+        "all missing",
         "one class",
         "-1 and 1",
         "-100",
         "missing",
         "fractions",
         "one-hot",
-        "words",
+        "text",
         "too few",
     ],
 )
-def test_labels_that_cannot_be_meant_are_refused(y, message):
-    """Before anything is trained, with a message that says what −1 means here."""
+def test_invalid_labels_are_refused(y, message):
+    """The error comes before training, and the message explains what −1 means."""
     with pytest.raises(InvalidInputError, match=message):
         train_deep(small_net(), PeerLoss(), images()[0], y, recipe=RECIPE)
 
 
 @pytest.mark.parametrize(("wrong", "message"), [([-1] * 9, "found -1"), ([0] * 8, "equally long")])
-def test_held_out_labels_are_all_there(wrong, message):
-    """A row without a label cannot judge an epoch."""
+def test_held_out_labels_must_be_complete(wrong, message):
+    """A row without a label cannot be scored."""
     X, noisy, _ = images()
     with pytest.raises(InvalidInputError, match=rf"validation\[1\].*{message}"):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, validation=(X[:9], wrong))
@@ -61,16 +61,16 @@ def test_held_out_labels_are_all_there(wrong, message):
         ([[1.0], [1.0, 2.0]], "`X` must be an array of numbers"),
         (images()[0].transpose(0, 3, 1, 2), r"got \(240, 3, 8, 8\), which looks like channels first"),
     ],
-    ids=["missing", "words", "ragged", "channels first"],
+    ids=["missing", "text", "ragged", "channels first"],
 )
-def test_inputs_that_cannot_be_meant_are_refused(X, message):
-    """Before anything is trained; not a number is no divergence."""
+def test_invalid_inputs_are_refused(X, message):
+    """The error comes before training; NaN in the inputs is not reported as divergence."""
     with pytest.raises(InvalidInputError, match=message):
         train_deep(small_net(), PeerLoss(), X, images()[1], recipe=RECIPE)
 
 
-def test_tables_and_double_precision_are_read_as_the_model_needs_them():
-    """A data frame of 64-bit numbers trains like the array of 32-bit ones."""
+def test_inputs_are_converted_to_the_precision_of_the_model():
+    """A data frame of float64 trains like an array of float32."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(60, 4)), rng.integers(2, size=60)
     losses = []
@@ -107,16 +107,16 @@ def test_tables_and_double_precision_are_read_as_the_model_needs_them():
     ],
     ids=lambda value: None if isinstance(value, str) else next(iter(value)),
 )
-def test_what_does_not_fit_together_is_refused(options, message):
-    """Labels and outputs, changes and images, patience and scores: the message names the argument."""
+def test_arguments_that_do_not_fit_together_are_refused(options, message):
+    """Labels and outputs, augmentation and images, patience and scores: the message names the argument."""
     X, noisy, _ = images()
     given = {"X": X, "y": noisy, "loss": PeerLoss(), "recipe": RECIPE} | options
     with pytest.raises(InvalidInputError, match=message):
         train_deep(small_net(), **given)
 
 
-def test_labels_that_the_loss_ignores_need_no_output():
-    """Their code may be any, as `ignore_index` says."""
+def test_ignored_labels_need_no_output():
+    """``ignore_index`` of the loss may be any code."""
     X, noisy, _ = images()
     y = np.where(np.arange(N) % 3 == 0, 255, noisy)
     result = train_deep(small_net(), PeerLoss(ignore_index=255), X, y, recipe=RECIPE)

@@ -7,15 +7,15 @@ from tests.training.deep.toy import images, small_net
 
 
 def test_predictions_do_not_depend_on_the_batches():
-    """The filled-up last batch changes nothing."""
+    """Filling up the last batch does not change the result."""
     X, _, _ = images()
     model = small_net().eval()
     inputs = torch.as_tensor(X)
     torch.testing.assert_close(predict_logits(model, inputs, batch_size=100), predict_logits(model, inputs))
 
 
-def test_mirrored_predictions_are_those_of_both_views():
-    """The mean of two probabilities; inputs that are no images have one view."""
+def test_mirrored_predictions_are_the_mean_of_both_views():
+    """Images are also predicted mirrored, other inputs once."""
     X, _, _ = images()
     model = small_net().eval()
     inputs = torch.as_tensor(X)

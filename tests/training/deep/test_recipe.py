@@ -9,7 +9,7 @@ from peerloss.training import DeepRecipe
 
 @pytest.mark.parametrize("schedule", ["one_cycle", "cosine"])
 def test_the_rate_rises_to_its_peak_and_falls_to_zero(schedule):
-    """Linearly up in the warm-up, never up afterwards, half of the peak half-way down."""
+    """It rises linearly in the warm-up, then never rises, and is half of the peak half-way down."""
     recipe = DeepRecipe(learning_rate=0.4, warm_up=0.2, schedule=schedule)
     assert recipe.rate(0.1, 0.0) == pytest.approx(0.2)
     assert recipe.rate(0.2, 0.0) == pytest.approx(0.4)
@@ -20,7 +20,7 @@ def test_the_rate_rises_to_its_peak_and_falls_to_zero(schedule):
 
 
 def test_the_rate_is_divided_by_one_plus_alpha():
-    """Only where asked, and a negative α does not raise it."""
+    """Only with ``divide_rate``; a negative α does not raise it."""
     assert DeepRecipe().rate(0.5, 3.0) == pytest.approx(DeepRecipe().rate(0.5, 0.0) / 4)
     assert DeepRecipe(divide_rate=False).rate(0.5, 3.0) == DeepRecipe().rate(0.5, 0.0)
     assert DeepRecipe().rate(0.5, -0.5) == DeepRecipe().rate(0.5, 0.0)
@@ -49,7 +49,7 @@ def test_the_rate_is_divided_by_one_plus_alpha():
         ({"augment": 3}, "`augment` must be an Augment"),
     ],
 )
-def test_bad_settings_are_named(options, message):
-    """The message names the setting and what came."""
+def test_invalid_settings_are_refused(options, message):
+    """The message names the setting and the value."""
     with pytest.raises(InvalidInputError, match=message):
         DeepRecipe(**options)

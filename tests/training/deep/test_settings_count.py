@@ -1,4 +1,4 @@
-"""Every setting of the deep loop counts: what it promises is seen in steps, inputs, scores and files."""
+"""Every setting of the deep loop has its effect on steps, inputs, scores and files."""
 
 from dataclasses import replace
 from itertools import count
@@ -13,16 +13,16 @@ from peerloss.exceptions import DivergenceError
 from peerloss.metrics import peer_score
 from peerloss.training import Augment, DeepRecipe, Sieve, predict_logits, train_deep
 from peerloss.training.deep._sieve_targets import soft_loss
-from tests.training.deep.toy import RECIPE, N, images, same, small_net
+from tests.training.deep.toy import RECIPE, N, have_equal_tensors, images, small_net
 
-CPU = {"device": "cpu"}  # where sums have one order
-# All rows in one batch make one step an epoch, and their order does not matter.
+CPU = {"device": "cpu"}  # sums have a fixed order there
+# With all rows in one batch an epoch is one step, and the order of the rows does not matter.
 STEPWISE = DeepRecipe(epochs=3, batch_size=N, learning_rate=0.5, warm_up=0.25, average=None)
 BARE = replace(STEPWISE, weight_decay=0.0, clip_norm=None, divide_rate=False)
 
 
 def features():
-    """Rows of four numbers in three classes."""
+    """Return rows of four numbers in three classes."""
     X = torch.randn(N, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     return X, X[:, :3].argmax(dim=1)
 
@@ -33,20 +33,20 @@ def linear():
 
 
 def watch(model):
-    """Return a list that fills with what the model is shown in training."""
+    """Return a list that collects the inputs of the model in training mode."""
     seen = []
     model.register_forward_pre_hook(lambda module, args: seen.extend(args if module.training else ()))
     return seen
 
 
 def before_each_step(model, call):
-    """Let ``call(steps)`` happen before each step of the training, with how many have been made."""
+    """Call ``call(steps)`` before each training step, with the number of steps done."""
     steps = count()
     model.register_forward_pre_hook(lambda module, _: call(next(steps)) if module.training else None)
 
 
 def three_steps_by_hand(model, loss, X, y, recipe):
-    """Nesterov's SGD written out; a warm-up of a quarter makes the rates 1, 2/3 and 1/3 of the highest."""
+    """Run SGD with Nesterov momentum; a warm-up of a quarter gives 1, 2/3 and 1/3 of the learning rate."""
     weights = list(model.parameters())
     velocities = [torch.zeros_like(weight) for weight in weights]
     for share in (1.0, 2 / 3, 1 / 3):
@@ -68,7 +68,7 @@ def three_steps_by_hand(model, loss, X, y, recipe):
     ids=lambda setting: next(iter(setting)),
 )
 def test_steps_are_those_written_out_by_hand(setting):
-    """Momentum, decay, clip and division of the rate by 1 + α change three steps exactly as they say."""
+    """Momentum, weight decay, clipping and division of the rate by 1 + α give the expected steps."""
     X, y = features()
     recipe = replace(BARE, **setting)
     trained = train_deep(linear(), PeerLoss(alpha=1.5), X, y, recipe=recipe, **CPU).weights["last"]
@@ -79,23 +79,23 @@ def test_steps_are_those_written_out_by_hand(setting):
     assert not torch.allclose(trained["weight"], without["weight"], rtol=1e-2)
 
 
-def test_a_loss_trains_however_it_comes():
-    """One left in evaluation mode counts labels all the same; it would take each batch for the prior."""
+def test_the_loss_is_put_into_training_mode():
+    """In evaluation mode it would not count labels, and use each batch as the prior."""
     recipe = replace(STEPWISE, batch_size=16)
     losses = PeerLoss(), PeerLoss().eval()
     first, second = (train_deep(linear(), loss, *features(), recipe=recipe, **CPU).weights for loss in losses)
-    assert same(first["last"], second["last"])
+    assert have_equal_tensors(first["last"], second["last"])
 
 
-def test_weights_that_the_last_step_breaks_are_found():
-    """The loss of the only step is 0, its gradient is not a number: the epoch ends with an error."""
+def test_invalid_weights_after_the_last_step_are_detected():
+    """The loss of the only step is 0 and its gradient NaN: the epoch ends with an error."""
     recipe = replace(STEPWISE, epochs=1)
     with pytest.raises(DivergenceError, match=r"epoch 1: the mean loss is 0, the norm of the weights nan"):
         train_deep(linear(), lambda z, _: (0.0 * z.sum()).sqrt(), *features(), recipe=recipe, **CPU)
 
 
-def test_the_rate_starts_anew_with_each_round_of_the_sieve():
-    """Two rounds repeat the rates of the loss's epochs, undivided, as no α is at work there."""
+def test_each_round_of_the_sieve_restarts_the_learning_rate():
+    """Two rounds repeat the rates of the first phase, not divided because α is not used there."""
     recipe = replace(STEPWISE, epochs=6, sieve=Sieve(start=1 / 3, rounds=2))
     history = train_deep(linear(), PeerLoss(alpha=1.0), *features(), recipe=recipe, **CPU).history
     falling = [0.5 * (2 / 3) / 0.75, 0.5 * (1 / 3) / 0.75]
@@ -103,8 +103,8 @@ def test_the_rate_starts_anew_with_each_round_of_the_sieve():
     assert [record["rate"] for record in history] == pytest.approx(expected)
 
 
-def test_images_and_filters_lie_channels_last():
-    """Whatever augmentation, mixing and prediction do to the layout, the model gets channels last."""
+def test_images_and_filters_are_channels_last():
+    """The model gets channels-last images after augmentation, mixup and in predictions."""
     X, noisy, _ = images()
     model, strides = small_net(), []
     model.register_forward_pre_hook(lambda _, args: strides.append(args[0].stride()))
@@ -117,16 +117,16 @@ def test_images_and_filters_lie_channels_last():
 
 
 @pytest.mark.parametrize("kernels", [False, True], ids=["loss without kernels", "loss with kernels"])
-def test_what_is_compiled_is_used(kernels, monkeypatch):
-    """Model, loss and soft loss run as ``torch.compile`` returns them; a loss with kernels stays itself."""
+def test_compiled_functions_are_used(kernels, monkeypatch):
+    """Model, loss and soft loss are compiled, except a loss with its own kernels."""
     compiled, used = [], []
 
-    def fake_compile(thing, **_):
-        compiled.append(thing)
+    def fake_compile(function, **_):
+        compiled.append(function)
 
         def run(*args):
-            used.append(thing)
-            return thing(*args)
+            used.append(function)
+            return function(*args)
 
         return run
 
@@ -143,8 +143,8 @@ def test_what_is_compiled_is_used(kernels, monkeypatch):
     assert set(compiled) == set(used) == expected
 
 
-def test_the_validation_score_has_the_alpha_of_the_recipe():
-    """``scoring_alpha`` weighs the chance agreement in the score of each epoch."""
+def test_the_validation_score_uses_the_alpha_of_the_recipe():
+    """``scoring_alpha`` is the weight of the chance agreement in the score of each epoch."""
     X, y = features()
     model = linear()
     recipe = replace(STEPWISE, scoring_alpha=0.3)
@@ -155,24 +155,24 @@ def test_the_validation_score_has_the_alpha_of_the_recipe():
 
 
 def test_the_validation_score_is_that_of_the_averaged_weights():
-    """Where weights are averaged, the average is asked and kept as the best, not what a step left behind."""
+    """If there is an average, it predicts the validation rows and is kept as the best weights."""
     X, y = features()
-    model, asked = linear(), []
+    model, used = linear(), []
     model.register_forward_pre_hook(
-        lambda module, _: None if module.training else asked.append(module.weight.detach().clone())
+        lambda module, _: None if module.training else used.append(module.weight.detach().clone())
     )
     recipe = replace(STEPWISE, epochs=1, average=0.9)
     weights = train_deep(model, PeerLoss(), X, y, recipe=recipe, validation=(X, y), **CPU).weights
-    assert asked
-    assert all(torch.equal(weight, weights["average"]["weight"]) for weight in asked)
-    assert same(weights["best"], weights["average"])
-    assert not same(weights["last"], weights["average"])
+    assert used
+    assert all(torch.equal(weight, weights["average"]["weight"]) for weight in used)
+    assert have_equal_tensors(weights["best"], weights["average"])
+    assert not have_equal_tensors(weights["last"], weights["average"])
 
 
-def test_the_student_sees_the_changes_of_the_sieve():
-    """The loss shows images changed as the recipe says, the sieve as it says; statistics settle on the first.
+def test_the_sieve_has_its_own_augmentation():
+    """Before the sieve, and for the batch statistics at the end, images are augmented as in the recipe.
 
-    A blanked square of side 2 takes one to four pixels, one of side 6 at least nine, also in a corner.
+    A blanked square of side 2 covers one to four pixels, one of side 6 at least nine, also in a corner.
     """
     grey, model = np.full((N, 8, 8, 3), 200, dtype=np.uint8), small_net()
     seen = watch(model)
@@ -181,22 +181,22 @@ def test_the_student_sees_the_changes_of_the_sieve():
     )
     train_deep(model, PeerLoss(), grey, images()[1], recipe=recipe, **CPU)
     blank = (torch.cat(seen) == 0).all(dim=1).sum(dim=(1, 2))
-    of_loss, of_sieve, of_settling = blank.view(3, N // 32 * 32)
+    of_loss, of_sieve, of_statistics = blank.view(3, N // 32 * 32)
     assert 1 <= of_loss.min() <= of_loss.max() <= 4
     assert of_sieve.min() >= 9
-    assert 1 <= of_settling.min() <= of_settling.max() <= 4
+    assert 1 <= of_statistics.min() <= of_statistics.max() <= 4
 
 
 @pytest.mark.parametrize("mixup", [True, False])
-def test_the_student_sees_mixed_images_where_the_sieve_mixes(mixup):
-    """Of black and white images it then sees greys too; the loss never does."""
+def test_the_sieve_mixes_images_with_mixup_only(mixup):
+    """Mixed black and white images are grey; the first phase never mixes."""
     X, noisy, y = images()
     model, moved = small_net(), Augment()
     seen = watch(model)
     recipe = replace(RECIPE, epochs=2, augment=moved, sieve=Sieve(start=0.5, mixup=mixup, augment=moved))
     black_and_white = np.where((y == 0)[:, None, None, None], 0, np.full_like(X, 255))
     train_deep(model, PeerLoss(), black_and_white, noisy, recipe=recipe, **CPU)
-    of_loss, of_sieve = torch.cat(seen).reshape(3, -1)[:2]  # the rest settles statistics
+    of_loss, of_sieve = torch.cat(seen).reshape(3, -1)[:2]  # the rest is for the batch statistics
     assert len(of_loss.unique()) == 2
     assert (len(of_sieve.unique()) > 2) is mixup
 
@@ -206,9 +206,9 @@ def with_dropout():
     return nn.Sequential(nn.Linear(4, 16), nn.Dropout(), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 3))
 
 
-@pytest.mark.parametrize("stop", [1, 3], ids=["in the loss's phase", "in the sieve's phase"])
-def test_a_model_that_draws_goes_on_with_its_own_numbers(stop, tmp_path):
-    """Dropout takes the global generator: a resumed training finds it as it was, whatever the new seed."""
+@pytest.mark.parametrize("stop", [1, 3], ids=["before the sieve", "in the sieve"])
+def test_a_resumed_training_restores_the_global_generator(stop, tmp_path):
+    """Dropout draws from it, so its state must not depend on the seed of the new process."""
     X, y = features()
     path = tmp_path / "run.pt"
     recipe = replace(STEPWISE, epochs=4, average=0.5, sieve=Sieve(start=0.5, refresh_every=1))
@@ -228,12 +228,12 @@ def test_a_model_that_draws_goes_on_with_its_own_numbers(stop, tmp_path):
     with pytest.raises(KeyboardInterrupt):
         run(1, path, stop)
     resumed = run(2, path)
-    assert all(same(resumed[name], whole[name]) for name in whole)
-    assert not same(other["last"], whole["last"])
+    assert all(have_equal_tensors(resumed[name], whole[name]) for name in whole)
+    assert not have_equal_tensors(other["last"], whole["last"])
 
 
-def test_checkpoints_come_every_so_many_epochs_and_after_the_last(tmp_path):
-    """With ``checkpoint_every=2`` the file holds epochs 2 and 4 of five, and in the end the fifth."""
+def test_checkpoints_are_saved_at_the_interval_and_at_the_end(tmp_path):
+    """With ``checkpoint_every=2`` the file has epochs 2 and 4 of five, and finally the fifth."""
     path, found = tmp_path / "run.pt", []
 
     def saved():

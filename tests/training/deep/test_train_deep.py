@@ -1,4 +1,4 @@
-"""The loop for deep networks, on small images and a small network."""
+"""The loop for deep networks, with small images and a small network."""
 
 from dataclasses import replace
 
@@ -11,7 +11,7 @@ from peerloss import BaseLoss, DMILoss, PeerLoss
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.models import MLP, ResNet
 from peerloss.training import DeepRecipe, Sieve, predict_logits, train_deep
-from tests.training.deep.toy import RECIPE, REFRESHING, N, accuracy, images, same, small_net
+from tests.training.deep.toy import RECIPE, REFRESHING, N, accuracy, have_equal_tensors, images, small_net
 
 
 @pytest.mark.parametrize(
@@ -24,10 +24,10 @@ from tests.training.deep.toy import RECIPE, REFRESHING, N, accuracy, images, sam
         (PeerLoss(), replace(RECIPE, epochs=6, sieve=Sieve(start=0.5, mixup=True), average=None)),
         (PeerLoss(), replace(RECIPE, epochs=8, sieve=REFRESHING)),
     ],
-    ids=["plain", "peer", "sampled", "sieve", "sieve with mixup and no average", "sieve that renews"],
+    ids=["plain", "peer", "sampled", "fixed targets", "mixup and no average", "refreshed targets"],
 )
 def test_it_learns_through_the_noise(loss, recipe):
-    """Every variety finds the classes that a third of the labels deny, and reports each epoch."""
+    """Every variant learns the classes although a third of the labels are noisy, and records each epoch."""
     X, noisy, y = images()
     model = small_net()
     result = train_deep(model, loss, X[:192], noisy[:192], recipe=recipe, validation=(X[192:], noisy[192:]))
@@ -45,49 +45,49 @@ def test_it_learns_through_the_noise(loss, recipe):
         assert result.history[-1]["kept"] == pytest.approx(agreeing, abs=0.1)
 
 
-def test_the_loss_leaves_out_rows_without_a_label():
-    """With −1 among the labels training gives the weights it gives without these rows, in any order."""
+def test_the_loss_ignores_rows_without_a_label():
+    """Rows with label −1 do not change the weights, wherever they are."""
     X, noisy, _ = images()
     labels = noisy.copy()
     labels[::4] = -1
     known = labels >= 0
     with_them = train_deep(small_net(), PeerLoss(), X, labels, recipe=RECIPE)
     without = train_deep(small_net(), PeerLoss(), X[known], noisy[known], recipe=RECIPE)
-    assert same(with_them.weights["average"], without.weights["average"])
+    assert have_equal_tensors(with_them.weights["average"], without.weights["average"])
     assert [record["kept"] for record in with_them.history] == [1.0] * RECIPE.epochs
 
 
-def test_a_sieve_teaches_rows_without_a_label():
-    """Until it decides, other images without a label change nothing; from then on they do."""
+def test_a_sieve_trains_rows_without_a_label():
+    """Other images without a label change nothing before the first round, and the weights afterwards."""
     X, noisy, y = images(noise=0.1)
     labels = np.where(np.arange(N) % 4 == 0, -1, noisy)
     others = np.where((labels < 0)[:, None, None, None], 255 - X, X)
-    # Balance is over all rows: with it other images would count even if they were not taught.
+    # Without balance, which is over all rows: other images would matter even if they were not trained on.
     recipe = replace(RECIPE, epochs=8, sieve=replace(REFRESHING, balance=False))
     these, those = (
         train_deep(small_net(), PeerLoss(), inputs, labels, recipe=recipe) for inputs in (X, others)
     )
-    assert same(these.weights["before_sieve"], those.weights["before_sieve"])
-    assert not same(these.weights["last"], those.weights["last"])
+    assert have_equal_tensors(these.weights["before_sieve"], those.weights["before_sieve"])
+    assert not have_equal_tensors(these.weights["last"], those.weights["last"])
     known = labels >= 0
-    assert these.history[-1]["kept"] == pytest.approx((noisy == y)[known].mean(), abs=0.05)  # of the labels
+    assert these.history[-1]["kept"] == pytest.approx((noisy == y)[known].mean(), abs=0.05)
 
 
-def test_shares_of_other_classes_are_refused_before_the_first_step():
-    """Long before the sieve begins, with the model as it was."""
+def test_class_shares_are_checked_before_the_first_step():
+    """The error comes long before the sieve starts and leaves the model unchanged."""
     X, noisy, _ = images()
     model = small_net()
     before = {name: tensor.clone() for name, tensor in model.named_parameters()}
     recipe = replace(RECIPE, sieve=Sieve(start=1.0, balance=(0.5, 0.5)))
     with pytest.raises(InvalidInputError, match=r"`balance` must have 3 entries"):
         train_deep(model, PeerLoss(), X, noisy, recipe=recipe)
-    assert same(before, dict(model.named_parameters()))
+    assert have_equal_tensors(before, dict(model.named_parameters()))
 
 
 @pytest.mark.parametrize("sieve", [None, Sieve(start=0.5, balance=(0.5, 0.5))], ids=["loss", "sieve"])
 @pytest.mark.parametrize("make", [lambda: nn.Linear(4, 1), lambda: MLP(4, (8,), n_outputs=1)])
 def test_one_logit_stands_for_two_classes(make, sieve):
-    """As for every loss: validation and sieve read it as the columns (0, z)."""
+    """As in every loss, validation and sieve interpret it as the columns (0, z)."""
     rng = np.random.default_rng(0)
     X, noisy = rng.normal(size=(200, 4)), rng.random(200) < 0.1
     y = (X[:, 0] > 0).astype(int)
@@ -101,8 +101,8 @@ def test_one_logit_stands_for_two_classes(make, sieve):
     assert max(record["score"] for record in result.history) > 0.3
 
 
-def test_a_second_loss_goes_on_from_the_first():
-    """DMI needs a warm start: the same model is trained on."""
+def test_training_continues_with_a_second_loss():
+    """DMI needs a warm-up with another loss, on the same model."""
     X, noisy, y = images()
     model = small_net()
     train_deep(model, BaseLoss(), X, noisy, recipe=replace(RECIPE, alpha=()))
@@ -111,8 +111,8 @@ def test_a_second_loss_goes_on_from_the_first():
     assert accuracy(model, X, y) > 0.9
 
 
-def test_inputs_that_are_no_images_are_taken_as_they_are():
-    """Any module, here on plain features."""
+def test_other_inputs_than_images_are_not_changed():
+    """Any module can be trained, here on plain features."""
     X = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
     y = (X[:, 0] > 0).long()
     torch.manual_seed(0)
@@ -121,8 +121,8 @@ def test_inputs_that_are_no_images_are_taken_as_they_are():
     assert float((predict_logits(model, X).argmax(dim=1) == y).float().mean()) > 0.9
 
 
-def test_the_seed_decides_everything():
-    """The same seed gives the same weights, another one others; the caller's arrays stay as they are."""
+def test_training_is_reproducible():
+    """Equal seeds give equal weights, other seeds other weights; the arrays of the caller do not change."""
     X, noisy, _ = images()
     before = X.copy(), noisy.copy()
     runs = []
@@ -131,14 +131,14 @@ def test_the_seed_decides_everything():
         result = train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe)
         runs.append(result.weights["last"])
         torch.rand(7)
-    assert same(runs[0], runs[1])
-    assert not same(runs[0], runs[2])
+    assert have_equal_tensors(runs[0], runs[1])
+    assert not have_equal_tensors(runs[0], runs[2])
     assert np.array_equal(X, before[0])
     assert np.array_equal(noisy, before[1])
 
 
 def test_the_best_weights_are_those_of_the_best_score():
-    """The kept weights score what the history says was the best, by a score computed here anew."""
+    """The score of the kept weights, computed independently, is the best of the history."""
     X, noisy, _ = images()
     model = small_net()
     held = slice(150, N)
@@ -159,8 +159,8 @@ def test_the_best_weights_are_those_of_the_best_score():
     assert scores.index(max(scores)) + 1 == result.best_epoch
 
 
-def test_patience_begins_with_the_sieve():
-    """However early the loss stops gaining, the sieve gets its epochs."""
+def test_patience_is_counted_from_the_start_of_the_sieve():
+    """The sieve is reached even if the score stopped rising before."""
     X, noisy, _ = images()
     recipe = replace(RECIPE, epochs=20, learning_rate=1e-9, patience=2, sieve=Sieve(start=0.4))
     result = train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, validation=(X, noisy))
@@ -168,8 +168,8 @@ def test_patience_begins_with_the_sieve():
     assert len(result.history) == max(8, result.best_epoch) + 2 < 20
 
 
-def test_training_stops_when_patience_is_over():
-    """No epoch is trained once the score has not risen for so long."""
+def test_training_stops_when_patience_is_exhausted():
+    """No epoch is trained after ``patience`` epochs without a better score."""
     X, noisy, _ = images()
     recipe = replace(RECIPE, epochs=50, learning_rate=1e-9, patience=2)
     result = train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, validation=(X, noisy))
@@ -177,7 +177,7 @@ def test_training_stops_when_patience_is_over():
 
 
 def test_alpha_follows_its_knots():
-    """Knots are shares of the training, the loss ends at the last one."""
+    """Knots are at shares of the training, and α ends at the last one."""
     X, noisy, _ = images()
     loss = PeerLoss(alpha=7.0)
     result = train_deep(
@@ -188,8 +188,8 @@ def test_alpha_follows_its_knots():
 
 @pytest.mark.filterwarnings("ignore:logits have reached")  # they may, before the end
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_divergence_is_said_and_leaves_the_last_good_checkpoint(seed, tmp_path):
-    """α = 5 without clip at rate 1: an error that says what to change; the saved weights still classify."""
+def test_divergence_is_an_error_and_leaves_the_last_good_checkpoint(seed, tmp_path):
+    """α = 5 without a clip at rate 1: the message says what to change, and the saved weights classify."""
     X, noisy, y = images()
     path = tmp_path / "run.pt"
     recipe = replace(
@@ -215,8 +215,8 @@ def test_divergence_is_said_and_leaves_the_last_good_checkpoint(seed, tmp_path):
 
 
 @pytest.mark.parametrize("loss", [PeerLoss(alpha=40.0), PeerLoss("sigmoid", reduction="sum", alpha=3.0)])
-def test_a_loss_with_a_bound_never_counts_as_run_away(loss):
-    """Far below zero, but no further than its clip or its batch allows."""
+def test_a_bounded_loss_never_counts_as_diverged(loss):
+    """It is far below zero, but within its bound."""
     X, noisy, _ = images()
     recipe = replace(RECIPE, epochs=2, alpha=(), clip_norm=0.1, weight_decay=0.0)
     history = train_deep(small_net(), loss, X, noisy, recipe=recipe).history
@@ -224,8 +224,8 @@ def test_a_loss_with_a_bound_never_counts_as_run_away(loss):
     assert history[-1]["loss"] < -10.0
 
 
-def test_an_error_of_the_loss_itself_names_the_epoch_too(monkeypatch):
-    """The first epoch is epoch 1, wherever in it the loss was found not to be finite."""
+def test_an_error_of_the_loss_names_the_epoch(monkeypatch):
+    """The first epoch is epoch 1, at whatever step the outputs become NaN."""
     X, noisy, _ = images()
     monkeypatch.setattr(
         ResNet, "forward", lambda self, x: np.nan * self.classifier.weight.sum(1).repeat(len(x), 1)
@@ -234,8 +234,8 @@ def test_an_error_of_the_loss_itself_names_the_epoch_too(monkeypatch):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE)
 
 
-def test_without_a_checkpoint_divergence_says_so():
-    """A loss that is not finite without any watch of its own is found at the end of the epoch."""
+def test_divergence_without_a_checkpoint():
+    """A plain function as loss has no checks of its own; NaN is detected at the end of the epoch."""
     X, noisy, _ = images()
     with pytest.raises(DivergenceError, match=r"epoch 1: the mean loss is nan, .* pass `checkpoint`"):
         train_deep(
@@ -243,8 +243,8 @@ def test_without_a_checkpoint_divergence_says_so():
         )
 
 
-def test_statistics_settle_without_rows_that_fill_no_batch():
-    """Training leaves the last row of 65 out; a batch of one would break the batch statistics."""
+def test_batch_statistics_are_recomputed_without_an_incomplete_batch():
+    """The last row of 65 is dropped; statistics of a batch of one would be wrong."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(65, 4)).astype(np.float32), rng.integers(2, size=65)
     model = nn.Sequential(nn.Linear(4, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 2))

@@ -1,4 +1,4 @@
-"""A small training for the tests of the deep loop: few small images, told apart by colour."""
+"""A small task for the tests of the deep loop: a few small images whose class is their colour."""
 
 import numpy as np
 import torch
@@ -12,7 +12,7 @@ REFRESHING = Sieve(start=0.5, refresh_every=1, balance=True, augment=Augment(cut
 
 
 def images(noise=0.3):
-    """Three classes told by colour; a share of the labels is wrong."""
+    """Return images of three colours, noisy labels and clean labels."""
     rng = np.random.default_rng(0)
     y = rng.integers(3, size=N)
     X = rng.integers(120, size=(N, 8, 8, 3), dtype=np.uint8)
@@ -29,5 +29,5 @@ def accuracy(model, X, y):
     return float((predict_logits(model.eval(), torch.as_tensor(X)).argmax(dim=1).numpy() == y).mean())
 
 
-def same(first, second):
+def have_equal_tensors(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)

@@ -1,7 +1,7 @@
-"""The batched engine: each net for itself, all as one.
+"""The batched engine: nets are trained together, and each one independently.
 
-Weights are compared in float64 and after few steps. Adam divides by the size of the gradient, so in float32
-the rounding of a gradient close to zero becomes a whole step, which another processor takes the other way.
+Weights are compared in float64 and after few steps. Adam divides by the size of the gradient, so in float32 a
+rounding error of a gradient close to zero becomes a full step, whose sign depends on the processor.
 """
 
 from dataclasses import replace
@@ -25,7 +25,7 @@ BACKENDS = ["torch", pytest.param("numba", marks=pytest.mark.skipif(not has_numb
 BASES = ["cross_entropy", "logistic", "sigmoid", "mae", "gce", "unhinged", "ramp", "hinge", "squared"]
 T2 = NoiseModel.binary(0.1, 0.3)
 T3 = NoiseModel.uniform(3, 0.3)
-#: What rounding may do to weights in float64, over tens of steps.
+#: Tolerance for rounding of weights in float64 over tens of steps.
 ROUNDING = {"rtol": 1e-7, "atol": 1e-9}
 
 
@@ -92,7 +92,7 @@ CASES = list(losses_to_compare())
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("case", CASES, ids=lambda c: f"K{c[0]}-{'-'.join(map(str, c[1].values()))}"[:60])
 def test_steps_are_those_of_a_torch_module(backend, case):
-    """For every loss, weights after some steps are those of an nn.Module under AdamW and the same loss."""
+    """For every loss, the weights equal those of an nn.Module trained by AdamW with the same loss."""
     k, settings, loss = case
     X, y = data(k=k)
     net = Net(y, random_state=3, learning_rate=0.01, weight_decay=0.1, **settings)
@@ -105,7 +105,7 @@ def test_steps_are_those_of_a_torch_module(backend, case):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("hidden", [(), (4,), (9, 3, 5)])
 def test_any_depth(backend, hidden):
-    """No hidden layer, one, or three of odd widths: the steps stay those of torch."""
+    """No hidden layer, one, or three of odd widths: the steps equal those of torch."""
     X, y = data()
     net = Net(y, random_state=1, base="sigmoid", noisy_prior=[0.5, 0.5], learning_rate=0.01)
     options = {"hidden_layer_sizes": hidden, "batch_size": 13, "max_steps": 4}
@@ -136,8 +136,8 @@ def mixed_nets(k=2):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("k", [2, 3])
-def test_grouping_changes_nothing(backend, k):
-    """The same net with the same seed ends with the same weights alone and among others of all kinds."""
+def test_nets_do_not_depend_on_each_other(backend, k):
+    """A net ends with the same weights alone and among other nets of all kinds."""
     X, nets = mixed_nets(k)
     options = {
         "n_classes": k,
@@ -153,8 +153,8 @@ def test_grouping_changes_nothing(backend, k):
         np.testing.assert_allclose(together.parameters[i], alone.parameters[0], **ROUNDING)
 
 
-def test_memory_limit_changes_nothing():
-    """Nets trained in parts end as nets trained at once."""
+def test_results_do_not_depend_on_the_memory_limit():
+    """Nets trained in several parts end with the weights of nets trained together."""
     X, nets = mixed_nets()
     options = {"n_classes": 2, "max_steps": 20, "backend": "torch", "dtype": "float64"}
     at_once = train_nets(X, nets, **options)
@@ -164,7 +164,7 @@ def test_memory_limit_changes_nothing():
 
 @pytest.mark.skipif(not has_numba(), reason="no numba")
 def test_backends_agree():
-    """Both backends see the same batches and end with the same weights up to rounding."""
+    """Both backends use the same batches and end with the same weights up to rounding."""
     X, nets = mixed_nets()
     options = {"n_classes": 2, "max_steps": 30, "dtype": "float64"}
     a, b = (train_nets(X, nets, backend=name, **options) for name in ("torch", "numba"))
@@ -174,29 +174,29 @@ def test_backends_agree():
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_divergence_stays_with_its_net(backend):
-    """A net with an absurd rate leaves the finite numbers, is reported, and harms no other."""
+def test_divergence_does_not_affect_other_nets(backend):
+    """A net with a huge learning rate diverges and is reported; the others do not change."""
     X, y = data()
     good = [Net(y, random_state=i) for i in range(3)]
     bad = Net(y, random_state=9, learning_rate=1e300, base="unhinged")
     options = {"n_classes": 2, "max_steps": 20, "backend": backend, "dtype": "float64"}
     trained = train_nets(X, [good[0], bad, *good[1:]], **options)
     assert trained.diverged.tolist() == [False, True, False, False]
-    undisturbed = train_nets(X, good, **options)
-    np.testing.assert_allclose(trained.parameters[[0, 2, 3]], undisturbed.parameters, **ROUNDING)
+    alone = train_nets(X, good, **options)
+    np.testing.assert_allclose(trained.parameters[[0, 2, 3]], alone.parameters, **ROUNDING)
     assert np.isfinite(trained.mean_probabilities(X)).all()
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_float32_is_the_rounded_float64(backend):
-    """The first step in float32 moves weights with a clear gradient as the one in float64 does."""
+    """The first step in float32 equals that in float64, except for gradients close to zero."""
     X, nets = mixed_nets()
     start = np.stack([first_weights(net.random_state, (X.shape[1], 8, 8, 1), "float64") for net in nets])
     options = {"n_classes": 2, "max_steps": 1, "backend": backend}
     single, double = (train_nets(X, nets, dtype=dtype, **options) for dtype in ("float32", "float64"))
     assert single.parameters.dtype == np.float32
     assert double.parameters.dtype == np.float64
-    # A first step of Adam has the size of the rate unless the gradient is no larger than its epsilon.
+    # The first step of Adam has the size of the learning rate, unless the gradient is below its epsilon.
     clear = np.abs(double.parameters - start) > 0.99 * np.array([[net.learning_rate] for net in nets])
     assert clear.mean() > 0.5
     np.testing.assert_allclose(single.parameters[clear], double.parameters[clear], atol=1e-5)
@@ -204,7 +204,7 @@ def test_float32_is_the_rounded_float64(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_every_loss_learns(backend):
-    """Every kind of loss learns two classes well and three far better than chance (unhinged hardly)."""
+    """Every loss learns two classes well, and three classes much better than chance."""
     for k in (2, 3):
         X, nets = mixed_nets(k)
         nets = [replace(net, learning_rate=0.02) for net in nets]
@@ -216,10 +216,10 @@ def test_every_loss_learns(backend):
             assert (predicted == net.y).mean() > (0.8 if k == 2 else 0.5), net.loss + net.base
 
 
-def test_seeds_decide():
-    """Equal seeds repeat, different ones differ, and nothing comes from global state."""
+def test_training_is_reproducible():
+    """Equal seeds give equal weights, other seeds other weights; global generators have no effect."""
     X, y = data()
-    np.random.seed(1)  # noqa: NPY002 (that is the point)
+    np.random.seed(1)  # noqa: NPY002 (the global generator is tested)
     first = train_nets(
         X, [Net(y, random_state=(1, 2)), Net(y, random_state=(1, 3))], n_classes=2, max_steps=10
     )
@@ -233,19 +233,19 @@ def test_seeds_decide():
 
 
 def test_batches_cover_an_epoch_without_repeats():
-    """Within an epoch no row comes twice, whatever portions the batches are taken in."""
+    """Within an epoch no row occurs twice, however many batches are taken at a time."""
     X, y = data(50)
     _, (net,) = prepare_nets(X, [Net(y)], 2)
-    whole = BatchStream(net, batch_size=16, steps=30).take(30)
+    at_once = BatchStream(net, batch_size=16, steps=30).take(30)
     stream = BatchStream(net, batch_size=16, steps=30)
     pieces = np.concatenate([stream.take(n).rows for n in (1, 7, 22)])
-    assert np.array_equal(whole.rows, pieces)
-    for epoch in whole.rows.reshape(10, 48):
+    assert np.array_equal(at_once.rows, pieces)
+    for epoch in at_once.rows.reshape(10, 48):
         assert len(set(epoch.tolist())) == 48
 
 
 def test_few_rows_are_one_batch_and_many_are_sampled():
-    """Fewer rows than a batch train on all of them; of very many, only those needed are drawn."""
+    """With fewer rows than a batch all are used; of very many rows only the needed ones are drawn."""
     X, y = data(10)
     _, (few,) = prepare_nets(X, [Net(y)], 2)
     assert BatchStream(few, batch_size=64, steps=3).take(3).rows.shape == (3, 10)
@@ -256,7 +256,7 @@ def test_few_rows_are_one_batch_and_many_are_sampled():
 
 
 def test_sampled_peers_average_to_expected_ones():
-    """Over many draws, coefficients of sampled peers have the mean of expected peers inside the batch."""
+    """The mean coefficients of sampled peers over many draws are those of expected peers in the batch."""
     X, y = data(32)
     _, (sampled,) = prepare_nets(X, [Net(y, peers="sampled", alpha=0.8)], 2)
     block = BatchStream(sampled, batch_size=32, steps=4000).take(4000)
@@ -267,7 +267,7 @@ def test_sampled_peers_average_to_expected_ones():
 
 
 def test_weights_act_as_repeats_in_the_prior_and_the_rows():
-    """On full batches, integer weights train as repeated rows do."""
+    """On full batches, integer weights are equivalent to repeated rows."""
     X, y = data(20)
     weight = np.arange(20) % 3 + 1
     twice = np.repeat(np.arange(20), weight)
@@ -280,7 +280,7 @@ def test_weights_act_as_repeats_in_the_prior_and_the_rows():
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_curves_and_the_best_weights(backend):
-    """Curves have a point every so many steps, and the weights kept are those of the highest score."""
+    """Curves have a point every ``record_every`` steps, and the weights with the highest score are kept."""
     X, y = data()
     seen = {}
 
@@ -305,7 +305,7 @@ def test_curves_and_the_best_weights(backend):
 
 
 def test_weights_are_those_of_linear_layers():
-    """``weights`` gives layers as nn.Linear has them, and they predict what ``logits`` says."""
+    """``weights`` returns layers as in nn.Linear, and their predictions are those of ``logits``."""
     X, y = data(k=3)
     trained = train_nets(X, [Net(y)], n_classes=3, max_steps=3)
     h = X.astype(np.float32)
@@ -317,8 +317,8 @@ def test_weights_are_those_of_linear_layers():
     assert trained.n_classes == 3
 
 
-def test_threads_and_denormals_are_left_as_they_were():
-    """The number of threads and the treatment of denormals are restored."""
+def test_threads_and_denormals_are_restored():
+    """Training does not change the number of threads or the treatment of denormals."""
     X, y = data()
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -353,8 +353,8 @@ def test_threads_and_denormals_are_left_as_they_were():
         ({"X": [[0.0, 1.0]] * 60}, "same number of columns"),
     ],
 )
-def test_bad_nets_are_named(change, message):
-    """The message names the net, the argument and what came."""
+def test_invalid_nets_are_refused(change, message):
+    """The message names the net, the argument and the value."""
     X, y = data()
     with pytest.raises(InvalidInputError, match=message):
         train_nets(X, [Net(**{"y": y, **change}), Net(y)], n_classes=2, max_steps=2)
@@ -371,7 +371,7 @@ def test_bad_nets_are_named(change, message):
         ({"n_classes": 1}, "`n_classes`"),
     ],
 )
-def test_bad_options_are_named(options, message):
+def test_invalid_options_are_refused(options, message):
     """The message names the argument."""
     X, y = data()
     with pytest.raises(InvalidInputError, match=message):
@@ -379,22 +379,22 @@ def test_bad_options_are_named(options, message):
 
 
 def test_sampled_peers_need_two_rows():
-    """A batch of one has no peers; the message says what to do."""
+    """A batch of one row has no peers; the message says what to do."""
     X, y = data()
     with pytest.raises(InvalidInputError, match="sampled peers need batches of at least 2"):
         train_nets(X, [Net(y, peers="sampled")], n_classes=2, batch_size=1, max_steps=2)
 
 
-def test_nothing_to_train_is_refused():
-    """No nets, or a net without features, is an error that says so."""
+def test_missing_nets_or_features_are_refused():
+    """An empty list of nets, or a net without features, is an error."""
     with pytest.raises(InvalidInputError, match="`nets` is empty"):
         train_nets(np.ones((2, 2)), [], n_classes=2)
     with pytest.raises(InvalidInputError, match="must be given if there is no shared"):
         train_nets(None, [Net([0, 1])], n_classes=2)
 
 
-def test_without_numba_torch_does_the_work(monkeypatch):
-    """The compiled path is optional: without numba torch trains, and asking for it says how to get it."""
+def test_without_numba_the_torch_backend_is_used(monkeypatch):
+    """Numba is optional; the message for ``backend="numba"`` says how to install it."""
     for place in ("_engine", "_step_backends"):
         monkeypatch.setattr(f"peerloss.training.small.{place}.has_numba", lambda: False)
     X, y = data()
@@ -405,7 +405,7 @@ def test_without_numba_torch_does_the_work(monkeypatch):
 
 @pytest.mark.cuda
 def test_cuda_agrees_with_the_cpu():
-    """A GPU takes the same steps."""
+    """The steps on a GPU equal those on the CPU."""
     X, nets = mixed_nets()
     cpu, gpu = (
         train_nets(X, nets, n_classes=2, max_steps=20, device=device, backend="torch", dtype="float64")

@@ -1,4 +1,4 @@
-"""Which nets the compiled loop can train."""
+"""The choice between numba and torch."""
 
 import numpy as np
 import pytest
@@ -11,14 +11,14 @@ from peerloss.training.small._step_backends import has_numba
 
 
 def focal(logits):
-    """Return a loss matrix that the compiled loop does not know."""
+    """Return a loss matrix that the compiled loop does not support."""
     p = torch.softmax(logits, dim=1)
     return -((1 - p) ** 2) * torch.log(p + 1e-5)
 
 
 @pytest.fixture
 def registered(monkeypatch):
-    """Add the base loss as the documentation says: one function and one line."""
+    """Add the base loss as described in the documentation."""
     monkeypatch.setitem(BASES, "focal", focal)
 
 
@@ -34,7 +34,7 @@ def data(n=200):
     "options", [{"loss": "peer", "alpha": 0.5}, {"loss": "backward", "noise": np.eye(2)}]
 )
 def test_a_registered_base_is_trained_by_torch(backend, options):
-    """A new entry in BASES works in the engine, beside nets that numba trains."""
+    """A new entry in BASES works in the engine, together with nets that numba trains."""
     if backend == "numba" and not has_numba():
         pytest.skip("needs numba")
     X, y = data()
@@ -47,7 +47,7 @@ def test_a_registered_base_is_trained_by_torch(backend, options):
 
 @pytest.mark.usefixtures("registered")
 def test_the_classifier_takes_a_registered_base():
-    """By its name, with the default backend."""
+    """It is selected by name, with the default backend."""
     X, y = data()
     model = RobustMLPClassifier(base="focal", alpha=0.5, max_steps=100, learning_rate=0.05, random_state=0)
     assert model.fit(X, y).score(X, y) > 0.9

@@ -91,7 +91,7 @@ class DeepRecipe:
             raise InvalidInputError(f"`sieve` must be a Sieve, such as Sieve(), or None; got {self.sieve!r}.")
 
     def rate(self, done: float, alpha: float) -> float:
-        """Return the learning rate after the share ``done`` of the steps, at the given α."""
+        """Return the learning rate after the share ``done`` of the steps, if α is ``alpha``."""
         if done < self.warm_up:
             share = done / self.warm_up
         else:
