@@ -7,7 +7,7 @@ import torch
 
 from peerloss.training import keep_rows
 from peerloss.training.deep import _fixed_targets
-from peerloss.training.deep._fixed_targets import fixed_targets
+from tests.training.deep.toy import first_targets
 
 UNIFORM = torch.full((3,), 1 / 3)
 
@@ -59,7 +59,7 @@ def test_targets_of_a_confident_teacher_are_its_predictions():
     """One-hot teachers: the posterior of a kept label is the label, all rows have weight one."""
     y = torch.tensor([0, 1, 2, 0, 1, 2])
     predictions = torch.tensor([0, 1, 2, 1, 2, 0])
-    targets, kept = fixed_targets(torch.eye(3)[predictions], y)
+    targets, kept = first_targets(torch.eye(3)[predictions], y, refresh_every=0)
     assert kept.tolist() == [True] * 3 + [False] * 3
     torch.testing.assert_close(targets, torch.eye(3)[predictions])
 
@@ -68,7 +68,7 @@ def test_targets_by_hand():
     """A kept label gives the posterior p_k·T[k, ỹ], T counted from the teacher; other rows get p."""
     probabilities = torch.tensor([[0.5, 0.4, 0.1], [0.1, 0.5, 0.4], [0.4, 0.1, 0.5]])
     y = torch.tensor([0, 2, 1])
-    targets, kept = fixed_targets(probabilities, y)
+    targets, kept = first_targets(probabilities, y, refresh_every=0)
     assert kept.tolist() == [True, True, False]
     # T[k, j]: each label occurs once, so its column is that row's probabilities; rows of T sum to 1 already.
     posterior = torch.tensor([0.5 * 0.5, 0.4 * 0.4, 0.1 * 0.1]) / 0.42
@@ -88,5 +88,5 @@ def test_the_prior_is_counted_over_labelled_rows_only(monkeypatch):
 
     monkeypatch.setattr(_fixed_targets, "keep_rows", watched)
     y = torch.tensor([0, 0, 0, 1, 2, -1, -1, -1])
-    fixed_targets(UNIFORM.expand(8, 3), y)
+    first_targets(UNIFORM.expand(8, 3), y, refresh_every=0)
     assert seen[0].tolist() == pytest.approx([0.6, 0.2, 0.2])

@@ -6,9 +6,10 @@ import torch
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import base_loss, loss_matrix
 from peerloss.training import Sieve
-from peerloss.training.deep._fixed_targets import FixedTargets, fixed_targets
-from peerloss.training.deep._refreshed_targets import RefreshedTargets, refreshed_targets
+from peerloss.training.deep._fixed_targets import FixedTargets
+from peerloss.training.deep._refreshed_targets import RefreshedTargets
 from peerloss.training.deep._sieve_targets import balance_classes, soft_loss
+from tests.training.deep.toy import first_targets
 
 UNIFORM = torch.full((3,), 1 / 3)
 
@@ -17,39 +18,16 @@ def random_probs(n, seed):
     return torch.softmax(2 * torch.randn(n, 3, generator=torch.Generator().manual_seed(seed)), dim=1)
 
 
-def sieve_with(probs, y, sieve):
-    """Return the sieve of a training of one epoch, for a model that predicts ``probs``."""
-    kind = RefreshedTargets if sieve.refresh_every else FixedTargets
-    return kind(sieve, y, epochs=1, predict=lambda **_: probs, mirrored=False)
-
-
-@pytest.mark.parametrize(
-    "targets_of", [fixed_targets, lambda probs, y: refreshed_targets(probs, y, trust=1.0)]
-)
-def test_rows_without_a_label_get_the_prediction_and_change_nothing_else(targets_of):
+@pytest.mark.parametrize("settings", [{"refresh_every": 0}, {"trust": 1.0}, {"balance": True}])
+def test_rows_without_a_label_get_the_prediction_and_change_nothing_else(settings):
     """They are never kept, T is counted without them, and their target is the prediction."""
     probs = random_probs(60, seed=2)
+    if "balance" in settings:
+        probs = torch.cat((balance_classes(probs[:40]), balance_classes(probs[40:])))
     y = torch.arange(60) % 3
     y[40:] = -1
-    targets, kept = targets_of(probs, y)
-    alone, kept_alone = targets_of(probs[:40], y[:40])
-    torch.testing.assert_close(targets[:40], alone, rtol=1e-3, atol=1e-5)
-    torch.testing.assert_close(
-        targets[40:], probs[40:] * probs[40:].amax(dim=1, keepdim=True), rtol=1e-3, atol=1e-5
-    )
-    assert kept.tolist() == [*kept_alone.tolist(), *[False] * 20]
-    assert kept.any()
-
-
-def test_rows_without_a_label_are_balanced_too():
-    """Predictions that are balanced in both parts stay as they are, with and without labels."""
-    probs = random_probs(60, seed=2)
-    probs = torch.cat((balance_classes(probs[:40]), balance_classes(probs[40:])))
-    y = torch.arange(60) % 3
-    y[40:] = -1
-    sieve = Sieve(start=0.0, balance=True)
-    targets, kept = sieve_with(probs, y, sieve).targets_for(0)
-    alone, kept_alone = sieve_with(probs[:40], y[:40], sieve).targets_for(0)
+    targets, kept = first_targets(probs, y, **settings)
+    alone, kept_alone = first_targets(probs[:40], y[:40], **settings)
     torch.testing.assert_close(targets[:40], alone, rtol=1e-3, atol=1e-5)
     torch.testing.assert_close(
         targets[40:], probs[40:] * probs[40:].amax(dim=1, keepdim=True), rtol=1e-3, atol=1e-5
@@ -96,8 +74,7 @@ def test_balance_changes_which_labels_are_kept():
     probs = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1], [0.6, 0.4]])
     y = torch.ones(4, dtype=torch.long)
     plain, even, known = (
-        sieve_with(probs, y, Sieve(start=0.0, trust=0.0, balance=balance)).targets_for(0).kept
-        for balance in (False, True, (0.1, 0.9))
+        first_targets(probs, y, trust=0.0, balance=balance).kept for balance in (False, True, (0.1, 0.9))
     )
     assert plain.tolist() == [False] * 4
     assert even.tolist() == [False, False, False, True]
@@ -107,7 +84,7 @@ def test_balance_changes_which_labels_are_kept():
 def test_class_shares_must_match_the_number_of_classes():
     """The message gives the expected number of entries."""
     with pytest.raises(InvalidInputError, match=r"`balance` must have 3 entries"):
-        sieve_with(torch.eye(3), torch.arange(3), Sieve(start=0.0, balance=(0.5, 0.5))).targets_for(0)
+        first_targets(torch.eye(3), torch.arange(3), balance=(0.5, 0.5))
 
 
 def test_soft_loss_of_labels_is_cross_entropy():

@@ -5,6 +5,8 @@ import torch
 
 from peerloss.models import ResNet
 from peerloss.training import Augment, DeepRecipe, Sieve, predict_logits
+from peerloss.training.deep._fixed_targets import FixedTargets
+from peerloss.training.deep._refreshed_targets import RefreshedTargets
 
 N = 240
 RECIPE = DeepRecipe(epochs=3, batch_size=32, learning_rate=0.05, alpha=((0.3, 0.0), (1.0, 1.0)), average=0.9)
@@ -31,3 +33,10 @@ def accuracy(model, X, y):
 
 def have_equal_tensors(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def first_targets(probs, y, **settings):
+    """Return the targets of a sieve with these settings, if the teacher predicts ``probs``."""
+    sieve = Sieve(start=0.0, **settings)
+    kind = RefreshedTargets if sieve.refresh_every else FixedTargets
+    return kind(sieve, y, epochs=1, predict=lambda **_: probs, mirrored=False).targets_for(0)

@@ -7,13 +7,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from peerloss.functional import peer_loss
-from peerloss.training.deep._sieve_targets import (
-    SieveTargets,
-    Targets,
-    balanced_probs,
-    label_likelihood,
-    weigh_by_confidence,
-)
+from peerloss.training.deep._sieve_targets import SieveTargets, Targets
 
 
 class FixedTargets(SieveTargets):
@@ -29,25 +23,15 @@ class FixedTargets(SieveTargets):
     5. Each target is multiplied by its largest entry, so that uncertain rows count less.
     """
 
-    def targets_for(self, epoch: int) -> Targets | None:
-        """Return the targets of the current round; they change only when a round starts."""
-        if epoch in self.decisions:
-            self.teacher_probs = self._query_teacher()
-        if self.teacher_probs is None:
-            return None
-        probs = balanced_probs(self.teacher_probs, self.sieve)
-        return fixed_targets(probs, self.y, threshold=self.sieve.threshold)
-
-
-def fixed_targets(probs: Tensor, y: Tensor, *, threshold: float = 0.0) -> Targets:
-    """Return targets from teacher probabilities (n, K) and noisy labels (n,), −1 for none."""
-    has_label = y >= 0
-    labels = y[has_label]
-    noisy_prior = torch.bincount(labels, minlength=probs.shape[1]) / len(labels)
-    kept = has_label & keep_rows(probs, y.clamp(min=0), noisy_prior, threshold=threshold)
-    _, likelihood = label_likelihood(probs, y)
-    posterior = functional.normalize(probs * likelihood, p=1.0, dim=1)
-    return Targets(weigh_by_confidence(torch.where(kept[:, None], posterior, probs)), kept)
+    def decide(self, probs: Tensor) -> Targets:
+        """Apply steps 2 to 4 to the probabilities of the teacher."""
+        has_label = self.y >= 0
+        labels = self.y[has_label]
+        noisy_prior = torch.bincount(labels, minlength=probs.shape[1]) / len(labels)
+        kept = has_label & keep_rows(probs, self.y.clamp(min=0), noisy_prior, threshold=self.sieve.threshold)
+        _, likelihood = self.label_likelihood(probs)
+        posterior = functional.normalize(probs * likelihood, p=1.0, dim=1)
+        return Targets(torch.where(kept[:, None], posterior, probs), kept)
 
 
 def keep_rows(probabilities: Tensor, y: Tensor, noisy_prior: Tensor, *, threshold: float = 0.0) -> Tensor:

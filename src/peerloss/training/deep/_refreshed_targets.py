@@ -7,13 +7,7 @@ import math
 import torch
 from torch import Tensor
 
-from peerloss.training.deep._sieve_targets import (
-    SieveTargets,
-    Targets,
-    balanced_probs,
-    label_likelihood,
-    weigh_by_confidence,
-)
+from peerloss.training.deep._sieve_targets import SieveTargets, Targets
 
 
 class RefreshedTargets(SieveTargets):
@@ -34,25 +28,20 @@ class RefreshedTargets(SieveTargets):
     """
 
     def targets_for(self, epoch: int) -> Targets | None:
-        """Return the targets of an epoch, after a refresh if one is due."""
-        if epoch in self.decisions:
-            self.teacher_probs = self._query_teacher()
-        elif epoch in self.refreshes and self.teacher_probs is not None:
+        """Return the targets of an epoch, after a refresh if one is due; ``None`` before the first round."""
+        if epoch in self.refreshes and self.teacher_probs is not None:
             self.teacher_probs = self._refresh_targets(self.teacher_probs)
-        if self.teacher_probs is None:
-            return None
-        probs = balanced_probs(self.teacher_probs, self.sieve)
-        return refreshed_targets(probs, self.y, trust=self.sieve.trust, threshold=self.sieve.threshold)
+        return super().targets_for(epoch)
 
     def _refresh_targets(self, earlier: Tensor) -> Tensor:
         """Average with new predictions, without mirror images because refreshes are frequent."""
         return torch.lerp(self._predict(), earlier, self.sieve.memory)
 
-
-def refreshed_targets(probs: Tensor, y: Tensor, *, trust: float = 0.5, threshold: float = 0.0) -> Targets:
-    """Return targets from averaged predictions (n, K) and noisy labels (n,), −1 for none."""
-    onehot, likelihood = label_likelihood(probs, y)
-    posterior = torch.softmax(probs.log() + torch.xlogy(trust, likelihood), dim=1)
-    least = 0.5 - 0.5 * math.tanh(threshold / 2.0)  # the probability whose log-odds are −threshold
-    kept = (y >= 0) & (posterior.gather(1, y.clamp(min=0)[:, None])[:, 0] > least)
-    return Targets(weigh_by_confidence(torch.where(kept[:, None], onehot, posterior)), kept)
+    def decide(self, probs: Tensor) -> Targets:
+        """Apply steps 3 and 4 to the averaged probabilities."""
+        onehot, likelihood = self.label_likelihood(probs)
+        posterior = torch.softmax(probs.log() + torch.xlogy(self.sieve.trust, likelihood), dim=1)
+        of_label = posterior.gather(1, self.y.clamp(min=0)[:, None])[:, 0]
+        least = 0.5 - 0.5 * math.tanh(self.sieve.threshold / 2.0)  # its log-odds are −threshold
+        kept = (self.y >= 0) & (of_label > least)
+        return Targets(torch.where(kept[:, None], onehot, posterior), kept)

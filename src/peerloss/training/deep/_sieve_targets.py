@@ -1,4 +1,4 @@
-"""What the two algorithms of the sieve share: their interface, T from predictions, and the soft loss."""
+"""What the two algorithms of the sieve share: their interface and state, and the loss of soft targets."""
 
 from __future__ import annotations
 
@@ -32,12 +32,10 @@ class SieveTargets(ABC):
 
     Parameters
     ----------
-    sieve
-        The settings.
+    sieve, epochs
+        The settings and the length of the training.
     y
         Noisy labels (n,), −1 for rows without a label.
-    epochs
-        Length of the training.
     predict
         Returns the probabilities (n, K) of all rows under the current averaged model.
     mirrored
@@ -45,13 +43,7 @@ class SieveTargets(ABC):
     """
 
     def __init__(
-        self,
-        sieve: Sieve,
-        y: Tensor,
-        *,
-        epochs: int,
-        predict: Callable[..., Tensor],
-        mirrored: bool,
+        self, sieve: Sieve, y: Tensor, *, epochs: int, predict: Callable[..., Tensor], mirrored: bool
     ) -> None:
         self.sieve, self.y = sieve, y
         self.decisions, self.refreshes = sieve.decisions(epochs), sieve.refreshes(epochs)
@@ -63,16 +55,40 @@ class SieveTargets(ABC):
         """Whether the targets have replaced the labels."""
         return self.teacher_probs is not None
 
-    @abstractmethod
     def targets_for(self, epoch: int) -> Targets | None:
         """Return the targets of an epoch; ``None`` before the first round, when the labels are the targets.
 
         Must be called once per epoch, before its first step.
         """
+        if epoch in self.decisions:
+            self.teacher_probs = self._query_teacher()
+        if self.teacher_probs is None:
+            return None
+        balance = self.sieve.balance
+        probs = self.teacher_probs
+        if balance is not False:
+            probs = balance_classes(probs, None if balance is True else balance)
+        targets, kept = self.decide(probs)
+        return Targets(targets * targets.amax(dim=1, keepdim=True), kept)  # uncertain rows count less
 
     def _query_teacher(self) -> Tensor:
         """Return the probabilities (n, K) of the teacher of a new round."""
         return self._predict(mirrored=self._mirrored)
+
+    @abstractmethod
+    def decide(self, probs: Tensor) -> Targets:
+        """Return the targets of probabilities (n, K), before rows are weighted."""
+
+    def label_likelihood(self, probs: Tensor) -> tuple[Tensor, Tensor]:
+        """Return labels as one-hot rows (n, K) and their likelihood T[k, ỹ] (n, K), T counted from ``probs``.
+
+        A row without a label has zeros in the first result and ones in the second.
+        """
+        has_label = (self.y >= 0)[:, None]
+        codes = self.y.clamp(min=0)
+        onehot = functional.one_hot(codes, probs.shape[1]).to(probs.dtype) * has_label
+        transition = functional.normalize(probs.T @ onehot, p=1.0, dim=1)
+        return onehot, torch.where(has_label, transition.T[codes], 1.0)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
@@ -82,13 +98,6 @@ class SieveTargets(ABC):
         """Restore the ``state`` of a checkpoint."""
         probs = state["teacher_probs"]
         self.teacher_probs = None if probs is None else probs.to(self.y.device)
-
-
-def balanced_probs(probs: Tensor, sieve: Sieve) -> Tensor:
-    """Return the probabilities, reweighted if the sieve has ``balance``."""
-    if sieve.balance is False:
-        return probs
-    return balance_classes(probs, None if sieve.balance is True else sieve.balance)
 
 
 def balance_classes(probs: Tensor, shares: Sequence[float] | None = None, *, rounds: int = 20) -> Tensor:
@@ -101,32 +110,13 @@ def balance_classes(probs: Tensor, shares: Sequence[float] | None = None, *, rou
     >>> balance_classes(torch.tensor([[0.9, 0.1], [0.6, 0.4]])).mean(dim=0)
     tensor([0.5000, 0.5000])
     """
-    n_classes = probs.shape[1]
-    known = (
-        [1.0 / n_classes] * n_classes if shares is None else as_prior(shares, "balance", n_classes=n_classes)
-    )
+    k = probs.shape[1]
+    known = [1.0 / k] * k if shares is None else as_prior(shares, "balance", n_classes=k)
     wanted = torch.as_tensor(known, dtype=probs.dtype, device=probs.device)
     rows = probs.clamp(min=1e-6)  # the weight of a class that is never predicted stays finite
     for _ in range(rounds):
         rows = functional.normalize(rows * (wanted / rows.mean(dim=0)), p=1.0, dim=1)
     return rows
-
-
-def label_likelihood(probs: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """Return labels as one-hot rows (n, K) and their likelihood T[k, ỹ] (n, K), T counted from ``probs``.
-
-    A row without a label (−1) has zeros in the first result and ones in the second.
-    """
-    has_label = (y >= 0)[:, None]
-    codes = y.clamp(min=0)
-    onehot = functional.one_hot(codes, probs.shape[1]).to(probs.dtype) * has_label
-    transition = functional.normalize(probs.T @ onehot, p=1.0, dim=1)
-    return onehot, torch.where(has_label, transition.T[codes], 1.0)
-
-
-def weigh_by_confidence(targets: Tensor) -> Tensor:
-    """Multiply each row by its largest entry, so that rows without a confident target count less."""
-    return targets * targets.amax(dim=1, keepdim=True)
 
 
 def soft_loss(logits: Tensor, targets: Tensor) -> Tensor:

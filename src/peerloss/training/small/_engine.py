@@ -18,7 +18,7 @@ from peerloss._validation import FloatArray, IntArray, check_choice, check_count
 from peerloss.exceptions import InvalidInputError
 from peerloss.training.small._batches import BatchStream, Block, RealArray, first_weights
 from peerloss.training.small._nets import Net, PreparedNet, prepare_nets
-from peerloss.training.small._objective import as_class_logits, batch_losses
+from peerloss.training.small._objective import batch_losses
 from peerloss.training.small._step_backends import (
     Backend,
     NumbaBackend,
@@ -26,7 +26,7 @@ from peerloss.training.small._step_backends import (
     has_compiled_gradient,
     has_numba,
 )
-from peerloss.training.small._trained_nets import TrainedNets, outputs
+from peerloss.training.small._trained_nets import TrainedNets, stacked_logits
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -243,12 +243,7 @@ def _bytes_per_net(plan: _Plan, k: int) -> int:
 
 
 def _train_part(
-    table: RealArray,
-    nets: list[PreparedNet],
-    members: list[int],
-    plan: _Plan,
-    kind: str,
-    result: _Result,
+    table: RealArray, nets: list[PreparedNet], members: list[int], plan: _Plan, kind: str, result: _Result
 ) -> None:
     streams = [
         BatchStream(net, batch_size=plan.batch_size, steps=plan.steps, dtype=plan.dtype) for net in nets
@@ -274,24 +269,16 @@ def _train_part(
             step, drawn = step + count, drawn - count
         if stop in records:
             for net, member, block, weights in zip(nets, members, blocks, engine.parameters(), strict=True):
-                loss = _last_loss(weights, net, block, table, plan.sizes, step=stop)
+                loss = _last_loss(weights, net, block, table, plan.sizes, stop)
                 result.record(member, stop, loss, weights)
 
 
 def _last_loss(
-    parameters: RealArray,
-    net: PreparedNet,
-    block: Block,
-    table: RealArray,
-    sizes: tuple[int, ...],
-    *,
-    step: int,
+    parameters: RealArray, net: PreparedNet, block: Block, table: RealArray, sizes: tuple[int, ...], step: int
 ) -> float:
     """Return the loss of the last batch of a block."""
     last = block.part(-1, len(block.rows))
-    z = as_class_logits(
-        outputs(torch.from_numpy(parameters[None]), sizes, torch.from_numpy(table[last.rows]))
-    )
+    z = stacked_logits(torch.from_numpy(parameters[None]), sizes, torch.from_numpy(table[last.rows]))
     objective = net.warm_up_objective if step <= net.net.warm_up else net.objective
     coefficients, scale = torch.from_numpy(last.coefficients), torch.from_numpy(last.scale)
     return float(batch_losses(objective, z, coefficients, scale))
@@ -303,7 +290,7 @@ def _predictor(parameters: RealArray, sizes: tuple[int, ...]) -> Callable[[Any],
 
     def logits(X: Any) -> RealArray:
         x = torch.as_tensor(np.ascontiguousarray(X), dtype=flat.dtype)[None]
-        values: RealArray = as_class_logits(outputs(flat, sizes, x))[0].numpy()
+        values: RealArray = stacked_logits(flat, sizes, x)[0].numpy()
         return values
 
     return logits

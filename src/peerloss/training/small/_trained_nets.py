@@ -95,7 +95,7 @@ class TrainedNets:
         for start in range(0, max(1, len(features)), size):
             part = features[start : start + size].astype(parameters.dtype, order="C")
             block = torch.from_numpy(part).to(chosen)
-            yield as_class_logits(outputs(stack, self.sizes, block.expand(len(stack), *block.shape)))
+            yield stacked_logits(stack, self.sizes, block.expand(len(stack), *block.shape))
 
 
 def layer_views(flat: Tensor, sizes: tuple[int, ...]) -> list[tuple[Tensor, Tensor]]:
@@ -116,7 +116,7 @@ def activations(layers: list[tuple[Tensor, Tensor]], x: Tensor) -> Iterator[Tens
         yield x.relu_() if number < len(layers) else x
 
 
-def outputs(flat: Tensor, sizes: tuple[int, ...], x: Tensor) -> Tensor:
-    """Return the outputs of the last layer (nets, n, out) for inputs (nets, n, d)."""
-    *_, last = activations(layer_views(flat, sizes), x)
-    return last
+def stacked_logits(flat: Tensor, sizes: tuple[int, ...], x: Tensor) -> Tensor:
+    """Return the logits (nets, n, K) of flat parameters (nets, P) for inputs (nets, n, d)."""
+    *_, outputs = activations(layer_views(flat, sizes), x)
+    return as_class_logits(outputs)
