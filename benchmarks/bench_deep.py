@@ -18,7 +18,7 @@ from torch import nn
 from peerloss import PeerLoss
 from peerloss.models import resnet18
 from peerloss.training import DeepRecipe
-from peerloss.training._deep_run import Run
+from peerloss.training.deep._deep_run import Run
 
 if TYPE_CHECKING:
     from collections.abc import Callable

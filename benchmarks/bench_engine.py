@@ -25,7 +25,7 @@ from threadpoolctl import threadpool_limits
 from peerloss import PeerBoostingClassifier, RobustMLPClassifier
 from peerloss.noise import NoiseModel, flip_labels
 from peerloss.training import Net, train_nets
-from peerloss.training._backends import has_numba
+from peerloss.training.small._step_backends import has_numba
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,7 @@ def grid_rows(rounds: int) -> list[str]:
     sizes = {"MLPClassifier": 1}
     for backend in ("numba", "torch") if has_numba() else ("torch",):
         for count in (1, 16, 160):
-            nets = [Net(y, alpha=(0.0, 0.5, 1.0, 2.0)[i % 4], seed=i) for i in range(count)]
+            nets = [Net(y, alpha=(0.0, 0.5, 1.0, 2.0)[i % 4], random_state=i) for i in range(count)]
             name = f"train_nets, {backend}, {count} nets"
             sizes[name] = count
             calls[name] = _call(X, nets, backend)
@@ -86,7 +86,7 @@ def grid_rows(rounds: int) -> list[str]:
 
 def _call(X: Any, nets: list[Net], backend: str) -> Callable[[], object]:
     return lambda: train_nets(
-        X, nets, n_classes=2, hidden=(8, 8), batch_size=BATCH, steps=STEPS, backend=backend
+        X, nets, n_classes=2, hidden_layer_sizes=(8, 8), batch_size=BATCH, max_steps=STEPS, backend=backend
     )
 
 

@@ -29,14 +29,14 @@ def skip_tables() -> None:
 if any(find_spec(name) is None for name in ("pandas", "skops")):
     skip_tables()
 
-from peerloss.datasets.cifar10 import HUMAN_LABELS  # noqa: E402 (see above)
+from peerloss._device import resolve_device  # noqa: E402 (see above)
+from peerloss.datasets.cifar10 import HUMAN_LABELS  # noqa: E402
 from peerloss.experiments.cifar import (  # noqa: E402
     Workshop,
     cifar_table,
     load_cifar,
     run_cifar,
 )
-from peerloss.training._device import usable_device  # noqa: E402
 
 
 def main() -> None:
@@ -55,7 +55,7 @@ def main() -> None:
     parser.add_argument("--smoke", action="store_true", help="few images, four epochs")
     parser.add_argument("--closed", action="store_true", help="leave the test set unread")
     options = parser.parse_args()
-    workshop = Workshop(options.data, usable_device(options.device))
+    workshop = Workshop(options.data, resolve_device(options.device))
     human = [noise for noise in options.noise if noise in HUMAN_LABELS]
     made = [noise for noise in options.noise if noise not in HUMAN_LABELS]
     for name, noise in (("cifar10", made), ("cifar10n", human)):

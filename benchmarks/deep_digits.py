@@ -40,7 +40,7 @@ Stages = list[tuple[nn.Module, DeepRecipe]]
 def methods_of(shares: tuple[float, ...]) -> dict[str, Stages]:
     """Return all methods by name; one uses the true shares of the classes."""
     sieves = {
-        "sieve, targets fixed": replace(SIEVE, renew=0),
+        "sieve, targets fixed": replace(SIEVE, refresh_every=0),
         "sieve, trust 0": replace(SIEVE, trust=0.0),
         "**sieve** (trust ½)": SIEVE,
         "sieve, trust 1": replace(SIEVE, trust=1.0),
@@ -106,7 +106,8 @@ def accuracies(kind: str, seed: int, methods: list[str] | None = None) -> dict[s
         torch.manual_seed(seed)
         model = ResNet((1, 1), width=16)
         for loss, recipe in stages:
-            result = train_deep(model, loss, X[train], noisy, recipe=replace(recipe, seed=seed), device="cpu")
+            seeded = replace(recipe, random_state=seed)
+            result = train_deep(model, loss, X[train], noisy, recipe=seeded, device="cpu")
         model.load_state_dict(result.weights["average"])
         predicted = predict_logits(model, torch.as_tensor(X[test])).argmax(dim=1).numpy()
         found[name] = 100.0 * float((predicted == y[test]).mean())

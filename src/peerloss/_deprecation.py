@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
+_Class = TypeVar("_Class", bound=type)
 
 
 def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
@@ -58,6 +59,39 @@ def renamed_parameters(**names: str) -> Callable[[_Function], _Function]:
         return accept_old_names  # type: ignore[return-value]
 
     return decorate
+
+
+def renamed_fields(**names: str) -> Callable[[_Class], _Class]:
+    """Let a dataclass accept and return fields under their deprecated names; ``names`` maps old to new.
+
+    If both names are given, the value of the old one is used: :func:`dataclasses.replace` passes all fields
+    under their new names as well.
+    """
+
+    def decorate(cls: _Class) -> _Class:
+        initialise = cls.__init__  # type: ignore[misc]
+
+        @functools.wraps(initialise)
+        def accept_old_names(self: Any, *args: Any, **kwargs: Any) -> None:
+            for old in names.keys() & kwargs.keys():
+                warn_renamed(old, names[old])
+                kwargs[names[old]] = kwargs.pop(old)
+            initialise(self, *args, **kwargs)
+
+        cls.__init__ = accept_old_names  # type: ignore[misc]
+        for old, new in names.items():
+            setattr(cls, old, _old_field(old, new))
+        return cls
+
+    return decorate
+
+
+def _old_field(old: str, new: str) -> property:
+    def read(self: Any) -> Any:
+        warn_renamed(old, new)
+        return getattr(self, new)
+
+    return property(read, doc=f"Deprecated name of ``{new}``.")
 
 
 def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:

@@ -19,7 +19,7 @@ import shutil
 import sys
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING
+from typing import IO, TYPE_CHECKING, Any
 
 from peerloss._folder_swap import exchange
 from peerloss.exceptions import InvalidInputError, OutputError
@@ -53,6 +53,13 @@ def atomic_files(*paths: Path) -> Iterator[list[Path]]:
         for file, place in zip(unfinished, places, strict=True):
             file.replace(place)
             _sync_folder(place.parent)
+
+
+@contextmanager
+def atomic_stream(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
+    """Open a new file that replaces ``path`` when the block ends without an error."""
+    with atomic_files(path) as (unfinished,), unfinished.open(mode) as stream:
+        yield stream
 
 
 @contextmanager

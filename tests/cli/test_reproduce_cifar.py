@@ -91,7 +91,10 @@ def test_closed_runs_have_a_page_of_their_own(data, tmp_path):
 @pytest.mark.parametrize(
     ("option", "told"),
     [
-        (("--device", "gpu"), "`device` must be cpu, or cuda where torch finds a GPU; 'gpu' cannot be used"),
+        (
+            ("--device", "gpu"),
+            "`device` must be 'auto', 'cpu' or 'cuda'; 'gpu' cannot be used",
+        ),
         (("--device", "cuda:99"), "'cuda:99' cannot be used here"),
         pytest.param(
             *(("--device", "cuda"), "'cuda' cannot be used here"),

@@ -205,7 +205,10 @@ def test_it_works_in_pipelines_searches_and_clones(small_portfolio):  # noqa: AR
         ({"alpha": np.nan}, "`alpha` must be a finite number"),
         ({"alpha": [0.1, np.nan]}, "`alpha` must be a finite number"),
         ({"cv": 1}, "`cv` must be an integer of at least 2"),
-        ({"device": "tpu"}, "`device` must be cpu, or cuda where torch finds a GPU; 'tpu' cannot be used"),
+        (
+            {"device": "tpu"},
+            "`device` must be 'auto', 'cpu' or 'cuda'; 'tpu' cannot be used",
+        ),
     ],
 )
 def test_bad_parameters_are_named(options, message):
@@ -240,7 +243,7 @@ def test_a_device_that_is_not_there_is_refused_before_training(model, monkeypatc
     monkeypatch.setattr(_peer, "_fit_fold", lambda *_: trained.append("candidate"))
     monkeypatch.setattr(_mlp, "train_nets", lambda *_, **__: trained.append("network"))
     X, _, noisy = task(60)
-    with pytest.raises(InvalidInputError, match="`device` must be cpu, or cuda where torch finds a GPU"):
+    with pytest.raises(InvalidInputError, match="`device` must be 'auto', 'cpu' or 'cuda'"):
         model.fit(X, noisy)
     assert not trained
 

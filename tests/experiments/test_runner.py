@@ -26,7 +26,7 @@ from tests.experiments.tiny import CIRCUMSTANCES, figures, lines, run_tiny, run_
 def processes():
     """Return a way to start processes at once: their server has imported everything."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tests.experiments.tiny", "peerloss.training._kernel"])
+    context.set_forkserver_preload(["tests.experiments.tiny", "peerloss.training.small._numba_loop"])
     return context
 
 

@@ -109,6 +109,7 @@ def _as_json(experiment: CifarExperiment, summary: CifarSummary) -> dict[str, An
 
 
 def _write(page: Path, text: str) -> None:
-    from peerloss.training._checkpoint import write_whole
+    from peerloss._files import atomic_stream
 
-    write_whole(page, lambda stream: stream.write(text.encode()))
+    with atomic_stream(page) as stream:
+        stream.write(text.encode())

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._device import resolve_device
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import MAX_STANDARDISED
-from peerloss.estimators._mlp_checks import check_parameters, choose_device
+from peerloss.estimators._mlp_checks import check_parameters
 from peerloss.estimators._mlp_search import (
     ALPHA_GRID,
     hold_out,
@@ -217,7 +218,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
 
     def _train_members(self, task: _Task) -> TrainedNets:
         nets = [
-            task.net(**self._loss_of_net(self.alpha_), seed=(task.seed, 0, member))
+            task.net(**self._loss_of_net(self.alpha_), random_state=(task.seed, 0, member))
             for member in range(self.n_members)
         ]
         every = max(1, self.max_steps // N_RECORDS)
@@ -225,7 +226,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             return task.train(task.X, nets, record_every=every)
         rows, held_out = hold_out(task.codes, self.validation_fraction, task.seed)
         nets = [
-            task.net(**self._loss_of_net(self.alpha_), rows=rows, seed=(task.seed, 0, member))
+            task.net(**self._loss_of_net(self.alpha_), rows=rows, random_state=(task.seed, 0, member))
             for member in range(self.n_members)
         ]
         X_held, y_held = task.X[held_out], task.codes[held_out]
@@ -245,7 +246,8 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             return as_noise_model(self.noise)  # type: ignore[arg-type]  # checked with the parameters
         plain = {**self._settings(), "loss": "peer", "base": "cross_entropy", "alpha": 0.0}
         nets = [
-            task.net(**plain, rows=train, seed=(task.seed, 1, f)) for f, (train, _) in enumerate(task.folds)
+            task.net(**plain, rows=train, random_state=(task.seed, 1, f))
+            for f, (train, _) in enumerate(task.folds)
         ]
         trained = task.train(task.X, nets)
         return estimate_noise(task.codes, out_of_fold_probabilities(trained, task.X, task.folds)[0])
@@ -282,7 +284,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         """Return out-of-fold probabilities (candidates, n, K) for some α."""
         settings = self._loss_of_net(1.0)
         parts = [
-            task.net(**settings, rows=train, seed=(task.seed, 2, f))
+            task.net(**settings, rows=train, random_state=(task.seed, 2, f))
             for f, (train, _) in enumerate(task.folds)
         ]
         trained = task.train(task.X, [replace(part, alpha=a) for a in alphas for part in parts])
@@ -302,28 +304,28 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         if self.loss == "peer":
             return settings | {"loss": "peer", "base": self.base, "alpha": alpha}
         if self.loss in ("surrogate", "backward"):
-            return settings | {"loss": "backward", "base": self.base, "transition": self.noise_}
+            return settings | {"loss": "backward", "base": self.base, "noise": self.noise_}
         if self.loss == "forward":
-            return settings | {"loss": "forward", "transition": self.noise_}
+            return settings | {"loss": "forward", "noise": self.noise_}
         if self.loss == "dmi":
             warm = min(self.max_steps, max(1, round(self.max_steps * self.warm_start_fraction)))
-            return settings | {"loss": "dmi", "warm_start": warm}
+            return settings | {"loss": "dmi", "warm_up": warm}
         base = "gce" if self.loss == "gce" else self.base
         if self.loss == "symmetric" and base == "cross_entropy":
             base = "sigmoid"
         return settings | {"loss": "peer", "base": base, "alpha": 0.0, "peers": "expected"}
 
     def _trainer(self, hidden: tuple[int, ...], n_classes: int) -> Callable[..., TrainedNets]:
-        device = choose_device(self.device, max(hidden, default=0))
+        device = resolve_device(self.device, width=max(hidden, default=0))
 
         def train(X: Any, nets: list[Net], **options: Any) -> TrainedNets:
             return train_nets(
                 X,
                 nets,
                 n_classes=n_classes,
-                hidden=hidden,
+                hidden_layer_sizes=hidden,
                 batch_size=self.batch_size,
-                steps=self.max_steps,
+                max_steps=self.max_steps,
                 device=device,
                 **options,
             )

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.estimators._folds import check_cv_kind
@@ -14,14 +13,11 @@ from peerloss.functional.base import as_base, check_trainable_base, trainable_ba
 from peerloss.functional.peer import PEERS
 from peerloss.noise import as_noise_model
 from peerloss.posterior._clean_map import check_alpha_or_auto
-from peerloss.training._device import usable_device
 
 if TYPE_CHECKING:
     from peerloss.estimators._mlp import RobustMLPClassifier
 
 LOSSES = ("peer", "plain", "surrogate", "backward", "forward", "symmetric", "dmi", "gce")
-#: From this width on a GPU, where there is one, beats the compiled loop on the CPU (one net: H200, EPYC).
-GPU_WIDTH = 512
 
 
 def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[int, ...]:
@@ -44,13 +40,6 @@ def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[int, .
     check_in_range(model.warm_start_fraction, "warm_start_fraction", 0.0, 1.0, low_open=True)
     _check_noise(model.noise, model.loss, n_classes)
     return _check_hidden(model.hidden_layer_sizes)
-
-
-def choose_device(device: str | torch.device, width: int, *, least: int = GPU_WIDTH) -> str:
-    """Return the torch device to train on; ``"auto"`` takes a GPU, if there is one, from a ``width`` on."""
-    if device == "auto":
-        return "cuda" if torch.cuda.is_available() and width >= least else "cpu"
-    return str(usable_device(device))
 
 
 def _check_hidden(value: Any) -> tuple[int, ...]:

@@ -15,9 +15,9 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._device import resolve_device
 from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
-from peerloss.estimators._mlp_checks import choose_device
 from peerloss.estimators._progress import in_parallel
 from peerloss.estimators.portfolio._candidates import portfolio
 from peerloss.estimators.portfolio._networks import GPU_FEATURES, fit_networks
@@ -27,7 +27,6 @@ from peerloss.metrics import peer_score
 from peerloss.posterior._calibrator import Calibrator, log_scores
 from peerloss.posterior._clean_map import METRICS, CleanMap, check_alpha_or_auto
 from peerloss.posterior._misfit import LEVEL, measure_misfit
-from peerloss.training._device import usable_device
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -239,7 +238,7 @@ class PeerClassifier(NoisyLabelClassifier):
     def _check_parameters(self) -> float | None:
         check_choice(self.metric, "metric", METRICS)
         if self.device != "auto":
-            usable_device(self.device)  # before the training, which takes seconds or minutes
+            resolve_device(self.device)  # before the training, which takes seconds or minutes
         return check_alpha_or_auto(self.alpha)
 
     def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> Folds:
@@ -256,8 +255,8 @@ class PeerClassifier(NoisyLabelClassifier):
         tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
         fitted = in_parallel(tasks, self.n_jobs, further=1)
         by_name = {name: fitted[i :: len(candidates)] for i, name in enumerate(candidates)}
-        device = choose_device(self.device, data.X.shape[1], least=GPU_FEATURES)
-        by_name |= fit_networks(data, folds, seed=seed, device=device)
+        device = resolve_device(self.device, width=data.X.shape[1], gpu_width=GPU_FEATURES)
+        by_name |= fit_networks(data, folds, seed=seed, device=str(device))
         self._diverged = tuple(name for name, parts in by_name.items() if not parts)
         members, held_out = [], []
         for name, parts in by_name.items():

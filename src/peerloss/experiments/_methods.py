@@ -77,7 +77,7 @@ def _peer(_: Task, *, alpha: float = 1.0, base: str = "logistic", peers: str = "
 
 
 def _surrogate(task: Task, *, base: str = "logistic") -> Options:
-    return {"loss": "backward", "transition": task.noise, "base": base}
+    return {"loss": "backward", "noise": task.noise, "base": base}
 
 
 def _symmetric(_: Task, *, base: str = "sigmoid") -> Options:
@@ -85,7 +85,7 @@ def _symmetric(_: Task, *, base: str = "sigmoid") -> Options:
 
 
 def _dmi(_: Task, *, warm_start: int = 500) -> Options:
-    return {"loss": "dmi", "warm_start": warm_start}
+    return {"loss": "dmi", "warm_up": warm_start}
 
 
 def _c_svm(_: Task, *, class_weight: float = 1.0, C: float = 1.0) -> Any:

@@ -69,7 +69,7 @@ def _net(cell: Cell, task: Task, settings: Settings) -> Net:
         X=task.X_train,
         learning_rate=settings["learning_rate"],
         weight_decay=settings["weight_decay"],
-        seed=cell.seed,
+        random_state=cell.seed,
         **method.options(task, **own),
     )
 
@@ -100,9 +100,9 @@ def _train(shape: Shape, group: list[_Wanted]) -> None:
         None,
         nets,
         n_classes=2,
-        hidden=shape.hidden,
+        hidden_layer_sizes=shape.hidden,
         batch_size=shape.batch_size,
-        steps=shape.steps,
+        max_steps=shape.steps,
         record_every=shape.record_every,
         monitor=None if shape.record_every is None else watch,
     )

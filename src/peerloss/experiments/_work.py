@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import time
 import warnings
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, cast
 
-import torch
 from sklearn.metrics import balanced_accuracy_score
-from threadpoolctl import threadpool_limits
 
+from peerloss._threads import one_thread
 from peerloss.experiments._cells import FORMAT
 from peerloss.experiments._methods import METHODS, EstimatorMethod, NetMethod
 from peerloss.experiments._networks import train_networks
@@ -21,7 +19,7 @@ from peerloss.experiments._trials import Trial, accuracy, validation_score
 from peerloss.noise import NoiseModel
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from peerloss.experiments._cells import Cell
 
@@ -30,7 +28,7 @@ Record = dict[str, Any]
 
 def run_cells(cells: Sequence[Cell]) -> list[Record]:
     """Return one record a cell, in order. A cell's figures do not depend on the cells beside it."""
-    with _one_thread(), warnings.catch_warnings():
+    with one_thread(blas=True), warnings.catch_warnings():
         # What a thousand small fits warn of (convergence, few rows) helps nobody; what counts is recorded.
         warnings.simplefilter("ignore")
         made: dict[tuple[Any, ...], Task] = {}
@@ -115,15 +113,3 @@ def _record(cell: Cell, task: Task, trials: list[Trial]) -> Record:
         "versions": versions(),
         "machine": machine(),
     }
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    """Small fits lose on several threads, and processes are what is spread over the cores."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with threadpool_limits(1):
-            yield
-    finally:
-        torch.set_num_threads(before)

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 
+from peerloss._threads import one_thread
 from peerloss.datasets import load_dataset, split_and_flip
 from peerloss.experiments._workers import worker_errors
 from peerloss.losses import PeerLoss, PlainLoss
@@ -93,16 +94,12 @@ def run_demo(
 
 
 def _accuracy(split: Split, method: str, seed: int, steps: int) -> float:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)  # networks this small run slower on several
-    try:
+    with one_thread():
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)  # layers draw their first weights from the global generator
             model = MLP(split.X_train.shape[1])
         X, y = torch.tensor(split.X_train, dtype=torch.float32), torch.tensor(split.y_train)
-        train(model, METHODS[method](), X, y, steps=steps, generator=torch.Generator().manual_seed(seed))
+        train(model, METHODS[method](), X, y, max_steps=steps, generator=torch.Generator().manual_seed(seed))
         with torch.no_grad():
             predicted = model(torch.tensor(split.X_test, dtype=torch.float32)) > 0
         return float((predicted.numpy() == split.y_test).mean())
-    finally:
-        torch.set_num_threads(threads)

@@ -1,15 +1,21 @@
-"""Training: a plain loop, an engine for many small nets, a loop for deep ones. The loss is a parameter."""
+"""Training on noisy labels; the loss is always a parameter.
 
-from peerloss.training._augment import STRONG_AUGMENT, Augment
-from peerloss.training._deep import train_deep
-from peerloss.training._deep_run import DeepResult
-from peerloss.training._engine import train_nets
+``small``  :func:`train_nets`, the batched engine for many small networks;
+``deep``   :func:`train_deep`, the loop for one deep network, with the sample sieve;
+``_loop``  :func:`train`, a plain loop of a few lines for any model.
+"""
+
 from peerloss.training._loop import train
-from peerloss.training._nets import Net
-from peerloss.training._predict import predict_logits, predict_mirrored
-from peerloss.training._recipe import DeepRecipe
-from peerloss.training._results import TrainedNets
-from peerloss.training._sieve import Sieve, keep_rows
+from peerloss.training.deep._augment import STRONG_AUGMENT, Augment
+from peerloss.training.deep._deep_run import DeepResult
+from peerloss.training.deep._fixed_targets import keep_rows
+from peerloss.training.deep._predict import predict_logits, predict_mirrored
+from peerloss.training.deep._recipe import DeepRecipe
+from peerloss.training.deep._sieve import Sieve
+from peerloss.training.deep._train_deep import train_deep
+from peerloss.training.small._engine import train_nets
+from peerloss.training.small._nets import Net
+from peerloss.training.small._trained_nets import TrainedNets
 
 __all__ = [
     "STRONG_AUGMENT",

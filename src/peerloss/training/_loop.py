@@ -1,4 +1,4 @@
-"""One plain loop: any model, any loss, random batches, Adam."""
+"""A plain training loop: any model, any loss, random batches, Adam."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor, nn
 
+from peerloss._deprecation import renamed_parameters
 from peerloss._validation import check_count, check_in_range
 from peerloss.exceptions import InvalidInputError
 
@@ -14,31 +15,32 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
+@renamed_parameters(steps="max_steps")
 def train(
     model: nn.Module,
     loss: Callable[[Tensor, Tensor], Tensor],
     X: Tensor,
     y: Tensor,
     *,
-    steps: int = 1000,
+    max_steps: int = 1000,
     batch_size: int = 64,
     learning_rate: float = 7e-4,
     generator: torch.Generator | None = None,
 ) -> nn.Module:
-    """Minimise ``loss(model(X), y)`` with Adam on random batches; return the model, in evaluation mode.
+    """Minimise ``loss(model(X), y)`` with Adam on random batches; return the model in evaluation mode.
 
     Parameters
     ----------
     model, loss
-        Any module and any loss of logits and labels.
+        Any module, and any loss of logits and labels.
     X, y
-        Features (n, d) and (noisy) labels (n,), on the model's device.
-    steps, batch_size, learning_rate
-        As they say; the defaults are those of the paper's code.
+        Features (n, d) and (noisy) labels (n,), on the device of the model.
+    max_steps, batch_size, learning_rate
+        Number of steps, rows per step and learning rate; the defaults are those of the paper's code.
     generator
-        Decides the batches.
+        Random generator of the batches.
     """
-    check_count(steps, "steps")
+    check_count(max_steps, "max_steps")
     check_count(batch_size, "batch_size")
     check_in_range(learning_rate, "learning_rate", 0.0, float("inf"), low_open=True)
     if len(X) != len(y) or len(X) == 0:
@@ -48,7 +50,7 @@ def train(
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     model.train()
     order = torch.randperm(0)
-    for _ in range(steps):
+    for _ in range(max_steps):
         if len(order) < min(batch_size, len(X)):
             order = torch.randperm(len(X), generator=generator).to(X.device)
         rows, order = order[:batch_size], order[batch_size:]

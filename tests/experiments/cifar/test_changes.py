@@ -68,3 +68,11 @@ def test_a_value_of_another_kind_is_refused(method, change, told):
     """With what was expected and what came; methods without a sieve look at its settings too."""
     with pytest.raises(InvalidInputError, match=told):
         template(method, change)
+
+
+def test_a_deprecated_setting_works_and_warns():
+    """``sieve.renew`` changes ``sieve.refresh_every``."""
+    with pytest.warns(DeprecationWarning, match=r"`sieve.renew` is deprecated .* Use `sieve.refresh_every`"):
+        run = template("peer+sieve", "sieve.renew=4")
+    assert run.recipe.sieve.refresh_every == 4
+    assert run.settings()["recipe"]["sieve"]["renew"] == 4

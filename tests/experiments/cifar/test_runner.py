@@ -14,7 +14,7 @@ from peerloss.experiments.cifar import _work as work
 from peerloss.experiments.cifar import cifar_table, load_cifar, run_cifar
 from peerloss.experiments.cifar._work import Workshop
 from peerloss.losses import PeerLoss
-from peerloss.training import _deep, _deep_run
+from peerloss.training.deep import _refreshed_targets, _train_deep
 from tests.experiments.cifar.made_up import write_cifar
 
 FEWER = ("rows=60", "holdout=10")
@@ -60,10 +60,10 @@ def test_a_smoke_test_goes_through_peer_loss_the_teacher_and_a_renewal(data, tmp
         monkeypatch.setattr(owner, name, watched)
 
     watch(PeerLoss, "forward", lambda loss: f"loss with alpha {float(loss.alpha):g}")
-    watch(_deep_run.Run, "_teach", lambda _: "teacher")
-    watch(_deep_run.Run, "_renewed", lambda _: "renewal")
+    watch(_refreshed_targets.RefreshedTargets, "_query_teacher", lambda _: "teacher")
+    watch(_refreshed_targets.RefreshedTargets, "_refresh_targets", lambda _: "refresh")
     (record,) = run(load("peer+sieve"), tmp_path, data).records
-    assert seen == ["loss with alpha 0", "loss with alpha 2", "teacher", "renewal"]
+    assert seen == ["loss with alpha 0", "loss with alpha 2", "teacher", "refresh"]
     assert {"before_sieve", "settled"} <= set(record["test"])
 
 
@@ -103,7 +103,7 @@ def test_the_folder_keeps_what_was_not_asked_for_now(data, tmp_path, monkeypatch
 @pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99"])
 def test_a_device_that_is_not_there_is_named_before_images_are_read(device, tmp_path):
     """Not one of torch's names, one without memory, one of a hundred GPUs."""
-    with pytest.raises(InvalidInputError, match=f"`device` must be cpu, or cuda.*'{device}' cannot be used"):
+    with pytest.raises(InvalidInputError, match=f"`device` must be 'auto', .*'{device}' cannot be used"):
         run_cifar(load("ce"), tmp_path, data_dir=tmp_path, device=device)
 
 
@@ -169,9 +169,9 @@ def test_a_stopped_run_ends_with_the_figures_of_an_undisturbed_one(
         if len(saved) == stop_after:
             raise KeyboardInterrupt
 
-    save = _deep.save_checkpoint
+    save = _train_deep.save_checkpoint
     with monkeypatch.context() as patch:
-        patch.setattr(_deep, "save_checkpoint", save_then_stop)
+        patch.setattr(_train_deep, "save_checkpoint", save_then_stop)
         with pytest.raises(KeyboardInterrupt):
             run(experiment, tmp_path / "parts", data)
     torch.manual_seed(77)  # a new process would not be where this one is

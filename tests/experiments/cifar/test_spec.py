@@ -36,7 +36,7 @@ def test_the_recipes_behind_the_published_figures(name, alpha):
     recipe, sieve = run.recipe, run.recipe.sieve
     assert (run.held_out_images, recipe.epochs, sieve.decisions(200)) == (True, 200, [30])
     assert recipe.alpha == ((0.0525, 0.0), (0.15, alpha))
-    assert (sieve.threshold, sieve.mixup, sieve.renew) == (0.0, False, 2)
+    assert (sieve.threshold, sieve.mixup, sieve.refresh_every) == (0.0, False, 2)
     assert (sieve.memory, sieve.trust, sieve.balance) == (0.8, 0.5, True)
     assert sieve.augment == Augment(crop=4, flip=True, cutout=12, affine=20.0, colour=0.4, share=0.5)
 
@@ -52,7 +52,7 @@ def test_the_most_important_runs_come_first():
         ("random1", 1),
         ("aggregate", 1),
     ]
-    assert all(run.recipe.seed == run.seed for run in runs)
+    assert all(run.recipe.random_state == run.seed for run in runs)
 
 
 def test_false_means_none_and_inner_settings_are_filled():
@@ -94,7 +94,7 @@ def test_a_smoke_test_has_epochs_for_every_part_of_a_method(name):
         if recipe.sieve is not None:
             (decision,) = recipe.sieve.decisions(recipe.epochs)
             assert recipe.alpha[0][0] * recipe.epochs < decision - 1  # α has left 0 by the epoch before
-            assert recipe.sieve.renewals(recipe.epochs)
+            assert recipe.sieve.refreshes(recipe.epochs)
         assert sum(part.epochs for _, part in run.stages()) == 4
 
 

@@ -1,7 +1,7 @@
 """Records of the CIFAR experiments as a table."""
 
 import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import pytest
 
@@ -16,7 +16,7 @@ WHERE = {
 
 def record(run, seconds=60.0, *, figures="test", **accuracies):
     """Return what the store would hold of a run: everything has been JSON."""
-    settings = json.loads(json.dumps(asdict(run)))
+    settings = json.loads(json.dumps(run.settings()))
     who = {name: settings[name] for name in ("experiment", "noise", "method", "seed")}
     return {**who, **WHERE, "run": settings, figures: accuracies, "seconds": seconds}
 

@@ -40,11 +40,20 @@ def fit_networks(
     A network that diverges on any fold is dropped: its list is empty.
     """
     nets = [
-        Net(data.codes[train], rows=train, weight=data.weight[train], seed=seed % 2**31 + i, **options)
+        Net(
+            data.codes[train], rows=train, weight=data.weight[train], random_state=seed % 2**31 + i, **options
+        )
         for options in networks().values()
         for i, (train, _) in enumerate(folds)
     ]
-    trained = train_nets(data.X, nets, n_classes=len(data.classes), hidden=HIDDEN, steps=STEPS, device=device)
+    trained = train_nets(
+        data.X,
+        nets,
+        n_classes=len(data.classes),
+        hidden_layer_sizes=HIDDEN,
+        max_steps=STEPS,
+        device=device,
+    )
     fitted: dict[str, list[tuple[FoldNet, FloatArray]]] = {}
     for number, name in enumerate(networks()):
         places = range(number * len(folds), (number + 1) * len(folds))

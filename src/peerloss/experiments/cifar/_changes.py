@@ -7,6 +7,7 @@ from dataclasses import fields, is_dataclass, replace
 from types import NoneType
 from typing import TYPE_CHECKING, Any, get_args, get_origin, get_type_hints
 
+from peerloss._deprecation import warn_renamed
 from peerloss._validation import as_plain
 from peerloss.exceptions import InvalidInputError
 from peerloss.training import Sieve
@@ -39,7 +40,7 @@ def changed(run: CifarRun, change: str) -> CifarRun:
             f"got {change!r}."
         ) from None
     names = path.strip().split(".")
-    if names == ["seed"]:
+    if names in (["seed"], ["random_state"]):
         raise InvalidInputError(
             f"`set` cannot change the seed, as every run has its own; got {change!r}. Choose the first one "
             "with `--seed` and how many with `--seeds` (in Python `first_seed` and `seeds`)."
@@ -51,6 +52,9 @@ def changed(run: CifarRun, change: str) -> CifarRun:
 
 def _set(record: Any, path: Sequence[str], value: Any) -> Any:
     head, *rest = path
+    if isinstance(record, Sieve) and head == "renew":
+        warn_renamed("sieve.renew", "sieve.refresh_every")
+        head = "refresh_every"
     known = [f.name for f in fields(record)]
     if head not in known:
         raise InvalidInputError(

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 import time
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from peerloss._device import resolve_device
 from peerloss._version import __version__
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.experiments._cells import FORMAT
@@ -18,7 +19,6 @@ from peerloss.experiments._provenance import commit, machine, versions
 from peerloss.experiments._store import Store
 from peerloss.experiments.cifar._spec import SMOKE_WIDTH, check_noise
 from peerloss.experiments.cifar._work import Workshop, checkpoint_file, execute
-from peerloss.training._device import usable_device
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -95,7 +95,7 @@ def run_cifar(
         summary.skipped = len(runs) - len(left)
         summary.epochs_left = sum(run.recipe.epochs for run in left)
         for run in left:
-            workshop = workshop or Workshop(data_dir, usable_device(device))
+            workshop = workshop or Workshop(data_dir, resolve_device(device))
             if on_run is not None:
                 on_run(run, summary)
             stem = own / "unfinished" / run.key.replace("/", "_").replace(":", "_")
@@ -148,7 +148,7 @@ def _is_like(record: dict[str, Any], experiment: CifarExperiment) -> bool:
 
 
 def _identity(run: CifarRun) -> dict[str, Any]:
-    settings = asdict(run)
+    settings = run.settings()
     names = ("experiment", "noise", "method", "seed")
     return {"format": FORMAT, "key": run.key, **{name: settings[name] for name in names}, "run": settings}
 

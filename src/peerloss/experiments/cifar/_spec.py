@@ -73,12 +73,21 @@ class CifarRun:
     @property
     def key(self) -> str:
         """Unique name: who it is, and a hash of every setting."""
-        settings = asdict(self)
+        settings = self.settings()
         for mark in ("smoke", "closed"):
             if not settings[mark]:  # records made before there were such marks keep their names
                 del settings[mark]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
         return f"{self.experiment}/{self.noise}/{self.method}/{self.seed}/{digest}"
+
+    def settings(self) -> dict[str, Any]:
+        """Return all settings under the names that records have, which never change."""
+        settings = asdict(self)
+        recipe = settings["recipe"]
+        recipe["seed"] = recipe.pop("random_state")
+        if recipe["sieve"] is not None:
+            recipe["sieve"]["renew"] = recipe["sieve"].pop("refresh_every")
+        return settings
 
     def stages(self) -> list[tuple[str, DeepRecipe]]:
         """Return losses and recipes one after another: two with a warm start."""
@@ -114,7 +123,7 @@ class CifarExperiment:
     def runs(self) -> list[CifarRun]:
         """Return all runs, the most important first: every noise and method once, then more seeds."""
         return [
-            replace(template, seed=seed, recipe=replace(template.recipe, seed=seed))
+            replace(template, seed=seed, recipe=replace(template.recipe, random_state=seed))
             for seed, noise, method in product(self.seeds, self.noise, self.methods)
             for template in [self.templates[noise, method]]
         ]
@@ -243,7 +252,7 @@ def _template(
 
 def _for_smoke(recipe: DeepRecipe) -> DeepRecipe:
     """Shorten a recipe; of four epochs with a sieve the last three see peer loss, the teacher, a renewal."""
-    sieve = None if recipe.sieve is None else replace(recipe.sieve, start=0.5, renew=1)
+    sieve = None if recipe.sieve is None else replace(recipe.sieve, start=0.5, refresh_every=1)
     return replace(recipe, epochs=SMOKE_EPOCHS, sieve=sieve)
 
 

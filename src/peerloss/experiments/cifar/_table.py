@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import statistics
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from peerloss.experiments.cifar._spec import load_cifar
@@ -130,7 +129,7 @@ def _spec_of(experiment: CifarExperiment, records: Iterable[Record]) -> CifarExp
 
 def _plain(run: CifarRun | None) -> dict[str, Any]:
     """Return the settings of a run as its record has them, after a way through JSON."""
-    settings: dict[str, Any] = {} if run is None else json.loads(json.dumps(asdict(run)))
+    settings: dict[str, Any] = {} if run is None else json.loads(json.dumps(run.settings()))
     return settings
 
 

@@ -1,0 +1,344 @@
+"""One deep training: model, optimiser, averaging and schedules, epoch by epoch."""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.optim.swa_utils import update_bn
+
+from peerloss.exceptions import DivergenceError, InvalidInputError
+from peerloss.losses import AlphaSchedule, PeerLoss
+from peerloss.metrics import peer_score
+from peerloss.training.deep._augment import Augment, crop_and_flip, distort, mix_pairs, to_inputs
+from peerloss.training.deep._average import WeightAverage
+from peerloss.training.deep._checkpoint import training_settings
+from peerloss.training.deep._divergence_check import REMEDY, check_epoch, loss_alpha, total_norm
+from peerloss.training.deep._fixed_targets import FixedTargets
+from peerloss.training.deep._inputs import (
+    check_augmentation,
+    check_label_range,
+    class_count,
+    largest_label,
+    training_rows,
+)
+from peerloss.training.deep._predict import AveragedPredictor, is_images, precision
+from peerloss.training.deep._refreshed_targets import RefreshedTargets
+from peerloss.training.deep._sieve import check_class_shares
+from peerloss.training.deep._sieve_targets import soft_loss
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from peerloss._validation import IntArray
+    from peerloss.training.deep._epoch_log import Record
+    from peerloss.training.deep._recipe import DeepRecipe
+    from peerloss.training.deep._sieve_targets import SieveTargets
+
+Weights = dict[str, Tensor]
+
+
+@dataclass(frozen=True)
+class DeepResult:
+    """The result of :func:`train_deep`."""
+
+    history: list[Record]
+    """One record per epoch: loss, learning rate, α, seconds, noisy validation score, share of labels kept."""
+    weights: dict[str, Weights]
+    """State dicts by name: ``"last"``; ``"average"`` (the moving average); ``"best"`` on noisy validation.
+    With a sieve also ``"before_sieve"``, the weights after training with the loss alone, and ``"settled"``:
+    the average (or the last weights if there is none) with batch norm statistics recomputed on images that
+    are augmented as in the recipe. A model that saw only stronger changes needs that for plain images."""
+    best_epoch: int | None
+    """Epoch of the best noisy validation score; ``None`` without validation."""
+
+
+class Run:
+    """The state of a training, which is saved and loaded as a whole, and its epochs."""
+
+    def __init__(
+        self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
+    ) -> None:
+        self.recipe, self.device, self.loss = recipe, device, loss
+        self.X, self.y = training_rows(X, y, model, device)
+        check_augmentation(self.X, recipe)
+        self.model = model.to(device)
+        if is_images(self.X):
+            model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+        if isinstance(loss, nn.Module):
+            loss.to(device).train()
+        self.forward: Any = model
+        self.criterion, self.soft_criterion = loss, soft_loss
+        if recipe.compile:  # on a GPU with CUDA graphs: a small step spends most time launching kernels
+            mode = "reduce-overhead" if device.type == "cuda" else None
+            self.forward = torch.compile(model, dynamic=False, mode=mode)
+            logits = torch.bfloat16 if recipe.half_precision else torch.float32
+            if not (isinstance(loss, PeerLoss) and loss.has_kernels(device, logits)):
+                self.criterion = torch.compile(loss, dynamic=False)
+            self.soft_criterion = torch.compile(soft_loss, dynamic=False)
+        self.optimizer = torch.optim.SGD(
+            model.parameters(),
+            lr=recipe.learning_rate,
+            momentum=recipe.momentum,
+            nesterov=True,
+            weight_decay=recipe.weight_decay,
+            fused=device.type == "cuda",
+        )
+        self.all_rows = torch.arange(len(self.y), device=device)
+        self.labelled = self.all_rows[self.y >= 0]
+        self.average = None if recipe.average is None else WeightAverage(model, recipe.average)
+        self.predictor = AveragedPredictor(
+            model, self.forward, self.average, 4 * recipe.batch_size, recipe.half_precision
+        )
+        self.sieve = self._make_sieve()
+        knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
+        self.schedule = AlphaSchedule(loss, knots) if knots else None
+        self.settings = training_settings(recipe, model, loss, self.X, self.y)
+        self.largest_label = largest_label(self.y, ignored=getattr(loss, "ignore_index", None))
+        self.before_sieve: Weights | None = None
+        self.history: list[Record] = []
+        self.epoch = 0
+        self.best: tuple[int, float, Weights] | None = None
+        self.generator = torch.Generator(device)
+
+    def _make_sieve(self) -> SieveTargets | None:
+        settings = self.recipe.sieve
+        if settings is None:
+            return None
+        kind = RefreshedTargets if settings.refresh_every else FixedTargets
+        return kind(
+            settings,
+            self.y,
+            epochs=self.recipe.epochs,
+            # Not a method of this class: a reference cycle would keep the data on the device afterwards.
+            predict=partial(self.predictor.averaged_probabilities, self.X),
+            mirrored=self.recipe.augment.flip,
+        )
+
+    @property
+    def rows(self) -> Tensor:
+        """The rows of an epoch; those without a label are included once the sieve has targets for them."""
+        return self.all_rows if self.sieve is not None and self.sieve.has_started else self.labelled
+
+    @property
+    def batch(self) -> int:
+        return min(self.recipe.batch_size, len(self.rows))
+
+    @property
+    def steps(self) -> int:
+        """Number of steps per epoch; an incomplete batch is dropped."""
+        return len(self.rows) // self.batch
+
+    @property
+    def decisions(self) -> list[int]:
+        """The epochs at which the sieve starts a round."""
+        return [] if self.sieve is None else self.sieve.decisions
+
+    @property
+    def finished(self) -> bool:
+        if self.recipe.patience is None or self.best is None:
+            return self.epoch >= self.recipe.epochs
+        since = max([self.best[0], *self.decisions[:1]])  # the sieve is always reached
+        return self.epoch >= min(self.recipe.epochs, since + self.recipe.patience)
+
+    @property
+    def alpha(self) -> float:
+        """The current α of the loss, 0 if it has none."""
+        return loss_alpha(self.loss)
+
+    def train_epoch(self) -> Record:
+        """Train one epoch and return its record."""
+        started = time.perf_counter()
+        # The random draws depend on seed and epoch only, so that no generator has to be saved.
+        self.generator.manual_seed(_mix(self.recipe.random_state, self.epoch))
+        if self.epoch in self.decisions[:1]:
+            self.before_sieve = _copy(self.model)
+        targets = None if self.sieve is None else self.sieve.targets_for(self.epoch)
+        augment = self.recipe.augment
+        if targets is not None and self.recipe.sieve is not None:
+            augment = self.recipe.sieve.augment
+        order = self._order()
+        total = torch.zeros((), device=self.device)
+        self.model.train()
+        with _fastest_kernels():
+            for step, (rows, inputs) in enumerate(self._batches(order, augment)):
+                total += self._step(step, inputs, rows, None if targets is None else targets.probs[rows])
+        self.epoch += 1
+        # The last step can damage the weights after a finite loss. This is the only wait for the device.
+        mean, norm = torch.stack((total / self.steps, total_norm(self.model))).tolist()
+        check_epoch(mean, norm, self.loss)
+        return {
+            "epoch": self.epoch,
+            "loss": mean,
+            "rate": self.optimizer.param_groups[0]["lr"],
+            "alpha": self.alpha,
+            "kept": 1.0 if targets is None else float(targets.kept.sum() / len(self.labelled)),
+            "seconds": time.perf_counter() - started,
+        }
+
+    def _order(self) -> Tensor:
+        """Draw the order of the rows of an epoch, without those of an incomplete batch."""
+        order = torch.randperm(len(self.rows), device=self.device, generator=self.generator)
+        return self.rows[order[: self.steps * self.batch]]
+
+    def _batches(self, order: Tensor, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
+        images = is_images(self.X)
+        epoch = crop_and_flip(self.X, order, augment, generator=self.generator) if images else self.X[order]
+        for rows, inputs in zip(order.split(self.batch), epoch.split(self.batch), strict=True):
+            yield rows, distort(to_inputs(inputs), augment, generator=self.generator) if images else inputs
+
+    def _step(self, step: int, inputs: Tensor, rows: Tensor, targets: Tensor | None) -> Tensor:
+        alpha = 0.0 if targets is not None else self.alpha
+        self.optimizer.param_groups[0]["lr"] = self.recipe.rate(self._share_done(step), alpha)
+        if targets is None:
+            logits = self._forward(inputs)
+            if step == 0:
+                self._check_outputs(logits)
+            loss = self._label_loss(logits, rows)
+        else:
+            if self.recipe.sieve is not None and self.recipe.sieve.mixup:
+                inputs, targets = mix_pairs(inputs, targets, generator=self.generator)
+            loss = self.soft_criterion(self._forward(inputs), targets)
+        self.optimizer.zero_grad(set_to_none=True)
+        loss.backward()
+        if self.recipe.clip_norm is not None:
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip_norm)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update()
+        if self.schedule is not None:
+            self.schedule.step()
+        return loss.detach()
+
+    def _forward(self, inputs: Tensor) -> Tensor:
+        inputs = self._channels_last(inputs)
+        if self.recipe.compile:
+            torch.compiler.cudagraph_mark_step_begin()
+        with precision(self.device, self.recipe.half_precision):
+            logits: Tensor = self.forward(inputs)
+        return logits
+
+    def _channels_last(self, inputs: Tensor) -> Tensor:
+        """Return images channels-last; another layout, after augmentation, would cause a recompilation."""
+        return inputs.contiguous(memory_format=torch.channels_last) if is_images(self.X) else inputs
+
+    def _label_loss(self, logits: Tensor, rows: Tensor) -> Tensor:
+        try:
+            loss: Tensor = self.criterion(logits, self.y[rows])
+        except InvalidInputError as error:  # on the CPU a loss refuses logits that are not finite
+            if bool(torch.isfinite(logits).all()):
+                raise
+            raise DivergenceError(f"the model's outputs are not finite. {REMEDY}") from error
+        if loss.ndim:
+            raise InvalidInputError(
+                f"`loss` must return one number per batch; got shape {tuple(loss.shape)}. Use "
+                "reduction='mean'."
+            )
+        return loss
+
+    def _check_outputs(self, logits: Tensor) -> None:
+        n_classes = class_count(logits)
+        if self.recipe.sieve is not None and n_classes is not None:
+            check_class_shares(self.recipe.sieve, n_classes)
+        check_label_range(self.largest_label, logits, "y")
+
+    def _share_done(self, step: int) -> float:
+        """Return the share of steps done, of the training or of the current round of the sieve."""
+        first = max((epoch for epoch in self.decisions if epoch <= self.epoch), default=0)
+        end = min((epoch for epoch in self.decisions if epoch > self.epoch), default=self.recipe.epochs)
+        return ((self.epoch - first) * self.steps + step + 1) / ((end - first) * self.steps + 1)
+
+    def _recompute_batchnorm(self) -> Weights:
+        """Return the averaged weights with batch norm statistics of one epoch, augmented by the recipe."""
+        self.generator.manual_seed(_mix(self.recipe.random_state, self.epoch))
+        batches = self._batches(self._order(), self.recipe.augment)
+        with self.predictor.averaged(), precision(self.device, self.recipe.half_precision):
+            update_bn((self._channels_last(inputs) for _, inputs in batches), self.model)
+            return _copy(self.model)
+
+    def score(self, X: Tensor, y: IntArray) -> Record:
+        """Return the noisy validation score, of the averaged weights if there are any; keep the best."""
+        with self.predictor.averaged():
+            probs = self.predictor.probabilities(X)
+            check_label_range(int(y.max()), probs, "validation[1]")
+            predicted = probs.argmax(dim=1).cpu().numpy()
+            score = peer_score(y, predicted, alpha=self.recipe.scoring_alpha)
+            if self.best is None or score > self.best[1]:
+                self.best = (self.epoch, score, _copy(self.model))
+        return {"score": score}
+
+    def state_dict(self) -> dict[str, Any]:
+        generator = getattr(self.loss, "generator", None)
+        return {
+            "settings": self.settings,
+            "epoch": self.epoch,
+            "history": self.history,
+            "model": self.model.state_dict(),
+            "loss": self.loss.state_dict() if isinstance(self.loss, nn.Module) else {},
+            "loss_generator": None if generator is None else generator.get_state(),
+            "optimizer": self.optimizer.state_dict(),
+            "schedule": None if self.schedule is None else self.schedule.state_dict(),
+            "average": None if self.average is None else self.average.state_dict(),
+            "sieve": None if self.sieve is None else self.sieve.state_dict(),
+            "before_sieve": self.before_sieve,
+            "best": None if self.best is None else list(self.best),
+            "random": torch.get_rng_state(),  # the model may draw random numbers, as dropout does
+            "random_device": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.epoch, self.history = state["epoch"], state["history"]
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        if isinstance(self.loss, nn.Module):
+            self.loss.load_state_dict(state["loss"])
+        if state["loss_generator"] is not None:
+            self.loss.generator.set_state(state["loss_generator"])
+        parts: dict[str, Any] = {"schedule": self.schedule, "average": self.average, "sieve": self.sieve}
+        for name, part in parts.items():
+            if part is not None:
+                part.load_state_dict(state[name])
+        best = state["best"]
+        self.best = None if best is None else (best[0], best[1], best[2])
+        self.before_sieve = state["before_sieve"]
+        torch.set_rng_state(state["random"])
+        if state["random_device"] is not None:
+            torch.cuda.set_rng_state(state["random_device"], self.device)
+
+    def result(self) -> DeepResult:
+        weights = {"last": _copy(self.model)}
+        if self.average is not None:
+            with self.average.in_use():
+                weights["average"] = _copy(self.model)
+        if self.best is not None:
+            weights["best"] = self.best[2]
+        if self.before_sieve is not None:
+            weights |= {"before_sieve": self.before_sieve, "settled": self._recompute_batchnorm()}
+            self.model.load_state_dict(weights["last"])
+        self.model.eval()
+        return DeepResult(self.history, weights, None if self.best is None else self.best[0])
+
+
+def _copy(model: nn.Module) -> Weights:
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def _mix(seed: int, epoch: int) -> int:
+    return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0]) >> 1
+
+
+@contextmanager
+def _fastest_kernels() -> Iterator[None]:
+    """Let cuDNN choose the fastest kernels by trial, which pays because all batches have one shape."""
+    before = torch.backends.cudnn.benchmark
+    torch.backends.cudnn.benchmark = True
+    try:
+        yield
+    finally:
+        torch.backends.cudnn.benchmark = before

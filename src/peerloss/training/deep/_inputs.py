@@ -1,0 +1,130 @@
+"""Check inputs and noisy labels, and move them to the device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from peerloss._validation import as_labels, check_same_length
+from peerloss.exceptions import InvalidInputError
+from peerloss.training.deep._predict import is_images
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from peerloss._validation import IntArray
+    from peerloss.training.deep._recipe import DeepRecipe
+
+
+def training_rows(X: Any, y: Any, model: nn.Module, device: torch.device) -> tuple[Tensor, Tensor]:
+    """Return inputs and labels on the device; −1 marks a row without a label."""
+    inputs, labels = _inputs(X, "X", model), _labels_with_missing(_array(y))
+    check_same_length(X=inputs, y=labels)  # type: ignore[arg-type]
+    return inputs.to(device), torch.as_tensor(labels).to(device)
+
+
+def held_out_rows(validation: Any, model: nn.Module, device: torch.device) -> tuple[Tensor, IntArray]:
+    """Return inputs on the device and labels; none may be missing."""
+    if not (isinstance(validation, tuple | list) and len(validation) == 2):
+        raise InvalidInputError(
+            f"`validation` must be a pair (inputs, noisy labels); got {type(validation).__name__}."
+        )
+    inputs, labels = (
+        _inputs(validation[0], "validation[0]", model),
+        as_labels(_array(validation[1]), "validation[1]"),
+    )
+    check_same_length(**{"validation[0]": inputs, "validation[1]": labels})  # type: ignore[arg-type]
+    return inputs.to(device), labels
+
+
+def class_count(logits: Tensor) -> int | None:
+    """Return the number of classes of the outputs; ``None`` if a row has more than one prediction."""
+    if logits.ndim > 2:
+        return None
+    return max(2, logits.shape[-1]) if logits.ndim == 2 else 2  # one logit stands for two classes
+
+
+def check_label_range(largest: int, logits: Tensor, name: str) -> None:
+    """Refuse labels without an output; on a GPU the loss would only become non-finite."""
+    n_classes = class_count(logits)
+    if n_classes is not None and largest >= n_classes:
+        raise InvalidInputError(
+            f"`{name}` must hold labels in 0..{n_classes - 1}, because the model has outputs for {n_classes} "
+            f"classes; found {largest}. Give the model more outputs, or encode the labels."
+        )
+
+
+def largest_label(y: Tensor, *, ignored: int | None) -> int:
+    """Return the largest label that the loss does not ignore."""
+    known = y if ignored is None else y[y != ignored]
+    return int(known.max()) if len(known) else 0
+
+
+def check_augmentation(X: Tensor, recipe: DeepRecipe) -> None:
+    """Refuse augmentation that the inputs do not allow."""
+    sieve = recipe.sieve
+    crop = max(recipe.augment.crop, 0 if sieve is None else sieve.augment.crop)
+    if is_images(X) and crop >= min(X.shape[1:3]):
+        raise InvalidInputError(
+            f"`crop` must be smaller than the images of {X.shape[1]} × {X.shape[2]} pixels; got {crop}. "
+            "Lower it in `augment`, also in that of the sieve."
+        )
+    if sieve is not None and sieve.mixup and not (is_images(X) or X.is_floating_point()):
+        raise InvalidInputError(
+            f"`mixup` needs real-valued inputs; got {X.dtype}. Use mixup=False for codes."
+        )
+
+
+def _inputs(X: Any, name: str, model: nn.Module) -> Tensor:
+    """Return inputs as a tensor; real numbers get the precision of the weights of the model."""
+    inputs = X if isinstance(X, Tensor) else _tensor(X, name)
+    if is_images(inputs) and inputs.shape[3] > 4 >= inputs.shape[1]:
+        raise InvalidInputError(
+            f"`{name}` of type uint8 must be images (n, height, width, channels); got "
+            f"{tuple(inputs.shape)}, which looks like channels first. Use `X.transpose(0, 2, 3, 1)`."
+        )
+    if not inputs.is_floating_point():
+        return inputs
+    if not bool(torch.isfinite(inputs).all()):
+        raise InvalidInputError(f"`{name}` must be finite; found NaN or infinity. Drop or impute these rows.")
+    weights = (weight for weight in model.parameters() if weight.is_floating_point())
+    return inputs.to(next((weight.dtype for weight in weights), inputs.dtype))
+
+
+def _tensor(X: Any, name: str) -> Tensor:
+    try:
+        array = np.asarray(X)
+    except ValueError as error:  # rows of different length
+        raise InvalidInputError(f"`{name}` must be an array of numbers; {error}.") from error
+    if array.dtype.kind not in "biuf":
+        raise InvalidInputError(
+            f"`{name}` must be an array or tensor of numbers; got dtype {array.dtype}. Encode text and "
+            "categories first."
+        )
+    return torch.as_tensor(array if array.flags.writeable else array.copy())
+
+
+def _array(y: Any) -> NDArray[Any]:
+    return np.asarray(y.cpu() if isinstance(y, Tensor) else y)
+
+
+def _labels_with_missing(y: NDArray[Any]) -> IntArray:
+    signed = y.dtype.kind in "if"
+    if signed and (y < -1).any():
+        raise InvalidInputError(
+            f"`y` must hold class codes of at least 0, or -1 for rows without a label; found {y.min():g}. "
+            "Set these labels to -1."
+        )
+    if not signed or not (y == -1).any():
+        return as_labels(y, "y")
+    missing = y == -1
+    codes = as_labels(np.where(missing, 0, y), "y")
+    if len(np.unique(codes[~missing])) < 2:
+        raise InvalidInputError(
+            f"`y` must have labels of more than one class; got {np.unique(y).tolist()}, of which -1 marks "
+            "rows without a label. If -1 and 1 are two classes, encode them as 0 and 1."
+        )
+    return np.where(missing, -1, codes)

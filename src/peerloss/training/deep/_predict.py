@@ -1,0 +1,104 @@
+"""Logits and probabilities of many rows, of any model or of the one in training."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from peerloss.functional.batch import as_columns
+from peerloss.training.deep._augment import to_inputs
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import nn
+
+    from peerloss.training.deep._average import WeightAverage
+
+
+@torch.no_grad()
+def predict_logits(
+    model: Callable[[Tensor], Tensor], X: Tensor, *, batch_size: int = 2048, half_precision: bool = True
+) -> Tensor:
+    """Return the logits (n, K) of inputs ``X`` in float32.
+
+    All batches have the same size, so that a compiled model is compiled once. The last one is filled up with
+    rows from the beginning.
+
+    Parameters
+    ----------
+    model
+        A model in evaluation mode.
+    X
+        Inputs on the device of the model; uint8 images (n, height, width, channels) are scaled.
+    batch_size
+        Rows per batch.
+    half_precision
+        Whether to compute in bfloat16 on a GPU.
+    """
+    n = len(X)
+    size = min(batch_size, n)
+    order = torch.arange(-(-n // size) * size, device=X.device) % n
+    parts = []
+    for start in range(0, len(order), size):
+        rows = X[order[start : start + size]]
+        with precision(X.device, half_precision):
+            # A copy: a compiled model writes its next outputs to the same memory.
+            parts.append(model(to_inputs(rows) if is_images(X) else rows).to(torch.float32, copy=True))
+    return torch.cat(parts)[:n]
+
+
+def predict_mirrored(
+    model: Callable[[Tensor], Tensor], X: Tensor, *, batch_size: int = 2048, half_precision: bool = True
+) -> Tensor:
+    """Return probabilities (n, K); for uint8 images the mean over each image and its mirror image.
+
+    ``model``, ``X``, ``batch_size`` and ``half_precision`` are those of :func:`predict_logits`.
+    """
+    views = (X, X.flip(2)) if is_images(X) else (X,)
+    seen = [predict_logits(model, v, batch_size=batch_size, half_precision=half_precision) for v in views]
+    return torch.stack([torch.softmax(as_columns(logits), dim=1) for logits in seen]).mean(dim=0)
+
+
+@dataclass(frozen=True, eq=False)
+class AveragedPredictor:
+    """Predictions of a model in training, with the averaged weights if there are any."""
+
+    model: nn.Module
+    forward: Any
+    """The model or its compiled form."""
+    average: WeightAverage | None
+    batch_size: int
+    half_precision: bool
+
+    def averaged(self) -> AbstractContextManager[None]:
+        """Use the averaged weights, if there are any, inside the context."""
+        return nullcontext() if self.average is None else self.average.in_use()
+
+    def probabilities(self, X: Tensor, *, mirrored: bool = False) -> Tensor:
+        """Return probabilities (n, K) under the weights that the model has now."""
+        self.model.eval()
+        options: dict[str, Any] = {"batch_size": self.batch_size, "half_precision": self.half_precision}
+        if mirrored:
+            return predict_mirrored(self.forward, X, **options)
+        return torch.softmax(as_columns(predict_logits(self.forward, X, **options)), dim=1)
+
+    def averaged_probabilities(self, X: Tensor, *, mirrored: bool = False) -> Tensor:
+        """Return probabilities (n, K) under the averaged weights."""
+        with self.averaged():
+            return self.probabilities(X, mirrored=mirrored)
+
+
+def is_images(X: Tensor) -> bool:
+    """Whether inputs are uint8 images (n, height, width, channels)."""
+    return X.dtype == torch.uint8 and X.ndim == 4
+
+
+def precision(device: torch.device, half_precision: bool) -> torch.autocast:
+    """Compute in bfloat16 inside the context, on a GPU and if ``half_precision``."""
+    enabled = half_precision and device.type == "cuda"
+    return torch.autocast(device.type, dtype=torch.bfloat16, enabled=enabled)

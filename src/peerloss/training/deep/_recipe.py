@@ -1,0 +1,116 @@
+"""The settings of the deep loop, and the learning rate as a function of progress."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from peerloss._deprecation import renamed_fields
+from peerloss._validation import (
+    check_choice,
+    check_count,
+    check_finite,
+    check_flag,
+    check_in_range,
+    make_plain,
+)
+from peerloss.exceptions import InvalidInputError
+from peerloss.training.deep._augment import Augment, check_augment
+from peerloss.training.deep._sieve import Sieve
+
+
+@renamed_fields(seed="random_state")
+@dataclass(frozen=True)
+class DeepRecipe:
+    """The settings of :func:`train_deep`; the defaults suit a ResNet on 32 × 32 images."""
+
+    epochs: int = 30
+    """Passes over the training rows."""
+    batch_size: int = 512
+    """Rows per step."""
+    learning_rate: float = 0.2
+    """The highest learning rate of SGD with Nesterov momentum."""
+    schedule: str = "one_cycle"
+    """After the warm-up the learning rate falls to 0 linearly (``"one_cycle"``) or along a ``"cosine"``."""
+    warm_up: float = 0.2
+    """Share of the steps in which the learning rate rises."""
+    momentum: float = 0.9
+    """Of SGD."""
+    weight_decay: float = 5e-4
+    """Of SGD, for all trained weights."""
+    clip_norm: float | None = 5.0
+    """Largest norm of the gradient; ``None`` does not clip."""
+    alpha: tuple[tuple[float, float], ...] = ()
+    """Schedule of the α of the loss as knots (share of the steps, α). For example ((0.35, 0.0), (1.0, 2.0))
+    is cross entropy for 35 % of the steps, then a linear rise to 2. Empty does not change α."""
+    divide_rate: bool = True
+    """Whether the learning rate is divided by 1 + α, because the gradient grows with it."""
+    average: float | None = 0.99
+    """Decay of the moving average of the weights; ``None`` for no average. The last steps gain most, because
+    the learning rate falls to 0, so that averaging over more than a hundred steps does not pay."""
+    augment: Augment = field(default_factory=Augment)
+    """Augmentation of images (uint8 inputs); other inputs are not changed."""
+    sieve: Sieve | None = None
+    """Settings of the rounds in which the model replaces labels that do not fit its predictions; ``None``
+    trains with the loss alone."""
+    patience: int | None = None
+    """Number of epochs without a better noisy validation score after which training stops. With a sieve they
+    are counted from its first round."""
+    scoring_alpha: float = 1.0
+    """α of the validation score: α* ranks by accuracy, 1 ranks by balanced accuracy for two classes."""
+    half_precision: bool = True
+    """Whether to compute in bfloat16 on a GPU; weights, sums and losses stay in float32."""
+    compile: bool = False
+    """Whether to use ``torch.compile``, which takes a minute at first and makes steps faster."""
+    random_state: int = 0
+    """Seed of order and augmentation. The initial weights of the model are those that the caller passes."""
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        check_count(self.epochs, "epochs")
+        check_count(self.batch_size, "batch_size")
+        check_count(self.random_state, "random_state", minimum=0)
+        check_in_range(self.learning_rate, "learning_rate", 0.0, math.inf, low_open=True)
+        check_choice(self.schedule, "schedule", ("one_cycle", "cosine"))
+        check_in_range(self.warm_up, "warm_up", 0.0, 1.0, high_open=True)
+        check_in_range(self.momentum, "momentum", 0.0, 1.0, low_open=True, high_open=True)
+        check_in_range(self.weight_decay, "weight_decay", 0.0, math.inf)
+        if self.clip_norm is not None:
+            check_in_range(self.clip_norm, "clip_norm", 0.0, math.inf, low_open=True)
+        if self.average is not None:
+            check_in_range(self.average, "average", 0.0, 1.0, high_open=True)
+        if self.patience is not None:
+            check_count(self.patience, "patience")
+        for name in ("divide_rate", "half_precision", "compile"):
+            check_flag(getattr(self, name), name)
+        _check_knots(self.alpha)
+        check_augment(self.augment)
+        if not (self.sieve is None or isinstance(self.sieve, Sieve)):
+            raise InvalidInputError(f"`sieve` must be a Sieve, such as Sieve(), or None; got {self.sieve!r}.")
+
+    def rate(self, done: float, alpha: float) -> float:
+        """Return the learning rate after the share ``done`` of the steps, if α is ``alpha``."""
+        if done < self.warm_up:
+            share = done / self.warm_up
+        else:
+            left = (1.0 - done) / (1.0 - self.warm_up)
+            share = left if self.schedule == "one_cycle" else 0.5 * (1.0 - math.cos(math.pi * left))
+        divisor = 1.0 + max(alpha, 0.0) if self.divide_rate else 1.0
+        return self.learning_rate * share / divisor
+
+
+def _check_knots(alpha: object) -> None:
+    """Refuse an ``alpha`` that is not a list of knots."""
+    knots: list[Any] = list(alpha) if isinstance(alpha, tuple | list) else [alpha]
+    if not all(isinstance(knot, tuple | list) and len(knot) == 2 for knot in knots):
+        raise InvalidInputError(
+            f"`alpha` must be pairs (share of the training, α), such as ((0.35, 0.0), (1.0, 2.0)); got "
+            f"{alpha!r}. For a constant α set it in the loss."
+        )
+    shares = [check_in_range(share, "alpha: share of the training", 0.0, 1.0) for share, _ in knots]
+    if any(later <= earlier for earlier, later in pairwise(shares)):
+        raise InvalidInputError(f"`alpha` must have increasing shares of the training; got {shares}.")
+    for _, value in knots:
+        check_finite(value, "alpha")

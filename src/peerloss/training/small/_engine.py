@@ -1,0 +1,308 @@
+"""Train many small nets as one computation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from peerloss._deprecation import renamed_parameters
+from peerloss._device import resolve_device
+from peerloss._validation import FloatArray, IntArray, check_choice, check_count
+from peerloss.exceptions import InvalidInputError
+from peerloss.training.small._batches import BatchStream, Block, RealArray, first_weights
+from peerloss.training.small._nets import Net, PreparedNet, prepare_nets
+from peerloss.training.small._objective import batch_losses
+from peerloss.training.small._step_backends import (
+    Backend,
+    NumbaBackend,
+    TorchBackend,
+    has_compiled_gradient,
+    has_numba,
+)
+from peerloss.training.small._trained_nets import TrainedNets, stacked_logits
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import ArrayLike
+
+BACKENDS = ("auto", "numba", "torch")
+DTYPES = ("float32", "float64")
+#: Maximum number of steps whose batches are drawn at a time.
+STEPS_AT_ONCE = 128
+#: (index of the net, function from features to its logits) → score, higher is better.
+Monitor = Callable[[int, Callable[[Any], RealArray]], float]
+
+
+@renamed_parameters(hidden="hidden_layer_sizes", steps="max_steps")
+def train_nets(
+    X: ArrayLike | None,
+    nets: Sequence[Net],
+    *,
+    n_classes: int,
+    hidden_layer_sizes: Sequence[int] = (8, 8),
+    batch_size: int = 64,
+    max_steps: int = 1000,
+    record_every: int | None = None,
+    monitor: Monitor | None = None,
+    keep_best: bool = False,
+    device: str | torch.device = "cpu",
+    backend: str = "auto",
+    dtype: str = "float32",
+    memory_limit: int = 1 << 30,
+) -> TrainedNets:
+    """Train nets of one architecture, each with its own rows, labels, loss, learning rate and seed.
+
+    The first weights and the batches of a net come from its own seed, and nothing in its training depends on
+    another net. So it ends with the same weights (up to float rounding) alone and among a thousand, and a net
+    that diverges does not affect the others. Hidden layers have ReLU. Two classes have one output z, which
+    stands for the logits (0, z).
+
+    Parameters
+    ----------
+    X
+        Features (n, d), shared by all nets that have none of their own.
+    nets
+        The nets to train.
+    n_classes
+        K.
+    hidden_layer_sizes, batch_size, max_steps
+        Architecture and length of every training. Batches are drawn without replacement, epoch by epoch.
+    record_every
+        Number of steps between two points of the curves; ``None`` records the end only.
+    monitor
+        Called as ``monitor(net, logits)`` at every point, where ``logits(X)`` returns the current logits
+        (n, K) of the net. The returned score is kept in ``score_curve``. Nets may call it from different
+        threads.
+    keep_best
+        Return the weights of each net at its highest score instead of the last ones (needs ``monitor``).
+    device
+        ``"cpu"``, ``"cuda"``, another torch device, or ``"auto"``: the GPU if there is one and a layer has at
+        least 512 units, else the CPU.
+    backend
+        ``"numba"`` is fastest on a CPU; it uses ``torch.get_num_threads()`` threads. DMI, and base losses
+        added to ``BASES``, are always trained by ``"torch"``. ``"auto"`` uses numba if it is installed. Both
+        backends see the same batches; their results differ by rounding.
+    dtype
+        ``"float32"`` or ``"float64"``. In float32, Adam amplifies the rounding errors of gradients close to
+        zero to steps of full size, so the weights depend on the processor, the backend and the other nets. In
+        float64, which takes up to twice the time, they agree to many digits as long as training is stable.
+    memory_limit
+        Bytes that the torch backend may use in addition to ``X`` and the result. If all nets need more, they
+        are trained in several parts; a single net is always trained. The numba backend holds one net per
+        thread.
+
+    Raises
+    ------
+    InvalidInputError
+        For arguments that do not fit; the message names the net.
+
+    Examples
+    --------
+    >>> X = np.random.default_rng(0).normal(size=(200, 3))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> nets = [Net(y, alpha=a, random_state=s, learning_rate=0.01) for a in (0.0, 1.0) for s in range(4)]
+    >>> trained = train_nets(X, nets, n_classes=2, max_steps=200)
+    >>> trained.logits(X).shape, trained.diverged.any()
+    ((8, 200, 2), np.False_)
+    """
+    k = check_count(n_classes, "n_classes", minimum=2)
+    widths = [check_count(width, "hidden_layer_sizes") for width in hidden_layer_sizes]
+    plan = _Plan(
+        batch_size=check_count(batch_size, "batch_size"),
+        steps=check_count(max_steps, "max_steps"),
+        every=None if record_every is None else check_count(record_every, "record_every"),
+        monitor=monitor,
+        keep_best=keep_best,
+        device=str(resolve_device(device, width=max(widths, default=0))),
+        dtype=check_choice(dtype, "dtype", DTYPES),
+    )
+    check_choice(backend, "backend", BACKENDS)
+    check_count(memory_limit, "memory_limit")
+    if keep_best and monitor is None:
+        raise InvalidInputError("`keep_best` needs a `monitor` that scores the nets; got None.")
+    table, prepared = prepare_nets(X, nets, k, plan.dtype)
+    plan.sizes = (table.shape[1], *widths, 1 if k == 2 else k)
+    kinds = [_backend_of(net, plan.device, backend) for net in prepared]
+    result = _Result(len(prepared), plan)
+
+    def train_part(members: list[int]) -> None:
+        with flushed_denormals():
+            _train_part(table, [prepared[i] for i in members], members, plan, kinds[members[0]], result)
+
+    _run_in_threads(train_part, [[i] for i, kind in enumerate(kinds) if kind == "numba"])
+    # Nets with equal objectives are neighbours, so that the torch backend computes them together.
+    stacked = sorted(
+        (i for i, kind in enumerate(kinds) if kind == "torch"), key=lambda i: repr(prepared[i].group_key)
+    )
+    size = max(1, memory_limit // _bytes_per_net(plan, k))
+    for start in range(0, len(stacked), size):
+        train_part(stacked[start : start + size])
+    return result.finished(tuple(kinds))
+
+
+def _run_in_threads(function: Callable[[list[int]], None], parts: list[list[int]]) -> None:
+    """Spread parts over the number of threads that torch uses; the compiled loop releases the GIL."""
+    threads = min(torch.get_num_threads(), len(parts))
+    if threads <= 1:
+        for part in parts:
+            function(part)
+        return
+    with ThreadPoolExecutor(threads) as pool:
+        list(pool.map(function, parts))
+
+
+@dataclass
+class _Plan:
+    """The settings that all nets share."""
+
+    batch_size: int
+    steps: int
+    every: int | None
+    monitor: Monitor | None
+    keep_best: bool
+    device: str
+    dtype: str
+    sizes: tuple[int, ...] = ()
+
+    def records(self) -> list[int]:
+        """Return the steps after which curves are recorded, always including the last one."""
+        return sorted({*range(self.every or self.steps, self.steps, self.every or self.steps), self.steps})
+
+    def n_parameters(self) -> int:
+        return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
+
+
+@dataclass
+class _Result:
+    """The results of all nets; each part of the training writes its rows."""
+
+    n_nets: int
+    plan: _Plan
+    parameters: RealArray = field(init=False)
+    losses: FloatArray = field(init=False)
+    scores: FloatArray = field(init=False)
+    best_score: FloatArray = field(init=False)
+    best_step: IntArray = field(init=False)
+
+    def __post_init__(self) -> None:
+        points = len(self.plan.records())
+        self.parameters = np.empty((self.n_nets, self.plan.n_parameters()), dtype=self.plan.dtype)
+        self.losses = np.full((self.n_nets, points), np.nan)
+        self.scores = np.full((self.n_nets, points), np.nan)
+        self.best_score = np.full(self.n_nets, -np.inf)
+        self.best_step = np.full(self.n_nets, self.plan.steps, dtype=np.int64)
+
+    def record(self, net: int, step: int, loss: float, parameters: RealArray) -> None:
+        """Store loss, score and weights of a net after a step; a diverged net has no score."""
+        plan, point = self.plan, self.plan.records().index(step)
+        self.losses[net, point] = loss
+        if plan.monitor is not None and np.isfinite(parameters).all():
+            self.scores[net, point] = plan.monitor(net, _predictor(parameters, plan.sizes))
+        is_better = self.scores[net, point] > self.best_score[net]
+        if is_better:
+            self.best_score[net] = self.scores[net, point]
+        if is_better or not plan.keep_best or not np.isfinite(self.best_score[net]):
+            self.parameters[net] = parameters
+            self.best_step[net] = step if plan.keep_best else plan.steps
+
+    def finished(self, kinds: tuple[str, ...]) -> TrainedNets:
+        return TrainedNets(
+            sizes=self.plan.sizes,
+            parameters=self.parameters,
+            diverged=np.array([not np.isfinite(row).all() for row in self.parameters]),
+            steps=np.array(self.plan.records(), dtype=np.int64),
+            loss_curve=self.losses,
+            score_curve=None if self.plan.monitor is None else self.scores,
+            best_step=self.best_step,
+            backend=kinds,
+        )
+
+
+def _backend_of(net: PreparedNet, device: str, backend: str) -> str:
+    """Choose by the net alone, so that its result does not depend on the other nets."""
+    if backend == "numba" and not has_numba():
+        raise InvalidInputError("`backend` 'numba' needs numba: pip install numba. Or use backend='auto'.")
+    if backend == "torch" or device != "cpu" or not has_compiled_gradient(net):
+        return "torch"
+    return "numba"
+
+
+def _bytes_per_net(plan: _Plan, k: int) -> int:
+    """Estimate the memory of parameters with moments, activations with gradients, and batches drawn ahead."""
+    activations = 3 * plan.batch_size * (sum(plan.sizes) + 8 * k)
+    ahead = STEPS_AT_ONCE * plan.batch_size * (4 + 2 * k)  # row indices are int64
+    return np.dtype(plan.dtype).itemsize * (8 * plan.n_parameters() + activations + 2 * ahead)
+
+
+def _train_part(
+    table: RealArray, nets: list[PreparedNet], members: list[int], plan: _Plan, kind: str, result: _Result
+) -> None:
+    streams = [
+        BatchStream(net, batch_size=plan.batch_size, steps=plan.steps, dtype=plan.dtype) for net in nets
+    ]
+    engine: Backend = (
+        NumbaBackend(table, nets, plan.sizes)
+        if kind == "numba"
+        else TorchBackend(table, nets, plan.sizes, plan.device)
+    )
+    engine.start(np.stack([first_weights(net.net.random_state, plan.sizes, plan.dtype) for net in nets]))
+    records = plan.records()
+    stops = sorted({*records, *(net.net.warm_up for net in nets if 0 < net.net.warm_up < plan.steps)})
+    step, drawn, ahead = 0, 0, [stream.take(0) for stream in streams]
+    for stop in stops:
+        while step < stop:
+            if drawn == 0:
+                drawn = min(STEPS_AT_ONCE, plan.steps - step)
+                ahead = [stream.take(drawn) for stream in streams]
+            count = min(drawn, stop - step)
+            used = len(ahead[0].rows) - drawn
+            blocks = [block.part(used, used + count) for block in ahead]
+            engine.run(blocks, step)
+            step, drawn = step + count, drawn - count
+        if stop in records:
+            for net, member, block, weights in zip(nets, members, blocks, engine.parameters(), strict=True):
+                loss = _last_loss(weights, net, block, table, plan.sizes, stop)
+                result.record(member, stop, loss, weights)
+
+
+def _last_loss(
+    parameters: RealArray, net: PreparedNet, block: Block, table: RealArray, sizes: tuple[int, ...], step: int
+) -> float:
+    """Return the loss of the last batch of a block."""
+    last = block.part(-1, len(block.rows))
+    z = stacked_logits(torch.from_numpy(parameters[None]), sizes, torch.from_numpy(table[last.rows]))
+    objective = net.warm_up_objective if step <= net.net.warm_up else net.objective
+    coefficients, scale = torch.from_numpy(last.coefficients), torch.from_numpy(last.scale)
+    return float(batch_losses(objective, z, coefficients, scale))
+
+
+def _predictor(parameters: RealArray, sizes: tuple[int, ...]) -> Callable[[Any], RealArray]:
+    """Return the function from features to the logits of one net."""
+    flat = torch.from_numpy(parameters[None])
+
+    def logits(X: Any) -> RealArray:
+        x = torch.as_tensor(np.ascontiguousarray(X), dtype=flat.dtype)[None]
+        values: RealArray = stacked_logits(flat, sizes, x)[0].numpy()
+        return values
+
+    return logits
+
+
+@contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Flush denormal numbers to zero in this thread; late in training they make steps ten times slower."""
+    tiny = torch.tensor(1e-39) * 1.0
+    was_flushing = bool((tiny * 1.0) == 0)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(was_flushing)

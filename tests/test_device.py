@@ -1,0 +1,34 @@
+"""The device of all computations."""
+
+import pytest
+import torch
+
+from peerloss import PeerLoss
+from peerloss._device import GPU_WIDTH, resolve_device
+from peerloss.exceptions import InvalidInputError
+from peerloss.training import train_deep
+from tests.training.deep.toy import RECIPE, images, small_net
+
+GPU_OR_CPU = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+def test_a_usable_device_is_returned():
+    """It is given by name, or as a torch device."""
+    assert resolve_device("cpu") == resolve_device(torch.device("cpu")) == torch.device("cpu")
+
+
+def test_the_automatic_device_is_a_gpu_for_large_work():
+    """``"auto"`` and ``None`` choose a GPU if there is one, except for narrow networks."""
+    assert resolve_device().type == resolve_device(None).type == GPU_OR_CPU
+    assert resolve_device("auto", width=GPU_WIDTH).type == GPU_OR_CPU
+    assert resolve_device("auto", width=GPU_WIDTH - 1).type == "cpu"
+    assert resolve_device("auto", width=100, gpu_width=100).type == GPU_OR_CPU
+    assert resolve_device("auto", width=99, gpu_width=100).type == "cpu"
+
+
+@pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99", 3.5])
+def test_an_unusable_device_is_refused(device):
+    """Unknown names, a device without memory, a missing GPU and other types are errors."""
+    X, noisy, _ = images()
+    with pytest.raises(InvalidInputError, match=f"`device` must be 'auto', .*{device}'? cannot be used"):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, device=device)

@@ -1,0 +1,203 @@
+"""Checkpoints: an interrupted training ends as an uninterrupted one."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from peerloss import PeerLoss
+from peerloss.exceptions import InvalidInputError
+from peerloss.models import ResNet
+from peerloss.training import Sieve, train_deep
+from peerloss.training.deep import _deep_run
+from tests.training.deep.toy import RECIPE, REFRESHING, N, have_equal_tensors, images, small_net
+
+SIEVED = replace(RECIPE, epochs=4, sieve=Sieve(start=0.5))
+REFRESHED = replace(RECIPE, epochs=6, sieve=REFRESHING)
+
+
+@pytest.mark.parametrize("recipe", [RECIPE, SIEVED, REFRESHED], ids=["peer", "sieve", "balanced sieve"])
+def test_a_resumed_training_equals_an_uninterrupted_one(recipe, tmp_path, monkeypatch):
+    """After an interruption in any epoch, all weights, the best epoch and the history are the same."""
+    X, noisy, _ = images()
+    labels = np.where(np.arange(N) % 5 == 0, -1, noisy)
+
+    def run(checkpoint):
+        generator = torch.Generator().manual_seed(3)
+        loss = PeerLoss(peers="sampled", generator=generator)
+        return train_deep(
+            small_net(), loss, X, labels, recipe=recipe, validation=(X, noisy), checkpoint=checkpoint
+        )
+
+    whole = run(None)
+    original = _deep_run.Run.train_epoch
+    for stop in range(1, recipe.epochs):
+        path = tmp_path / f"{stop}.pt"
+
+        def interrupt(self, stop=stop):
+            if self.epoch == stop:
+                raise KeyboardInterrupt
+            return original(self)
+
+        monkeypatch.setattr(_deep_run.Run, "train_epoch", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            run(path)
+        monkeypatch.setattr(_deep_run.Run, "train_epoch", original)
+        torch.rand(5)
+        resumed = run(path)
+        assert all(have_equal_tensors(resumed.weights[name], whole.weights[name]) for name in whole.weights)
+        assert resumed.best_epoch == whole.best_epoch
+        untimed = [[{**r, "seconds": 0} for r in result.history] for result in (whole, resumed)]
+        assert untimed[0] == untimed[1]
+
+
+def train_in_steps(checkpoint):
+    """Train in the same way in the killed process and in the test."""
+    X, noisy, _ = images()
+    recipe = replace(RECIPE, epochs=15, batch_size=16)
+    return train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=checkpoint).weights
+
+
+def test_a_killed_training_ends_with_the_same_weights(tmp_path):
+    """SIGKILL in the middle, then the same call again: the weights of an uninterrupted training."""
+    path = tmp_path / "killed.pt"
+    code = (
+        "import sys, torch; torch.set_num_threads(1); "
+        "from tests.training.deep.test_checkpoint import train_in_steps; train_in_steps(sys.argv[1])"
+    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    process = subprocess.Popen([sys.executable, "-c", code, str(path)], env=environment)
+    while not path.exists() and process.poll() is None:
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    assert process.wait() == -signal.SIGKILL
+    assert torch.load(path, weights_only=True)["epoch"] < 15
+    resumed, whole = train_in_steps(path), train_in_steps(None)
+    assert all(have_equal_tensors(resumed[name], whole[name]) for name in whole)
+
+
+def test_a_finished_checkpoint_is_only_loaded(tmp_path):
+    """Calling again after the end trains nothing."""
+    X, noisy, _ = images()
+    path = tmp_path / "run.pt"
+    first = train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    again = train_deep(small_net(5), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    assert have_equal_tensors(first.weights["last"], again.weights["last"])
+    assert first.history == again.history
+
+
+def test_checkpoints_of_other_settings_are_refused(tmp_path):
+    """The message names the setting that differs."""
+    X, noisy, _ = images()
+    path = tmp_path / "run.pt"
+    train_deep(small_net(), PeerLoss(), X, noisy, recipe=replace(RECIPE, epochs=1), checkpoint=path)
+    with pytest.raises(InvalidInputError, match=r"belongs to a training with epochs = 1; this one has 3"):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    fewer = np.where(np.arange(N) < 50, -1, noisy)
+    with pytest.raises(
+        InvalidInputError, match=r"belongs to a training with labelled = 240; this one has 190"
+    ):
+        train_deep(small_net(), PeerLoss(), X, fewer, recipe=replace(RECIPE, epochs=1), checkpoint=path)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"loss": PeerLoss("sigmoid")}, "loss = "),
+        ({"loss": torch.nn.functional.cross_entropy}, "loss = "),
+        ({"y": (images()[1] + 1) % 3}, "fingerprint of y = "),
+        ({"X": 255 - images()[0]}, "fingerprint of X = "),
+        ({"model": ResNet((1, 1), n_classes=4, width=8)}, "model = 'ResNet "),
+    ],
+    ids=["loss", "function", "labels", "images", "network"],
+)
+def test_checkpoints_of_another_loss_model_or_data_are_refused(other, message, tmp_path):
+    """Resuming would not make sense; the model of the caller does not change."""
+    X, noisy, _ = images()
+    recipe = replace(RECIPE, alpha=())
+    given = {"model": small_net(), "loss": PeerLoss(), "X": X, "y": noisy}
+    train_deep(**given, recipe=recipe, checkpoint=tmp_path / "run.pt")
+    given = {**given, "model": small_net(5), **other}
+    before = {name: tensor.clone() for name, tensor in given["model"].state_dict().items()}
+    with pytest.raises(InvalidInputError, match=f"belongs to a training with {message}"):
+        train_deep(**given, recipe=recipe, checkpoint=tmp_path / "run.pt")
+    assert have_equal_tensors(before, given["model"].state_dict())
+
+
+def test_a_loss_with_another_alpha_can_resume(tmp_path):
+    """The recipe sets α, so the loss of the first call, at its last α, can be used in the second."""
+    X, noisy, _ = images()
+    loss = PeerLoss()
+    first = train_deep(small_net(), loss, X, noisy, recipe=RECIPE, checkpoint=tmp_path / "run.pt")
+    assert loss.alpha == 1.0
+    again = train_deep(small_net(), loss, X, noisy, recipe=RECIPE, checkpoint=tmp_path / "run.pt")
+    assert have_equal_tensors(first.weights["last"], again.weights["last"])
+
+
+def test_settings_may_be_numpy_numbers(tmp_path):
+    """They are converted, because a checkpoint cannot hold NumPy numbers."""
+    X, noisy, _ = images()
+    shares = np.bincount(noisy) / N
+    for balance in (tuple(shares), shares, tuple(shares.tolist())):
+        sieve = Sieve(start=0.5, balance=balance)
+        recipe = replace(RECIPE, learning_rate=np.float64(0.05), epochs=np.int64(2), sieve=sieve)
+        result = train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=tmp_path / "run.pt")
+        assert len(result.history) == 2
+
+
+def test_a_file_that_cannot_be_opened_is_not_called_damaged(tmp_path):
+    """The file may be intact, so the message does not suggest to delete it."""
+    X, noisy, _ = images()
+    with pytest.raises(InvalidInputError, match=r"`checkpoint` .* cannot be opened: .*directory"):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=tmp_path)
+
+
+@pytest.mark.parametrize("broken", ["code", "number", "half", "empty", 100, 1000, 20_000, 50_000, -300, -1])
+def test_damaged_files_are_refused(broken, tmp_path):
+    """For truncated files and wrong content the message says what to do; no code is unpickled."""
+    X, noisy, _ = images()
+    path = tmp_path / "run.pt"
+    train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    whole = torch.load(path, weights_only=True)
+    contents = {"code": {"settings": os.getcwd}, "number": {"settings": 3}, "half": whole | {"optimizer": 3}}
+    if broken in contents:
+        torch.save(contents[broken], path)
+    else:
+        path.write_bytes(b"" if broken == "empty" else path.read_bytes()[:broken])
+    message = (
+        r"^`checkpoint` \S+run.pt cannot be read: it is truncated or damaged, .*Delete it .* another path.$"
+    )
+    with pytest.raises(InvalidInputError, match=message):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+
+
+@pytest.mark.parametrize("argument", ["checkpoint", "log_dir"])
+def test_a_path_that_cannot_be_written_is_refused_before_training(argument, tmp_path, monkeypatch):
+    """Otherwise hours of training could not be saved."""
+
+    def train(_):
+        raise AssertionError("trained")
+
+    monkeypatch.setattr(_deep_run.Run, "train_epoch", train)
+    X, noisy, _ = images()
+    (tmp_path / "file").write_text("mine")
+    path = tmp_path / "file" / "deeper"
+    with pytest.raises(
+        InvalidInputError, match=rf"`{argument}` needs {path}.* cannot be written: .*trained yet"
+    ):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, **{argument: path})
+    assert (tmp_path / "file").read_text() == "mine"
+
+
+def test_the_check_of_a_path_leaves_nothing_behind(tmp_path):
+    """The folder is created, and contains only the checkpoint at the end."""
+    X, noisy, _ = images()
+    path = tmp_path / "new" / "run.pt"
+    train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    assert [file.name for file in path.parent.iterdir()] == ["run.pt"]
