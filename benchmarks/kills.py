@@ -28,9 +28,8 @@ import pandas as pd
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from peerloss import MarginPerceptron, _files, load_model, save_model
-from peerloss.audit._folder import read_folder
-from peerloss.audit.review._decisions import Journal, read_journal
-from peerloss.audit.review._server import Review
+from peerloss.audit.folder import read_folder
+from peerloss.audit.review import DecisionsFile, Review, read_decisions
 from peerloss.cli import _fit, app
 from peerloss.estimators import TableEncoder
 
@@ -241,8 +240,8 @@ def kill_reviews(home: Path, _command: str, times: int, rng: random.Random) -> d
         heard = len(os.read(reading, 1 << 16))
         os.close(reading)
         acknowledged += heard
-        Journal(folder / "decisions.jsonl").close()  # repairs a line that was cut off
-        found = len(read_journal(folder / "decisions.jsonl"))
+        DecisionsFile(folder / "decisions.jsonl").close()  # repairs a line that was cut off
+        found = len(read_decisions(folder / "decisions.jsonl"))
         if found < heard:
             sys.exit(f"lost: {heard} decisions were acknowledged, {found} are on the disk")
     no_left_overs(home)

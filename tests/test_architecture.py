@@ -27,6 +27,7 @@ LAYERS = [
     {"noise"},
     {"_classifier"},
     {"_probabilities"},
+    {"_holm", "_pages"},
     {"_validation", "_random", "_files"},
     {"exceptions", "_version", "_folder_swap", "_deprecation"},
 ]

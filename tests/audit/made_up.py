@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss.audit import find_label_issues
-from peerloss.audit._folder import write_folder
+from peerloss.audit.folder import write_folder
 
 HOSTILE = "<script>document.title='taken over'</script>"
 

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peerloss.audit import find_label_issues
-from peerloss.audit._folder import check_free, read_folder, write_folder
-from peerloss.audit.review._apply import plan_cleaning
-from peerloss.audit.review._server import Review
+from peerloss.audit.folder import check_free, read_folder, write_folder
+from peerloss.audit.review import Review, plan_cleaning
 from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import write_audit
 
@@ -57,7 +56,7 @@ def test_labels_that_were_cut_are_refused(audit):
     """At the end of a line too, where the rest is still a table."""
     lines = (audit / "labels.csv").read_bytes().splitlines(keepends=True)
     (audit / "labels.csv").write_bytes(b"".join(lines[: len(lines) // 2]))
-    with pytest.raises(InvalidInputError, match=r"labels\.csv is not as the audit wrote it.*--accept-edits"):
+    with pytest.raises(InvalidInputError, match=r"labels\.csv was changed since the audit.*--accept-edits"):
         read_folder(audit)
     assert len(read_folder(audit, accept_edits=True).labels) == len(lines) // 2 - 1
 
@@ -81,7 +80,7 @@ def test_edits_on_purpose_can_be_accepted(audit):
     [
         (lambda t: t.assign(suggested="foreign"), "suggested of row 0 must be a label.*got 'foreign'"),
         (lambda t: t.assign(given="foreign"), "given of row 0 must be a label of the audit"),
-        (lambda t: pd.concat([t, t.head(1)]), "row 0 comes more than once"),
+        (lambda t: pd.concat([t, t.head(1)]), "row 0 occurs more than once"),
         (lambda t: t.assign(flagged="maybe"), "not an audit that this version can read"),
     ],
 )  # fmt: skip

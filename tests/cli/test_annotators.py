@@ -139,8 +139,8 @@ def test_rows_without_a_label_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("job,annotator,label\n1,a,x\n", [], "task (or item), worker missing, its columns are ['job',"),
-        ("task,ann\n1,x\n", ["--wide"], "a column for each of two workers or more"),
+        ("job,annotator,label\n1,a,x\n", [], "task (or item), worker missing among ['job',"),
+        ("task,ann\n1,x\n", ["--wide"], "one column per worker, at least two"),
         ("task,ann,bob\n1,x,y\n1,y,y\n", ["--wide"], "one row per task; '1' has more"),
         ("task,worker,label\n1,a,x\n2,a,y\n", [], "a task with labels of two workers"),
         ("task,worker,label\n1,a,x\n1,a,y\n1,b,y\n", [], "task 1, worker a has more"),
@@ -173,9 +173,9 @@ def test_bad_input_is_one_clear_line(tmp_path, text, options, message):
 @pytest.mark.parametrize(
     ("output", "more", "message"),
     [
-        ("crowd.csv", [], "must not be the table that is read"),
+        ("crowd.csv", [], "must not be the input file"),
         ("scores.txt", [], "must be a file whose name ends in .csv"),
-        ("s.csv", ["--aggregate", "s.csv"], "--aggregate must differ from --output"),
+        ("s.csv", ["--aggregate", "s.csv"], "--aggregate and --output must be different files"),
     ],
 )
 def test_refuses_outputs_that_would_destroy_something(crowd, monkeypatch, output, more, message):

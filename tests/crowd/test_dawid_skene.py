@@ -89,7 +89,7 @@ def test_says_whether_it_settled():
     assert not dawid_skene(frame, max_iter=1).converged
     found = dawid_skene(frame)
     assert found.converged
-    assert repr(found) == f"DawidSkene({found.reports!r}, settled after {found.n_iterations} rounds)"
+    assert repr(found) == f"DawidSkene({found.reports!r}, converged after {found.n_iterations} iterations)"
 
 
 def test_refuses_tables_that_do_not_fit(monkeypatch):

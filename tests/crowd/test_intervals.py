@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from peerloss.crowd import _intervals, score_annotators
-from peerloss.peer_prediction._kernel import SharedReports
+from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, random_crowd
 
 
@@ -39,7 +39,7 @@ def test_memory_blocks_and_threads_change_nothing(monkeypatch):
     values = np.random.default_rng(0).normal(size=len(shared.worker))
     one = intervals(shared, values, n_jobs=1)
     np.testing.assert_array_equal(one, intervals(shared, values, n_jobs=3))
-    monkeypatch.setattr(_intervals, "KEPT", 400)
+    monkeypatch.setattr(_intervals, "MAX_SCORES", 400)
     np.testing.assert_allclose(one, intervals(shared, values), rtol=1e-12)
 
 

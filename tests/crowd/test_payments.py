@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerloss import audit
 from peerloss.crowd import affine_payments, payment_terms, untruthful_split
 from peerloss.exceptions import InvalidInputError
 from peerloss.noise import NoiseModel
@@ -118,13 +117,6 @@ def test_payments_that_make_no_sense_are_refused(call, message):
     """Each message names the argument."""
     with pytest.raises(InvalidInputError, match=message):
         call()
-
-
-def test_the_old_name_warns():
-    """`peerloss.audit.split_budget` works as before and names its successor."""
-    with pytest.warns(DeprecationWarning, match="Use `peerloss.crowd.untruthful_split`"):
-        old = audit.split_budget
-    assert old is untruthful_split
 
 
 @given(

@@ -14,7 +14,7 @@ from peerloss.crowd import aggregate_labels, dawid_skene, find_copiers, score_an
 from peerloss.datasets import load_real_noise
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction import correlated_agreement, logarithmic_score, plain_agreement, quadratic_score
-from peerloss.peer_prediction._kernel import SharedReports
+from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, others_of, random_crowd
 
 COLUMNS = ["score", "low", "high", "n_tasks", "agreement", "accuracy", "uninformative"]
@@ -259,7 +259,7 @@ def test_dawid_skene_beats_the_majority_where_it_can(real):
     for name, data in real.items():
         frame = data.reports.drop_duplicates(["task", "worker"])
         model = dawid_skene(frame)
-        labels = peerloss.audit.aggregate_labels(model)
+        labels = aggregate_labels(model)
         gold = data.gold.reindex(labels.index).dropna()
         right = labels.loc[gold.index, ["label", "majority"]].eq(gold, axis=0).mean()
         gains[name] = right["label"] - right["majority"]

@@ -8,7 +8,7 @@ import pytest
 
 from peerloss.crowd import _uninformative, dawid_skene, score_annotators
 from peerloss.crowd._uninformative import EFFORT, consensus
-from peerloss.peer_prediction._kernel import SharedReports
+from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, random_crowd
 
 

@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction import (
     Reports,
-    _influence,
-    _kernel,
     correlated_agreement,
     estimate_joint,
+    influence,
     logarithmic_score,
     plain_agreement,
     quadratic_score,
+    shared_reports,
 )
 
 FEW = settings(deadline=None, max_examples=40)
@@ -169,8 +169,8 @@ def test_chunks_do_not_change_scores(rows, chunk):
     """Scores are the same however few pairs and workers are handled at one time."""
     whole = correlated_agreement(rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kernel, "CHUNK", chunk)
-        patch.setattr(_influence, "CHUNK", chunk)
+        patch.setattr(shared_reports, "CHUNK", chunk)
+        patch.setattr(influence, "CHUNK", chunk)
         pd.testing.assert_frame_equal(correlated_agreement(rows), whole, rtol=0, atol=1e-12)
 
 
@@ -234,7 +234,7 @@ def test_no_shared_task_is_refused(scorer):
 
 def test_too_many_labels_are_refused(monkeypatch):
     """A table whose labels are ids is refused before a huge matrix is made."""
-    monkeypatch.setattr(_kernel, "MAX_LABELS", 2)
+    monkeypatch.setattr(shared_reports, "MAX_LABELS", 2)
     with pytest.raises(InvalidInputError, match="`reports` must have at most 2 different labels; got 3"):
         plain_agreement([(0, "a", 0), (0, "b", 1), (0, "c", 2)])
 
@@ -268,7 +268,7 @@ def test_large_counts_fall_back_to_floats(monkeypatch):
     """Where integers would overflow, Δ is computed in floats with the same scores."""
     rows = [(t, w, (t * t + w * t) % 3) for t in range(30) for w in range(4)]
     exact = correlated_agreement(rows)
-    monkeypatch.setattr(_influence, "MAX_EXACT_TOTAL", 0)
+    monkeypatch.setattr(influence, "MAX_EXACT_TOTAL", 0)
     pd.testing.assert_frame_equal(correlated_agreement(rows), exact)
 
 

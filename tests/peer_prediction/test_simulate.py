@@ -80,7 +80,7 @@ def test_a_strategy_cannot_change_the_tasks():
         (lambda: simulate_reports(5, {"ann": 3}, clean_prior=0.5), "`workers`.*'ann' has 3"),
         (
             lambda: simulate_reports(5, {"ann": lambda y, _: y[1:]}, clean_prior=0.5),
-            "`workers`.*gave 4 for 5",
+            "`workers`.*returned 4 for 5",
         ),
         (lambda: simulate_reports(5, {"ann": lambda y, _: y - 9}, clean_prior=0.5), r"`workers\['ann'\]`"),
         (lambda: simulate_reports(5, WORKERS, clean_prior=1.5), "`clean_prior`"),

@@ -9,9 +9,8 @@ import threading
 
 import pytest
 
-from peerloss.audit._folder import read_folder
-from peerloss.audit.review._decisions import read_journal
-from peerloss.audit.review._server import Review, ReviewServer
+from peerloss.audit.folder import read_folder
+from peerloss.audit.review import Review, ReviewServer, read_decisions
 from tests.audit.made_up import HOSTILE, write_audit
 
 
@@ -77,7 +76,7 @@ def test_a_full_disk_is_shown(browser, serve, tmp_path, monkeypatch):
             "const done = arguments[0], error = document.getElementById('error');"
             "(function wait() { if (!error.hidden) done(); else setTimeout(wait, 5); })();"
         )
-    assert "No space left on device. This decision does not count" in text(browser, "error")
+    assert "No space left on device. This decision was not saved" in text(browser, "error")
     assert server.review.state()["keep"] == 0
     press(browser, "k")
     assert browser.execute_script("return document.getElementById('error').hidden")
@@ -105,7 +104,7 @@ def test_a_person_steps_through_with_keys(browser, serve, tmp_path):
     press(browser, "s")
     press(browser, "u")
     assert text(browser, "name") == f"Row {rows[3]}"
-    stand = [(d.row, d.action, d.label) for d in read_journal(folder.decisions_path)]
+    stand = [(d.row, d.action, d.label) for d in read_decisions(folder.decisions_path)]
     assert stand == [
         (rows[0], "keep", None),
         (rows[1], "change", folder.classes[number]),
@@ -152,7 +151,7 @@ def test_a_page_of_another_origin_reads_and_decides_nothing(browser, serve, tmp_
     browser.get("data:text/html,<title>elsewhere</title>")
     assert not browser.execute_async_script(FETCH, server.url + "suspects/0", None)
     browser.execute_async_script(FETCH, server.url + "decide", '{"action": "keep", "place": 0}')
-    assert read_journal(folder.decisions_path) == []
+    assert read_decisions(folder.decisions_path) == []
     opened(browser, server.url)
     assert HOSTILE in browser.execute_async_script(FETCH, server.url + "suspects/0", None)
 
@@ -168,7 +167,7 @@ def test_a_killed_server_loses_no_decision(browser, tmp_path):
             press(browser, "k")
         process.kill()
     folder = read_folder(tmp_path / "audit")
-    assert len(read_journal(folder.decisions_path)) == 3
+    assert len(read_decisions(folder.decisions_path)) == 3
     review = Review(folder)
     assert review.state()["next"] == 3
     review.close()

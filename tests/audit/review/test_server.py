@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from peerloss.audit._folder import read_folder
-from peerloss.audit.review._decisions import read_journal
-from peerloss.audit.review._server import BATCH, LARGEST_BODY, Review, ReviewServer
+from peerloss.audit.folder import read_folder
+from peerloss.audit.review import Review, ReviewServer, read_decisions
+from peerloss.audit.review._review_session import BATCH
+from peerloss.audit.review._server import MAX_BODY, script_json
 from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import HOSTILE, write_audit
 
@@ -169,7 +170,7 @@ def test_decisions_are_on_disk_before_the_answer(server, folder):
     assert decide(server, action="change", place=1, label=HOSTILE)[1]["change"] == 1
     state = decide(server, action="skip", place=2)[1]
     assert (state["keep"], state["change"], state["skip"], state["next"]) == (1, 1, 1, 3)
-    assert [(d.row, d.action, d.label) for d in read_journal(folder.decisions_path)] == [
+    assert [(d.row, d.action, d.label) for d in read_decisions(folder.decisions_path)] == [
         (rows[0], "keep", None),
         (rows[1], "change", HOSTILE),
         (rows[2], "skip", None),
@@ -194,10 +195,10 @@ def test_a_decision_that_cannot_be_written_is_refused_for_good(server, folder, m
             status, told = decide(server, action="keep", place=place)
             assert status == 507
             assert "could not be written: No space left" in told["error"]
-            assert "does not count" in told["error"]
+            assert "was not saved" in told["error"]
         assert server.review.state()["keep"] == 0
     assert decide(server, action="keep", place=3)[0] == 200
-    assert [(d.row, d.action) for d in read_journal(folder.decisions_path)] == [
+    assert [(d.row, d.action) for d in read_decisions(folder.decisions_path)] == [
         (rows[0], "skip"),
         (rows[3], "keep"),
     ]
@@ -210,7 +211,7 @@ def test_undo_goes_back(server, folder):
     decide(server, action="skip", place=1)
     assert decide(server, action="undo")[1]["next"] == 1
     assert decide(server, action="undo")[1]["next"] == 0
-    assert read_journal(folder.decisions_path) == []
+    assert read_decisions(folder.decisions_path) == []
 
 
 def test_a_new_server_goes_on_where_the_old_one_was(server, folder):
@@ -246,8 +247,13 @@ def test_large_and_foreign_bodies_are_refused(server):
     """Bodies over the limit, of another type (as forms send) or without a length are not read."""
     path = f"/{server.token}/decide"
     good = json.dumps({"action": "keep", "place": 0})
-    assert ask(server, path, body=" " * (LARGEST_BODY + 1))[0] == 404
+    assert ask(server, path, body=" " * (MAX_BODY + 1))[0] == 404
     assert ask(server, path, body=good, Content_Type="text/plain")[0] == 404
     assert ask(server, path, method="POST", Content_Type="application/json", Content_Length="x")[0] == 404
     assert ask(server, path, method="PUT", body=good)[::2] == (501, b"")
     assert server.review.state()["keep"] == 0
+
+
+def test_json_inside_a_script_cannot_end_it():
+    """`</script>` in a label is escaped, so that it does not close the element."""
+    assert "<" not in script_json({"label": "</script><b>&"})

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerloss.audit._folder import AuditFolder
-from peerloss.audit.review._apply import Cleaning, write_cleaned
+from peerloss.audit.folder import AuditFolder
+from peerloss.audit.review import Cleaning, write_cleaned
 from peerloss.exceptions import InvalidInputError
 
 LABELS = ["a", "b c", 'say "x"', "new\rline", " led", "=1", "é", "u,v;w\tx"]
@@ -137,5 +137,5 @@ def test_rows_that_the_data_do_not_have_are_refused():
 
 def test_a_column_of_that_name_is_refused():
     """Cleaned labels of several annotators would hide it."""
-    with pytest.raises(InvalidInputError, match="has a column 'label' already"):
+    with pytest.raises(InvalidInputError, match="must not have a column 'label'"):
         cleaned(b"x,label\n1,a\n2,b\n", columns=("x", "y"))

@@ -10,7 +10,8 @@ import warnings
 
 import pytest
 
-from peerloss.audit.review._decisions import Decision, Journal, JournalWarning, latest, read_journal
+from peerloss.audit.review import Decision, DecisionsFile, DecisionsFileWarning, read_decisions
+from peerloss.audit.review._decisions_file import latest
 from peerloss.exceptions import InvalidInputError, OutputError
 
 
@@ -21,36 +22,36 @@ def path(tmp_path):
 
 def test_decisions_are_read_back(path):
     """What is appended stands after the file is closed; the last decision on a row counts."""
-    with Journal(path) as journal:
-        journal.append(3, "change", "b")
-        journal.append(1, "keep")
-        journal.append(3, "skip")
-    assert read_journal(path) == [Decision(3, "change", "b"), Decision(1, "keep"), Decision(3, "skip")]
-    assert latest(read_journal(path))[3].action == "skip"
+    with DecisionsFile(path) as file:
+        file.append(3, "change", "b")
+        file.append(1, "keep")
+        file.append(3, "skip")
+    assert read_decisions(path) == [Decision(3, "change", "b"), Decision(1, "keep"), Decision(3, "skip")]
+    assert latest(read_decisions(path))[3].action == "skip"
 
 
 def test_undo_is_a_line_of_its_own(path):
     """Undo takes back the last decision on its row, now and after reading again; the file only grows."""
-    with Journal(path) as journal:
-        journal.append(3, "change", "b")
-        journal.append(3, "keep")
+    with DecisionsFile(path) as file:
+        file.append(3, "change", "b")
+        file.append(3, "keep")
         size = path.stat().st_size
-        journal.append(3, "undo")
-        assert journal.decisions == [Decision(3, "change", "b")]
+        file.append(3, "undo")
+        assert file.decisions == [Decision(3, "change", "b")]
         assert path.stat().st_size > size
-    assert read_journal(path) == [Decision(3, "change", "b")]
+    assert read_decisions(path) == [Decision(3, "change", "b")]
 
 
 def test_a_line_that_was_cut_off_is_repaired_with_a_warning(path):
     """Everything before it is kept, and the next decision begins on a line of its own."""
-    with Journal(path) as journal:
-        journal.append(1, "keep")
+    with DecisionsFile(path) as file:
+        file.append(1, "keep")
     whole = path.read_bytes()
     for cut in range(1, len(whole) - 1, 7):
         path.write_bytes(whole + whole[:cut])
-        with pytest.warns(JournalWarning, match="cut off"), Journal(path) as journal:
-            journal.append(2, "skip")
-        assert [d.row for d in read_journal(path)] == [1, 2]
+        with pytest.warns(DecisionsFileWarning, match="last line is incomplete"), DecisionsFile(path) as file:
+            file.append(2, "skip")
+        assert [d.row for d in read_decisions(path)] == [1, 2]
         assert path.read_bytes().startswith(whole)
 
 
@@ -67,16 +68,16 @@ def test_a_line_that_was_cut_off_is_repaired_with_a_warning(path):
 def test_a_line_that_is_no_decision_is_left_out_with_a_warning(path, line):
     """Lines from elsewhere are not believed."""
     path.write_text(line + '\n{"row": 7, "action": "keep"}\n')
-    with pytest.warns(JournalWarning, match="line 1 is no decision"):
-        assert read_journal(path) == [Decision(7, "keep")]
+    with pytest.warns(DecisionsFileWarning, match="line 1 is not a valid decision; skipped"):
+        assert read_decisions(path) == [Decision(7, "keep")]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks are those of POSIX")
 def test_two_reviews_at_once_are_refused(path):
     """The second one says so and leaves the file alone."""
-    with Journal(path), pytest.raises(InvalidInputError, match="open in another review"):
-        Journal(path)
-    with Journal(path):
+    with DecisionsFile(path), pytest.raises(InvalidInputError, match="open in another review"):
+        DecisionsFile(path)
+    with DecisionsFile(path):
         pass
 
 
@@ -89,34 +90,34 @@ def test_a_file_system_without_locks_can_be_used(path, monkeypatch):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "flock", refuse)
-    with Journal(path) as journal:
-        journal.append(1, "keep")
-    assert [decision.row for decision in read_journal(path)] == [1]
+    with DecisionsFile(path) as file:
+        file.append(1, "keep")
+    assert [decision.row for decision in read_decisions(path)] == [1]
 
 
 def test_a_killed_process_loses_nothing_it_acknowledged(path):
     """A process that is killed while it appends leaves every decision that it had told of."""
     code = (
-        "import sys\nfrom pathlib import Path\nfrom peerloss.audit.review._decisions import Journal\n"
-        f"journal = Journal(Path({str(path)!r}))\n"
-        "for row in range(10**6):\n    journal.append(row, 'change', 'x' * 50)\n    print(row, flush=True)\n"
+        "import sys\nfrom pathlib import Path\nfrom peerloss.audit.review import DecisionsFile\n"
+        f"file = DecisionsFile(Path({str(path)!r}))\n"
+        "for row in range(10**6):\n    file.append(row, 'change', 'x' * 50)\n    print(row, flush=True)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
         told = [int(process.stdout.readline()) for _ in range(50)]
         process.kill()
         told += [int(line) for line in process.stdout.read().split("\n")[:-1]]
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", JournalWarning)
-        rows = [decision.row for decision in read_journal(path)]
+        warnings.simplefilter("ignore", DecisionsFileWarning)
+        rows = [decision.row for decision in read_decisions(path)]
     assert rows[: len(told)] == told
 
 
 def test_each_decision_is_forced_to_the_disk(path, monkeypatch):
     """A decision is on the disk before the decision counts."""
     forced = []
-    with Journal(path) as journal:
-        monkeypatch.setattr(os, "fsync", lambda _: forced.append(len(journal.decisions)))
-        journal.append(0, "keep")
+    with DecisionsFile(path) as file:
+        monkeypatch.setattr(os, "fsync", lambda _: forced.append(len(file.decisions)))
+        file.append(0, "keep")
     assert forced == [0]
     assert json.loads(path.read_text())["row"] == 0
 
@@ -127,38 +128,38 @@ def test_decisions_refused_by_a_full_disk_never_appear(path):
     code = f"""
         import resource
         from pathlib import Path
-        from peerloss.audit.review._decisions import Journal
+        from peerloss.audit.review import DecisionsFile
         from peerloss.exceptions import OutputError
-        with Journal(Path({str(path)!r})) as journal:
-            journal.append(1, "keep")
+        with DecisionsFile(Path({str(path)!r})) as file:
+            file.append(1, "keep")
             limits = resource.getrlimit(resource.RLIMIT_FSIZE)
             resource.setrlimit(resource.RLIMIT_FSIZE, (80, limits[1]))
             for row in (2, 3):
                 try:
-                    journal.append(row, "keep")
+                    file.append(row, "keep")
                 except OutputError as error:
                     print(error)
             resource.setrlimit(resource.RLIMIT_FSIZE, limits)
-            journal.append(4, "keep")
-            print([decision.row for decision in journal.decisions])
+            file.append(4, "keep")
+            print([decision.row for decision in file.decisions])
     """
     done = subprocess.run(
         [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
     )
-    assert done.stdout.count("could not be written: File too large. This decision does not count") == 2
+    assert done.stdout.count("could not be written: File too large. This decision was not saved") == 2
     assert done.stdout.splitlines()[-1] == "[1, 4]"
-    assert [decision.row for decision in read_journal(path)] == [1, 4]
+    assert [decision.row for decision in read_decisions(path)] == [1, 4]
 
 
 def test_a_journal_that_cannot_be_repaired_takes_no_more(path, monkeypatch):
     """If a half-written line cannot be taken back, every further decision is refused."""
-    with Journal(path) as journal:
-        journal.append(1, "keep")
+    with DecisionsFile(path) as file:
+        file.append(1, "keep")
         with monkeypatch.context() as patch:
             patch.setattr(os, "write", lambda *_: os.close(-1))
             patch.setattr(os, "ftruncate", lambda *_: os.close(-1))
             with pytest.raises(OutputError, match="Bad file descriptor"):
-                journal.append(2, "keep")
+                file.append(2, "keep")
         with pytest.raises(OutputError, match="closed file"):
-            journal.append(3, "keep")
-    assert [decision.row for decision in read_journal(path)] == [1]
+            file.append(3, "keep")
+    assert [decision.row for decision in read_decisions(path)] == [1]
