@@ -62,7 +62,7 @@ def apply(
     rest: Annotated[
         str,
         typer.Option(
-            help="What to do with suspects without a decision: keep, relabel (if more probably wrong than "
+            help="What to do with suspects without a decision: keep, relabel (if more likely wrong than "
             "right) or drop."
         ),
     ] = "keep",

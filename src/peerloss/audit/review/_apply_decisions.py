@@ -41,7 +41,7 @@ class Cleaning:
 def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
     """Combine the decisions with a policy for suspects without a decision.
 
-    ``"keep"`` keeps their labels, ``"relabel"`` takes the suggestion if the label is more probably wrong than
+    ``"keep"`` keeps their labels, ``"relabel"`` takes the suggestion if the label is more likely wrong than
     right, ``"drop"`` drops their rows.
     """
     labels = folder.labels
