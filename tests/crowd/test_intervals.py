@@ -16,7 +16,7 @@ def intervals(shared, values, **options):
 
 
 def test_intervals_have_the_width_of_student_t():
-    """The bootstrap's mean squared deviation is that of the t interval, whatever the number of tasks."""
+    """The intervals are as wide as those of Student's t, whatever the number of tasks."""
     rng = np.random.default_rng(0)
     sizes = [3, 5, 20, 200]
     frame = pd.concat(
@@ -44,7 +44,7 @@ def test_memory_blocks_and_threads_change_nothing(monkeypatch):
 
 
 def test_no_interval_from_two_tasks():
-    """Two tasks give a score but no idea of its error."""
+    """Two tasks give a score but no estimate of its error."""
     frame = pd.DataFrame(
         [(t, w, (t + (w == "c" and t == 3)) % 2) for t in range(4) for w in "abc" if w != "b" or t < 2],
         columns=["task", "worker", "label"],

@@ -1,4 +1,4 @@
-"""What each report adds to its worker's correlated agreement."""
+"""The contribution of each report to its worker's correlated agreement."""
 
 import numpy as np
 import pytest

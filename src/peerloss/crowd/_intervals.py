@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -68,8 +68,8 @@ class _Block:
         self.n_tasks = shared.counts.shape[0]
         place = shared.worker[rows] - first, shared.task[rows]
         shape = last - first, self.n_tasks
-        self.deviation = sparse.csr_array((np.nan_to_num(deviation), place), shape=shape)
-        self.answered = sparse.csr_array((np.ones(len(rows)), place), shape=shape)
+        self.deviation: Any = sparse.csr_array((np.nan_to_num(deviation), place), shape=shape)
+        self.answered: Any = sparse.csr_array((np.ones(len(rows)), place), shape=shape)
 
     def deviations(self, seed: int, draws: int) -> FloatArray:
         """Return the deviation of each worker's mean in each draw, shape (workers, draws)."""

@@ -14,7 +14,7 @@ from peerloss.report._files import file_name
 from peerloss.report._records import method_title
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from peerloss.experiments.demo import DemoRow
     from peerloss.report._report import Report, Section
@@ -116,7 +116,7 @@ def demo_page(rows: Sequence[DemoRow], *, steps: int) -> str:
 
 
 def _render(template: str, **values: Any) -> str:
-    filters = {
+    filters: dict[str, Callable[..., str]] = {
         "accuracy": words.accuracy,
         "with_error": lambda pair: words.with_error(*pair),
         "points": words.points,
