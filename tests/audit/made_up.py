@@ -1,4 +1,4 @@
-"""Audits of made-up tables, without training anything."""
+"""Audits of small tables, without training."""
 
 import numpy as np
 import pandas as pd
@@ -10,7 +10,7 @@ HOSTILE = "<script>document.title='taken over'</script>"
 
 
 def table(n=60):
-    """Return a table in which every tenth label is wrong, with hostile texts among labels and features."""
+    """Return a table in which every tenth label is wrong, with markup in labels and features."""
     rng = np.random.default_rng(0)
     clean = np.arange(n) % 3
     names = np.array(["cat", HOSTILE, "bird & co"])

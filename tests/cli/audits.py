@@ -12,7 +12,7 @@ def run(*arguments):
 
 
 def made_up(folder, n=60):
-    """Write a table with wrong labels in every tenth row, and probabilities of its labels."""
+    """Write a table in which every tenth label is wrong, and probabilities of its labels."""
     clean = np.arange(n) % 2
     given = np.where(np.arange(n) % 10 == 0, 1 - clean, clean)
     p = np.where(clean == 1, 0.9, 0.1) + np.linspace(-0.05, 0.05, n)

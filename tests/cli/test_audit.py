@@ -9,9 +9,9 @@ from peerloss.audit import _issues
 from tests.cli.audits import made_up, run
 
 
-def test_audit_writes_a_folder_and_says_what_is_in_it(audited):
-    """Page, table, copy of the data and figures; the wrong labels are found."""
-    folder, data, clean, told = audited
+def test_audit_writes_a_folder_and_a_summary(audited):
+    """The folder has the page, the labels, a copy of the data and the manifest; wrong labels are found."""
+    folder, data, clean, summary = audited
     assert sorted(p.name for p in (folder / "out").iterdir()) == [
         "audit.json",
         "data.csv",
@@ -22,12 +22,12 @@ def test_audit_writes_a_folder_and_says_what_is_in_it(audited):
     wrong = (data["label"] != clean).to_numpy()
     assert labels["flagged"].to_numpy()[wrong].all()
     assert labels["name"].tolist() == data["id"].tolist()
-    assert told["flagged"] == labels["flagged"].sum()
+    assert summary["flagged"] == labels["flagged"].sum()
     assert (folder / "out" / "data.csv").read_bytes() == (folder / "data.csv").read_bytes()
 
 
 class QuickPortfolio:
-    """Stands in for PeerClassifier, which takes seconds."""
+    """Replaces PeerClassifier, which takes seconds."""
 
     def __init__(self, **_settings):
         pass
@@ -39,7 +39,7 @@ class QuickPortfolio:
 
 
 def test_audit_trains_models_without_probabilities(tmp_path, monkeypatch):
-    """The portfolio is trained; gaps in labels are left out and told; the last line sums up."""
+    """The portfolio is trained; rows without a label are left out and counted; the last line sums up."""
     monkeypatch.setattr(_issues, "PeerClassifier", QuickPortfolio)
     data, _ = made_up(tmp_path)
     data.loc[[3, 5], "label"] = None
@@ -53,11 +53,11 @@ def test_audit_trains_models_without_probabilities(tmp_path, monkeypatch):
     assert {0, 10, 20} <= set(labels["row"][labels["flagged"]]) <= set(range(0, 60, 10))
 
 
-def wrong_proba(folder):
+def not_numbers(folder):
     pd.DataFrame({"yes": ["a"] * 60, "no": ["b"] * 60}).to_csv(folder / "proba.csv", index=False)
 
 
-def not_one(folder):
+def not_summing_to_one(folder):
     pd.DataFrame({"yes": [0.9] * 60, "no": [0.9] * 60}).to_csv(folder / "proba.csv", index=False)
 
 
@@ -75,27 +75,27 @@ def same_id(folder):
     data.to_csv(folder / "data.csv", index=False)
 
 
-def nothing(_folder):
+def unchanged(_folder):
     pass
 
 
 @pytest.mark.parametrize(
-    ("spoil", "options", "message"),
+    ("corrupt", "options", "message"),
     [
-        (wrong_proba, ["--target", "label"], "must hold numbers"),
-        (not_one, ["--target", "label"], "sum of 1.8"),
+        (not_numbers, ["--target", "label"], "must hold numbers"),
+        (not_summing_to_one, ["--target", "label"], "sum of 1.8"),
         (other_classes, ["--target", "label"], "one column per label; 'no' is missing"),
         (too_short, ["--target", "label"], "one row per row of the data; it has 5"),
         (same_id, ["--target", "label"], "'r3' occurs more than once"),
-        (nothing, ["--target", "lable"], "lable"),
-        (nothing, ["--target", "x"], "must hold classes; it holds measurements"),
-        (nothing, [], "--target"),
+        (unchanged, ["--target", "lable"], "lable"),
+        (unchanged, ["--target", "x"], "must hold classes; it holds measurements"),
+        (unchanged, [], "--target"),
     ],
 )
-def test_bad_input_is_refused_and_nothing_written(tmp_path, spoil, options, message):
-    """One line says what is wrong; no folder is left behind, not even a hidden one."""
+def test_bad_input_is_refused_and_nothing_written(tmp_path, corrupt, options, message):
+    """The message names the fault; no folder is left behind, not even a hidden one."""
     made_up(tmp_path)
-    spoil(tmp_path)
+    corrupt(tmp_path)
     before = sorted(tmp_path.iterdir())
     result = run(
         "audit", tmp_path / "data.csv", *options, "--id", "id", "-o", tmp_path / "out",
@@ -107,7 +107,7 @@ def test_bad_input_is_refused_and_nothing_written(tmp_path, spoil, options, mess
 
 
 def test_a_folder_with_decisions_is_not_replaced(audited):
-    """An audit may be made anew, but not over a person's work, nor over anything else."""
+    """An audit may replace an audit, but not one with decisions, nor other files."""
     folder, *_ = audited
     arguments = (
         "audit", folder / "data.csv", "--target", "label", "-o", folder / "out",

@@ -10,7 +10,7 @@ from tests.cli.audits import made_up, run
 
 
 def test_a_table_of_reports(tmp_path):
-    """Labels in a file of their own, tasks named by --id."""
+    """Labels come from a separate file, with tasks named by --id."""
     data, clean = made_up(tmp_path)
     data[["id", "x"]].to_csv(tmp_path / "data.csv", index=False)
     reports = pd.DataFrame([(f"r{i}", who, clean[i]) for i in range(60) for who in ("ann", "bob")])
@@ -42,7 +42,7 @@ def audit_reports(folder, *options):
 @pytest.mark.parametrize("order", [None, 0])
 @pytest.mark.parametrize("features", ["--drop", "--probabilities"])
 def test_reports_without_id_are_matched_by_row_number(tmp_path, order, features):
-    """Tasks are numbers of rows, counted from 0, in any order; unlabelled rows are left out."""
+    """Tasks are row numbers, counted from 0, in any order; rows without labels are left out."""
     _, clean = made_up(tmp_path)
     long_table(tmp_path, clean[2:], range(2, 60), order)
     more = ["--drop", "x", "--drop", "label", "--drop", "id"]
@@ -67,7 +67,7 @@ def test_reports_without_id_are_matched_by_row_number(tmp_path, order, features)
     ],
 )
 def test_numbers_as_names_match_across_files(tmp_path, ids, tasks):
-    """1 and 1.0 are one name in both files; 01 and 1 are two."""
+    """1 and 1.0 are the same name in both files; 01 and 1 are different."""
     data, clean = made_up(tmp_path)
     names = [ids(i) for i in range(2, 60)]
     data[["x"]].iloc[2:].assign(number=names).to_csv(tmp_path / "data.csv", index=False)
@@ -98,7 +98,7 @@ def test_numbers_as_names_match_across_files(tmp_path, ids, tasks):
     ],
 )
 def test_reports_that_do_not_match_are_refused(tmp_path, names, options, message):
-    """The message says what tasks must be and what was found; nothing is written."""
+    """The message shows which tasks are expected and which were found; nothing is written."""
     _, clean = made_up(tmp_path)
     long_table(tmp_path, clean, names)
     before = sorted(tmp_path.iterdir())
@@ -121,8 +121,8 @@ def test_one_of_several_reports_is_kept(tmp_path):
 
 @pytest.mark.parametrize("id_column", [None, "number"])
 @pytest.mark.parametrize("kept", ["first", "last"])
-def test_one_report_is_kept_of_a_task_that_is_written_in_two_ways(tmp_path, id_column, kept):
-    """3 and 3.0 are one task; which of its labels counts is chosen like that of any other task."""
+def test_duplicates_of_a_task_in_two_spellings(tmp_path, id_column, kept):
+    """3 and 3.0 are one task, so that their reports are duplicates."""
     data, clean = made_up(tmp_path)
     data.assign(number=range(60)).to_csv(tmp_path / "data.csv", index=False)
     table = long_table(tmp_path, clean, range(60))

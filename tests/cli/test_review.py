@@ -11,7 +11,7 @@ from tests.cli.audits import run
 
 
 def test_apply_changes_only_what_was_decided(audited):
-    """Decisions are applied, other cells are as they were; nobody's silence changes anything by default."""
+    """Decisions are applied, other cells do not change; suspects without a decision are kept by default."""
     folder, data, _, _ = audited
     with DecisionsFile(folder / "out" / "decisions.jsonl") as file:
         file.append(10, "change", "yes" if data["label"][10] == "no" else "no")
@@ -26,25 +26,25 @@ def test_apply_changes_only_what_was_decided(audited):
 
 
 @pytest.mark.parametrize("rest", ["relabel", "drop"])
-def test_apply_can_decide_the_rest(audited, rest):
-    """`--rest relabel` takes suggestions, `--rest drop` leaves suspects out, but for what was decided."""
+def test_apply_relabels_or_drops_undecided_suspects(audited, rest):
+    """`--rest relabel` takes the suggestions, `--rest drop` drops the rows; decisions come first."""
     folder, data, clean, _ = audited
     with DecisionsFile(folder / "out" / "decisions.jsonl") as file:
         file.append(0, "keep")
     result = run("apply", folder / "out", "-o", folder / "cleaned.csv", "--rest", rest, "--json")
-    told = json.loads(result.stdout)
+    summary = json.loads(result.stdout)
     cleaned = pd.read_csv(folder / "cleaned.csv").set_index("id")
     assert cleaned.loc["r0", "label"] == data["label"][0]
     if rest == "relabel":
         assert (cleaned["label"].to_numpy()[1:] == clean[1:]).all()
-        assert told["dropped"] == 0
+        assert summary["dropped"] == 0
     else:
-        assert told["rows"] == len(cleaned) == 60 - told["dropped"]
+        assert summary["rows"] == len(cleaned) == 60 - summary["dropped"]
         assert not {"r10", "r20", "r30"} & set(cleaned.index)
 
 
 def test_apply_keeps_cells_as_they_are_written(tmp_path):
-    """Semicolons, quotes, spellings of numbers and rows without a label come through unchanged."""
+    """Semicolons, quotes, spellings of numbers and rows without a label are copied unchanged."""
     n = 40
     rows = ["number;text;class"]
     rows += [f'1.{i:03d}0;"a ""quoted"" text; {i}";{"b" if i % 2 else "a"}' for i in range(n)]
@@ -72,7 +72,7 @@ def test_apply_keeps_cells_as_they_are_written(tmp_path):
 
 
 def test_line_ends_in_cells_survive_audit_and_apply(tmp_path):
-    """A bare carriage return in a quoted cell is part of the cell: as many rows come out as went in."""
+    """A bare carriage return in a quoted cell is part of the cell and does not start a row."""
     rows = [f'"n\r{i}\r", 1.{i % 2} ,{"yes" if i % 2 else "no"}\r\n' for i in range(60)]
     content = "".join(["id,x,label\r\n", *rows]).encode()
     (tmp_path / "data.csv").write_bytes(content)
@@ -94,7 +94,7 @@ def test_line_ends_in_cells_survive_audit_and_apply(tmp_path):
 
 
 def test_labels_that_were_changed_are_not_applied(audited):
-    """A table that was cut at the end of a line is refused, unless the change is accepted."""
+    """A table that was truncated at the end of a line is refused, unless the change is accepted."""
     folder, *_ = audited
     labels = folder / "out" / "labels.csv"
     labels.write_bytes(b"".join(labels.read_bytes().splitlines(keepends=True)[:31]))
@@ -108,8 +108,8 @@ def test_labels_that_were_changed_are_not_applied(audited):
     assert "3 labels changed" in result.output
 
 
-def test_labels_for_a_spreadsheet_are_applied_as_they_were(tmp_path):
-    """`--spreadsheet-safe` changes what labels.csv shows, not what is applied."""
+def test_spreadsheet_safe_labels_are_applied_unchanged(tmp_path):
+    """`--spreadsheet-safe` changes the texts in labels.csv, not the labels that are applied."""
     table = pd.DataFrame({"x": range(40), "label": ["=a", "b"] * 20})
     table.loc[0, "label"] = "b"
     table.to_csv(tmp_path / "data.csv", index=False)
@@ -126,7 +126,7 @@ def test_labels_for_a_spreadsheet_are_applied_as_they_were(tmp_path):
 
 
 def test_several_annotators_become_one_label(tmp_path):
-    """A column an annotator, with abstentions; apply adds a column with the majority or the decision."""
+    """With one column per annotator, apply adds a column with the majority's label or the decision."""
     clean = np.arange(40) % 2
     table = pd.DataFrame({"x": clean * 1.0, "ann": clean, "bob": clean, "cy": 1 - clean})
     table.loc[:9, "cy"] = -1
@@ -147,16 +147,16 @@ def test_several_annotators_become_one_label(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["review", "apply"])
-def test_folders_that_are_no_audit_are_refused(audited, command):
-    """No manifest, a damaged one, changed data, or a manifest that points elsewhere: all are told."""
+def test_folders_that_are_not_audits_are_refused(audited, command):
+    """A missing or damaged manifest, changed data and a manifest with another path are refused."""
     folder, *_ = audited
     extra = ["--no-browser"] if command == "review" else ["-o", str(folder / "cleaned.csv")]
     assert "is not an audit" in run(command, folder, *extra).output
     data, manifest = folder / "out" / "data.csv", folder / "out" / "audit.json"
-    whole = data.read_bytes()
-    data.write_bytes(whole + b"r99,1,no\n")
+    original = data.read_bytes()
+    data.write_bytes(original + b"r99,1,no\n")
     assert "was changed since" in run(command, folder / "out", *extra).output
-    data.write_bytes(whole)
+    data.write_bytes(original)
     written = manifest.read_text()
     manifest.write_text(written.replace('"data.csv"', '"../data.csv"'))
     assert "not an audit that this version can read" in run(command, folder / "out", *extra).output
@@ -166,7 +166,7 @@ def test_folders_that_are_no_audit_are_refused(audited, command):
 
 
 def test_apply_refuses_decisions_of_another_audit(audited):
-    """A row or a label that the audit does not know stops everything."""
+    """A row or a label that is not in the audit is an error, and nothing is written."""
     folder, *_ = audited
     with DecisionsFile(folder / "out" / "decisions.jsonl") as file:
         file.append(5, "change", "maybe")
@@ -177,8 +177,8 @@ def test_apply_refuses_decisions_of_another_audit(audited):
 
 
 @pytest.mark.parametrize("name", ["cleaned.txt", "out/cleaned.csv"])
-def test_apply_refuses_odd_places(audited, name):
-    """The output is a CSV outside of the audit."""
+def test_apply_refuses_other_outputs(audited, name):
+    """The output must be a CSV file outside the audit folder."""
     folder, *_ = audited
     result = run("apply", folder / "out", "-o", folder / name)
     assert result.exit_code == 2

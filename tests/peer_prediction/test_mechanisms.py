@@ -29,7 +29,7 @@ SCORERS = [correlated_agreement, quadratic_score, logarithmic_score, plain_agree
 
 @st.composite
 def tables(draw):
-    """Draw tables of up to 6 tasks, 5 workers and 3 labels with missing answers and at least one shared task."""
+    """Draw up to 6 tasks, 5 workers and 3 labels with missing answers and at least one shared task."""
     pairs = [(task, f"w{worker}") for task in range(6) for worker in range(5)]
     order = draw(st.permutations(pairs))
     labels = draw(st.lists(st.sampled_from([None, 0, 1, 2]), min_size=30, max_size=30))

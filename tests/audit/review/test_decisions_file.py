@@ -1,4 +1,4 @@
-"""Decisions on disk: nothing that was acknowledged is ever lost."""
+"""The file of decisions: nothing that was saved is ever lost."""
 
 import errno
 import json
@@ -21,7 +21,7 @@ def path(tmp_path):
 
 
 def test_decisions_are_read_back(path):
-    """What is appended stands after the file is closed; the last decision on a row counts."""
+    """Appended decisions are there after the file is closed; the last decision on a row counts."""
     with DecisionsFile(path) as file:
         file.append(3, "change", "b")
         file.append(1, "keep")
@@ -30,8 +30,8 @@ def test_decisions_are_read_back(path):
     assert latest(read_decisions(path))[3].action == "skip"
 
 
-def test_undo_is_a_line_of_its_own(path):
-    """Undo takes back the last decision on its row, now and after reading again; the file only grows."""
+def test_undo_is_a_separate_line(path):
+    """Undo cancels the last decision on its row, now and after reading again; the file only grows."""
     with DecisionsFile(path) as file:
         file.append(3, "change", "b")
         file.append(3, "keep")
@@ -42,8 +42,8 @@ def test_undo_is_a_line_of_its_own(path):
     assert read_decisions(path) == [Decision(3, "change", "b")]
 
 
-def test_a_line_that_was_cut_off_is_repaired_with_a_warning(path):
-    """Everything before it is kept, and the next decision begins on a line of its own."""
+def test_an_incomplete_line_is_removed_with_a_warning(path):
+    """All earlier lines are kept, and the next decision starts on a new line."""
     with DecisionsFile(path) as file:
         file.append(1, "keep")
     whole = path.read_bytes()
@@ -65,8 +65,8 @@ def test_a_line_that_was_cut_off_is_repaired_with_a_warning(path):
     ],
     ids=range(8),
 )  # fmt: skip
-def test_a_line_that_is_no_decision_is_left_out_with_a_warning(path, line):
-    """Lines from elsewhere are not believed."""
+def test_an_invalid_line_is_skipped_with_a_warning(path, line):
+    """Lines that are not decisions are ignored."""
     path.write_text(line + '\n{"row": 7, "action": "keep"}\n')
     with pytest.warns(DecisionsFileWarning, match="line 1 is not a valid decision; skipped"):
         assert read_decisions(path) == [Decision(7, "keep")]
@@ -74,7 +74,7 @@ def test_a_line_that_is_no_decision_is_left_out_with_a_warning(path, line):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks are those of POSIX")
 def test_two_reviews_at_once_are_refused(path):
-    """The second one says so and leaves the file alone."""
+    """The second review is refused and does not change the file."""
     with DecisionsFile(path), pytest.raises(InvalidInputError, match="open in another review"):
         DecisionsFile(path)
     with DecisionsFile(path):
@@ -83,7 +83,7 @@ def test_two_reviews_at_once_are_refused(path):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks are those of POSIX")
 def test_a_file_system_without_locks_can_be_used(path, monkeypatch):
-    """Some network disks refuse every lock; a review works there all the same."""
+    """Some network disks refuse every lock; a review works there nevertheless."""
     fcntl = pytest.importorskip("fcntl")
 
     def refuse(*_):
@@ -96,24 +96,24 @@ def test_a_file_system_without_locks_can_be_used(path, monkeypatch):
 
 
 def test_a_killed_process_loses_nothing_it_acknowledged(path):
-    """A process that is killed while it appends leaves every decision that it had told of."""
+    """If a process is killed while it appends, every decision that it had reported is in the file."""
     code = (
         "import sys\nfrom pathlib import Path\nfrom peerloss.audit.review import DecisionsFile\n"
         f"file = DecisionsFile(Path({str(path)!r}))\n"
         "for row in range(10**6):\n    file.append(row, 'change', 'x' * 50)\n    print(row, flush=True)\n"
     )
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
-        told = [int(process.stdout.readline()) for _ in range(50)]
+        reported = [int(process.stdout.readline()) for _ in range(50)]
         process.kill()
-        told += [int(line) for line in process.stdout.read().split("\n")[:-1]]
+        reported += [int(line) for line in process.stdout.read().split("\n")[:-1]]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DecisionsFileWarning)
         rows = [decision.row for decision in read_decisions(path)]
-    assert rows[: len(told)] == told
+    assert rows[: len(reported)] == reported
 
 
 def test_each_decision_is_forced_to_the_disk(path, monkeypatch):
-    """A decision is on the disk before the decision counts."""
+    """A decision is on the disk before it is added to the decisions."""
     forced = []
     with DecisionsFile(path) as file:
         monkeypatch.setattr(os, "fsync", lambda _: forced.append(len(file.decisions)))
@@ -124,7 +124,7 @@ def test_each_decision_is_forced_to_the_disk(path, monkeypatch):
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs limits on the size of files")
 def test_decisions_refused_by_a_full_disk_never_appear(path):
-    """The system refuses the write; what was refused is not in the file, now or after the next decision."""
+    """Decisions that the system refuses to write are not in the file, now or after the next decision."""
     code = f"""
         import resource
         from pathlib import Path
@@ -151,8 +151,8 @@ def test_decisions_refused_by_a_full_disk_never_appear(path):
     assert [decision.row for decision in read_decisions(path)] == [1, 4]
 
 
-def test_a_journal_that_cannot_be_repaired_takes_no_more(path, monkeypatch):
-    """If a half-written line cannot be taken back, every further decision is refused."""
+def test_a_file_that_cannot_be_repaired_accepts_no_decision(path, monkeypatch):
+    """If an incomplete line cannot be removed, every further decision is refused."""
     with DecisionsFile(path) as file:
         file.append(1, "keep")
         with monkeypatch.context() as patch:
