@@ -26,8 +26,8 @@ LAYERS = [
     {"theory"},
     {"noise"},
     {"_classifier"},
-    {"_probabilities"},
-    {"_holm", "_pages"},
+    {"_probabilities", "_holm"},
+    {"_pages"},
     {"_validation", "_random", "_files"},
     {"exceptions", "_version", "_folder_swap", "_deprecation"},
 ]

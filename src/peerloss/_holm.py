@@ -12,14 +12,22 @@ if TYPE_CHECKING:
     from peerloss._validation import FloatArray
 
 
-def holm_correction(p_values: ArrayLike) -> FloatArray:
-    """Correct p-values for their number (Holm 1979), which bounds the probability of any false positive.
+def holm(p_values: ArrayLike) -> FloatArray:
+    """Return p-values corrected for their number, so that the family-wise error rate is controlled.
 
-    >>> holm_correction([0.01, 0.04, 0.03]).tolist()
-    [0.03, 0.06, 0.06]
+    The k-th smallest of n is multiplied by n − k + 1; the results are made monotone and cut at 1.
+
+    References
+    ----------
+    Holm (1979). A simple sequentially rejective multiple test procedure.
+
+    Examples
+    --------
+    >>> holm([0.01, 0.04, 0.03])
+    array([0.03, 0.06, 0.06])
     """
     p = np.asarray(p_values, dtype=np.float64)
     order = np.argsort(p, kind="stable")
-    corrected: FloatArray = np.empty_like(p)
+    corrected = np.empty_like(p)
     corrected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
     return corrected

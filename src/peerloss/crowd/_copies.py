@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from peerloss._holm import holm_correction
+from peerloss._holm import holm
 from peerloss._validation import FloatArray, IntArray, check_in_range
 from peerloss.crowd._aggregate import rival_votes
 from peerloss.peer_prediction.reports import as_reports
@@ -73,7 +73,7 @@ def find_copiers(
     order = np.lexsort((test.first, pair))
     pairs, begin, sides = np.unique(pair[order], return_index=True, return_counts=True)
     larger = np.maximum.reduceat(test.p_value[order], begin) if len(pairs) else np.empty(0)
-    corrected = holm_correction(np.where(sides == 2, larger, 1.0))
+    corrected = holm(np.where(sides == 2, larger, 1.0))
     chosen = np.flatnonzero(corrected <= rate)
     chosen = chosen[np.argsort(corrected[chosen], kind="stable")]
     at = order[begin[chosen]]

@@ -9,8 +9,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.stats import wilcoxon
 
-from peerloss._holm import holm_correction
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -102,5 +100,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
-    corrected: list[float] = holm_correction(p_values).tolist()
+    corrected = [0.0] * len(p_values)
+    highest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=lambda i: p_values[i])):
+        highest = max(highest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = highest
     return corrected
