@@ -92,7 +92,7 @@ def audit(
 
     check_free(output)
     table = read_table(data)
-    task = _as_task(
+    labelled = _labelled_rows(
         table,
         str(data),
         target=target or [],
@@ -102,18 +102,17 @@ def audit(
         abstain=abstain,
         drop=drop or [],
     )
-    proba = None if probabilities is None else _probabilities(probabilities, task)
-    note = f"training on {len(task.X):,} rows" if proba is None else f"reading {len(task.X):,} rows"
+    proba = None if probabilities is None else _read_probabilities(probabilities, labelled)
+    note = f"{'training on' if proba is None else 'reading'} {len(labelled.X):,} rows"
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        found = _find(task, proba, seed=seed, jobs=jobs)
-    columns = [name for name in task.columns if name in table]
+        found = _find_issues(labelled, proba, seed=seed, jobs=jobs)
     write_folder(
         output,
         found,
         data,
-        rows=task.rows,
-        labels=columns,
+        rows=labelled.rows,
+        labels=labelled.columns,
         title=f"Labels of {data.name}",
         spreadsheet_safe=spreadsheet_safe,
     )
@@ -121,8 +120,8 @@ def audit(
     summary = {
         "audit": str(output),
         "data": str(data),
-        "labels": task.columns,
-        "rows_without_label": task.unlabelled,
+        "labels": labelled.columns,
+        "rows_without_label": labelled.unlabelled,
         **found.summary(),
         "notes": notes,
     }
@@ -132,7 +131,7 @@ def audit(
         _print(found, summary)
 
 
-def _as_task(
+def _labelled_rows(
     table: pd.DataFrame,
     where: str,
     *,
@@ -152,7 +151,7 @@ def _as_task(
 
     if bool(target) == (reports is not None):
         raise InvalidInputError(
-            "pass the labels either with --target (a column) or with --reports (a table), not both."
+            "pass the labels with either --target (a column) or --reports (a table), one of the two."
         )
     require_columns(table.columns, [*target, *drop, *([id_column] if id_column else [])], where=where)
     if id_column is not None:
@@ -199,7 +198,7 @@ def _names(column: pd.Series, where: str) -> pd.Index:
 
 
 def _classes(column: pd.Series, where: str) -> pd.Series:
-    """Return labels in the type that the file gives them: integers stay integers if some are missing."""
+    """Return labels in the type that the file gives them: whole numbers as such, though gaps hide it."""
     from peerloss._validation import check_exact_labels
 
     if column.dtype.kind not in "iuf":
@@ -210,33 +209,30 @@ def _classes(column: pd.Series, where: str) -> pd.Series:
     if len(broken):
         raise InvalidInputError(
             f"{where}: column {column.name!r} must hold classes; it holds measurements such as "
-            f"{broken.iloc[0]:g}. Convert them to classes first, or choose another column with --target."
+            f"{broken.iloc[0]:g}. Sort them into classes first, or name another column with --target."
         )
     return column.astype("Int64").astype(object)
 
 
-def _probabilities(path: Path, task: Labelled) -> pd.DataFrame:
+def _read_probabilities(path: Path, labelled: Labelled) -> pd.DataFrame:
     from peerloss.datasets import read_table
 
     table = read_table(path)
-    table = table.rename(columns=lambda name: str(name).removeprefix(PREFIX))
-    if len(table) > int(task.rows.max()):
-        table = table.iloc[task.rows]
-    else:
+    if len(table) <= int(labelled.rows.max()):
         raise InvalidInputError(f"{path} must have one row per row of the data; it has {len(table)}.")
-    return table
+    return table.rename(columns=lambda name: str(name).removeprefix(PREFIX)).iloc[labelled.rows]
 
 
-def _find(task: Labelled, proba: pd.DataFrame | None, *, seed: int, jobs: int) -> LabelAudit:
+def _find_issues(labelled: Labelled, proba: pd.DataFrame | None, *, seed: int, jobs: int) -> LabelAudit:
     import pandas as pd
 
     from peerloss.audit import find_label_issues
 
-    y: Any = task.y
+    y: Any = labelled.y
     if proba is None:
-        if task.X.shape[1] == 0:
+        if labelled.X.shape[1] == 0:
             return find_label_issues(None, y)
-        return find_label_issues(task.X, y, n_jobs=jobs, random_state=seed)
+        return find_label_issues(labelled.X, y, n_jobs=jobs, random_state=seed)
     names = _label_names(y)
     missing = [name for name in names if name not in proba]
     if missing:
@@ -250,7 +246,7 @@ def _find(task: Labelled, proba: pd.DataFrame | None, *, seed: int, jobs: int) -
         columns = [name for name in proba if name in names]
         y = pd.Series(pd.Categorical(y.astype(str), categories=columns), index=y.index, name=y.name)
         proba = proba[columns]
-    return find_label_issues(task.X, y, pred_proba=proba.to_numpy())
+    return find_label_issues(labelled.X, y, pred_proba=proba.to_numpy())
 
 
 def _label_names(y: pd.Series | pd.DataFrame) -> list[str]:

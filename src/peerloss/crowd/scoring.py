@@ -84,8 +84,8 @@ def score_annotators(
         ``"affine"``: ``budget`` is the largest total. :func:`payment_terms` computes the pay per task from
         the number of reports, and :func:`affine_payments` keeps the incentive of the score; the result is
         rounded down to the cent. It needs ``mechanism="ca"``. ``"untruthful_split"``: ``budget`` is paid in
-        full, in proportion to the positive part of a worker's number of shared tasks times its score minus
-        the score of the same labels on unrelated tasks (for CA, its score). Guessing can then pay more than
+        full, in proportion to (number of shared tasks) × (score − score of the same labels on unrelated
+        tasks) if that is positive; a CA score has this subtracted already. Guessing can then pay more than
         honest work: see :func:`untruthful_split`.
     floor
         The least pay per task, for ``"affine"``.

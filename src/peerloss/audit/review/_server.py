@@ -83,8 +83,8 @@ class _Handler(BaseHTTPRequestHandler):
             return False
         hosts, origin = self.headers.get_all("Host", []), self.headers.get("Origin", "")
         read = [*hosts, origin, *(self.headers.get(name, "") for name in READ_HEADERS)]
-        sound = len(hosts) == 1 and bool(hosts[0]) and all(map(_is_text, read))
-        if not sound or not all(map(_is_address, (self.path, f"//{hosts[0]}", origin))):
+        valid = len(hosts) == 1 and bool(hosts[0]) and all(map(_is_text, read))
+        if not valid or not all(map(_is_url, (self.path, f"//{hosts[0]}", origin))):
             self._refuse(HTTPStatus.BAD_REQUEST)
             return False
         return True
@@ -188,7 +188,7 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str) and value.isascii() and value.isprintable()
 
 
-def _is_address(text: str) -> bool:
+def _is_url(text: str) -> bool:
     try:
         urlsplit(text).port  # noqa: B018 - raises if the text is malformed
     except ValueError:
