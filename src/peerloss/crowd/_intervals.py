@@ -9,7 +9,7 @@ from joblib import Parallel, delayed
 from scipy import sparse, stats
 
 if TYPE_CHECKING:
-    from peerloss._validation import FloatArray, IntArray
+    from peerloss._validation import FloatArray
     from peerloss.peer_prediction.shared_reports import SharedReports
 
 #: Largest number of random weights, and of resampled scores, in memory at once (8 bytes each).
@@ -44,9 +44,13 @@ def bootstrap_intervals(
     for first in range(0, len(n), block_size):
         last = min(first + block_size, len(n))
         rows = shared.of_workers(first, last)
-        block = _Block(shared, values[rows] - centre[shared.worker[rows]], rows, first, last)
+        cells = shared.worker[rows] - first, shared.task[rows]
+        shape = last - first, shared.counts.shape[0]
+        deviation = np.nan_to_num(values[rows] - centre[shared.worker[rows]])
+        deviations = sparse.csr_array((deviation, cells), shape=shape)
+        answered = sparse.csr_array((np.ones(len(rows)), cells), shape=shape)
         parts = Parallel(n_jobs=n_jobs, prefer="threads")(
-            delayed(block.deviations)(seed, min(per_draw, n_bootstrap - part * per_draw))
+            delayed(_resample)(deviations, answered, seed, min(per_draw, n_bootstrap - part * per_draw))
             for part, seed in enumerate(seeds)
         )
         quantiles = np.quantile(np.concatenate(parts, axis=1), tails, axis=1)
@@ -59,21 +63,9 @@ def bootstrap_intervals(
     return centre + factor * low, centre + factor * high
 
 
-class _Block:
-    """Sparse matrices of consecutive workers × all tasks."""
-
-    def __init__(
-        self, shared: SharedReports, deviation: FloatArray, rows: IntArray, first: int, last: int
-    ) -> None:
-        self.n_tasks = shared.counts.shape[0]
-        place = shared.worker[rows] - first, shared.task[rows]
-        shape = last - first, self.n_tasks
-        self.deviation: Any = sparse.csr_array((np.nan_to_num(deviation), place), shape=shape)
-        self.answered: Any = sparse.csr_array((np.ones(len(rows)), place), shape=shape)
-
-    def deviations(self, seed: int, draws: int) -> FloatArray:
-        """Return the deviation of each worker's mean in each draw, shape (workers, draws)."""
-        weights = np.random.default_rng(seed).standard_exponential((self.n_tasks, draws))
-        total = self.answered @ weights
-        result: FloatArray = (self.deviation @ weights) / np.where(total > 0, total, 1.0)
-        return result
+def _resample(deviations: Any, answered: Any, seed: int, draws: int) -> FloatArray:
+    """Return the deviation of each worker's mean in each draw, (workers, draws), from workers × tasks."""
+    weights = np.random.default_rng(seed).standard_exponential((answered.shape[1], draws))
+    total = answered @ weights
+    result: FloatArray = (deviations @ weights) / np.where(total > 0, total, 1.0)
+    return result

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import json
 import warnings
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from peerloss._files import append_through, lock_file
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
 ACTIONS = ("keep", "change", "skip", "undo")
 
@@ -62,7 +62,7 @@ def read_decisions(path: Path) -> list[Decision]:
     return replay(_parse(path.read_bytes(), path)[0]) if path.exists() else []
 
 
-class DecisionsFile:
+class DecisionsFile(AbstractContextManager["DecisionsFile"]):
     """The file of decisions, open for one writer at a time.
 
     ``decisions`` are those that were not undone.
@@ -103,12 +103,7 @@ class DecisionsFile:
         """Close the file."""
         self._out.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _lock(self) -> None:
