@@ -46,13 +46,13 @@ def test_an_incomplete_line_is_removed_with_a_warning(path):
     """All earlier lines are kept, and the next decision starts on a new line."""
     with DecisionsFile(path) as file:
         file.append(1, "keep")
-    whole = path.read_bytes()
-    for cut in range(1, len(whole) - 1, 7):
-        path.write_bytes(whole + whole[:cut])
+    complete = path.read_bytes()
+    for cut in range(1, len(complete) - 1, 7):
+        path.write_bytes(complete + complete[:cut])
         with pytest.warns(DecisionsFileWarning, match="last line is incomplete"), DecisionsFile(path) as file:
             file.append(2, "skip")
         assert [d.row for d in read_decisions(path)] == [1, 2]
-        assert path.read_bytes().startswith(whole)
+        assert path.read_bytes().startswith(complete)
 
 
 @pytest.mark.parametrize(
