@@ -33,7 +33,7 @@ from peerloss.peer_prediction import (
     plain_agreement,
     quadratic_score,
 )
-from peerloss.peer_prediction._kernel import SharedReports
+from peerloss.peer_prediction.shared_reports import SharedReports
 
 if TYPE_CHECKING:
     from collections.abc import Callable

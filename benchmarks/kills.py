@@ -28,9 +28,8 @@ import pandas as pd
 from sklearn.pipeline import Pipeline, make_pipeline
 
 from peerloss import MarginPerceptron, _files, load_model, save_model
-from peerloss.audit._folder import read_folder
-from peerloss.audit.review._decisions import Journal, read_journal
-from peerloss.audit.review._server import Review
+from peerloss.audit.folder import read_folder
+from peerloss.audit.review import DecisionsFile, Review, read_decisions
 from peerloss.cli import _fit, app
 from peerloss.estimators import TableEncoder
 
@@ -241,10 +240,10 @@ def kill_reviews(home: Path, _command: str, times: int, rng: random.Random) -> d
         confirmed = len(os.read(reading, 1 << 16))
         os.close(reading)
         acknowledged += confirmed
-        Journal(folder / "decisions.jsonl").close()  # repairs a truncated line
-        found = len(read_journal(folder / "decisions.jsonl"))
+        DecisionsFile(folder / "decisions.jsonl").close()  # repairs a line that was cut off
+        found = len(read_decisions(folder / "decisions.jsonl"))
         if found < confirmed:
-            sys.exit(f"lost: {confirmed} decisions were acknowledged, {found} are on disk")
+            sys.exit(f"lost: {confirmed} decisions were acknowledged, {found} are on the disk")
     no_left_overs(home)
     shutil.rmtree(folder)
     return {"killed": killed, "acknowledged": acknowledged, "lost": 0}

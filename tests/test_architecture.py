@@ -26,7 +26,8 @@ LAYERS = [
     {"theory"},
     {"noise"},
     {"_classifier"},
-    {"_probabilities"},
+    {"_probabilities", "_holm"},
+    {"_pages"},
     {"_validation", "_random", "_files", "_device", "_threads"},
     {"exceptions", "_version", "_folder_swap", "_deprecation"},
 ]

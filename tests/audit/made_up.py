@@ -1,16 +1,16 @@
-"""Audits of made-up tables, without training anything."""
+"""Audits of small tables, without training."""
 
 import numpy as np
 import pandas as pd
 
 from peerloss.audit import find_label_issues
-from peerloss.audit._folder import write_folder
+from peerloss.audit.folder import write_folder
 
 HOSTILE = "<script>document.title='taken over'</script>"
 
 
 def table(n=60):
-    """Return a table in which every tenth label is wrong, with hostile texts among labels and features."""
+    """Return a table in which every tenth label is wrong, with markup in labels and features."""
     rng = np.random.default_rng(0)
     clean = np.arange(n) % 3
     names = np.array(["cat", HOSTILE, "bird & co"])

@@ -1,4 +1,4 @@
-"""An audit on disk is read as it was written, or refused."""
+"""The folder of an audit is read as it was written, or refused."""
 
 import json
 import tempfile
@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from peerloss.audit import find_label_issues
-from peerloss.audit._folder import check_free, read_folder, write_folder
-from peerloss.audit.review._apply import plan_cleaning
-from peerloss.audit.review._server import Review
+from peerloss.audit.folder import check_free, read_folder, write_folder
+from peerloss.audit.review import Review, plan_cleaning
 from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import write_audit
 
@@ -30,8 +29,8 @@ def audit(tmp_path):
 
 @given(names=NAMES, spreadsheet_safe=st.booleans())
 @settings(max_examples=20)
-def test_any_names_and_labels_come_back(names, spreadsheet_safe):
-    """Line ends, quotation marks, formulas, blanks: as many rows, with the same texts."""
+def test_any_names_and_labels_are_read_back(names, spreadsheet_safe):
+    """Texts with line ends, quotation marks, formulas and blanks are read as they were written."""
     y = pd.Series(pd.Categorical.from_codes(np.arange(12) % 2, LABELS), index=names)
     proba = np.where(np.arange(12)[:, None] % 2 == [0, 1], 0.8, 0.2)
     found = find_label_issues(None, y, pred_proba=proba)
@@ -53,11 +52,11 @@ def test_any_names_and_labels_come_back(names, spreadsheet_safe):
     assert read["suggested"].tolist() == found.table["suggested"].astype(str).tolist()
 
 
-def test_labels_that_were_cut_are_refused(audit):
-    """At the end of a line too, where the rest is still a table."""
+def test_truncated_labels_are_refused(audit):
+    """A table that was truncated at the end of a line is refused, unless changes are accepted."""
     lines = (audit / "labels.csv").read_bytes().splitlines(keepends=True)
     (audit / "labels.csv").write_bytes(b"".join(lines[: len(lines) // 2]))
-    with pytest.raises(InvalidInputError, match=r"labels\.csv is not as the audit wrote it.*--accept-edits"):
+    with pytest.raises(InvalidInputError, match=r"labels\.csv was changed since the audit.*--accept-edits"):
         read_folder(audit)
     assert len(read_folder(audit, accept_edits=True).labels) == len(lines) // 2 - 1
 
@@ -67,8 +66,8 @@ def edited(audit, change):
     change(table).to_csv(audit / "labels.csv", index=False)
 
 
-def test_edits_on_purpose_can_be_accepted(audit):
-    """They then decide what `--rest relabel` writes."""
+def test_edits_can_be_accepted(audit):
+    """Accepted edits are used by `--rest relabel`."""
     edited(audit, lambda t: t.assign(p_error=0.9, suggested="cat", flagged=True))
     with pytest.raises(InvalidInputError, match="--accept-edits"):
         read_folder(audit)
@@ -79,27 +78,27 @@ def test_edits_on_purpose_can_be_accepted(audit):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda t: t.assign(suggested="foreign"), "suggested of row 0 must be a label.*got 'foreign'"),
-        (lambda t: t.assign(given="foreign"), "given of row 0 must be a label of the audit"),
-        (lambda t: pd.concat([t, t.head(1)]), "row 0 comes more than once"),
+        (lambda t: t.assign(suggested="unknown"), "suggested of row 0 must be a label.*got 'unknown'"),
+        (lambda t: t.assign(given="unknown"), "given of row 0 must be a label of the audit"),
+        (lambda t: pd.concat([t, t.head(1)]), "row 0 occurs more than once"),
         (lambda t: t.assign(flagged="maybe"), "not an audit that this version can read"),
     ],
 )  # fmt: skip
-def test_edits_that_make_no_sense_are_refused_all_the_same(audit, change, message):
-    """Suggestions must be labels that the audit knows, once for each row."""
+def test_invalid_edits_are_refused(audit, change, message):
+    """Labels must be those of the audit, with one line per row."""
     edited(audit, change)
     with pytest.raises(InvalidInputError, match=message):
         read_folder(audit, accept_edits=True)
 
 
 def test_rows_beyond_the_data_are_refused(audit):
-    """The review has nothing to show for them."""
+    """The review cannot show rows that do not exist."""
     edited(audit, lambda t: t.assign(row=t["row"] + 7, flagged=True))
     with pytest.raises(InvalidInputError, match="names row 66, but the data have 60 rows"):
         Review(read_folder(audit, accept_edits=True))
 
 
-def test_audits_of_an_earlier_format_need_a_word(audit):
+def test_audits_of_format_1_need_accept_edits(audit):
     """Format 1 did not record the SHA-256 of labels.csv."""
     manifest = json.loads((audit / "audit.json").read_text())
     del manifest["labels_sha256"], manifest["spreadsheet_safe"]
@@ -110,7 +109,7 @@ def test_audits_of_an_earlier_format_need_a_word(audit):
 
 
 def test_a_link_is_followed_and_the_current_folder_refused(tmp_path, monkeypatch):
-    """The folder that a link points to is replaced; the current folder is refused before any work."""
+    """The target of a link is replaced; the current folder is refused immediately."""
     write_audit(tmp_path)
     (tmp_path / "audit").rename(tmp_path / "real")
     (tmp_path / "audit").symlink_to("real")
@@ -122,8 +121,8 @@ def test_a_link_is_followed_and_the_current_folder_refused(tmp_path, monkeypatch
         check_free(Path())
 
 
-def test_an_audit_that_lost_its_name_is_found_again(tmp_path):
-    """A process that was killed between two renames leaves the folder under a hidden name."""
+def test_an_audit_under_its_hidden_name_is_restored(tmp_path):
+    """A process that is killed between two renames leaves the folder under a hidden name."""
     write_audit(tmp_path)
     (tmp_path / "audit").rename(tmp_path / f".audit.{'0' * 16}.old")
     assert len(read_folder(tmp_path / "audit").labels) == 60

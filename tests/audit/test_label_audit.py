@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from peerloss.audit import _label_audit, _page, find_label_issues
+from peerloss.audit import _audit_page, _label_audit, find_label_issues
 from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import HOSTILE, made_audit
 
@@ -101,8 +101,8 @@ def test_page_says_when_the_noise_is_unknown(tmp_path):
         audit = find_label_issues(None, rng.integers(2, size=100), pred_proba=proba)
     audit.to_html(tmp_path / "page.html")
     text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
-    assert "The noise cannot be told from these data" in text
-    assert "Cannot be told from these data" in text
+    assert "The noise rates cannot be estimated from these data" in text
+    assert "Cannot be estimated from these data" in text
 
 
 def test_many_classes_are_listed_instead_of_drawn(tmp_path):
@@ -116,19 +116,14 @@ def test_many_classes_are_listed_instead_of_drawn(tmp_path):
     audit.to_html(tmp_path / "page.html")
     text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
     assert "30 classes: the matrix is in audit.json" in text
-    assert "Commonest confusions" in text
+    assert "Most frequent confusions" in text
 
 
 def test_long_cells_are_cut_and_missing_ones_empty():
     """A long text is cut with its whole in the title; missing values show nothing."""
-    cell = _page._cell("x" * 200)
+    cell = _audit_page._cell("x" * 200)
     assert cell.text.endswith("…")
-    assert cell.whole == "x" * 200
-    assert [_page.cell_text(value) for value in (None, np.nan, pd.NA, pd.NaT, 0.1 + 0.2, True)] == [
+    assert cell.full == "x" * 200
+    assert [_audit_page.cell_text(value) for value in (None, np.nan, pd.NA, pd.NaT, 0.1 + 0.2, True)] == [
         "", "", "", "", "0.3", "True",
     ]  # fmt: skip
-
-
-def test_json_inside_a_script_cannot_end_it():
-    """`</script>` in a label is written so that the element does not end."""
-    assert "<" not in _page.script_json({"label": "</script><b>&"})

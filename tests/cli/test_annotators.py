@@ -1,4 +1,4 @@
-"""``peerloss annotators``: from a table of several people's labels to scores."""
+"""``peerloss annotators`` from the command line."""
 
 import csv
 import json
@@ -19,7 +19,7 @@ def run(*arguments):
 
 @pytest.fixture
 def crowd(tmp_path):
-    """Write a table whose first column is called item, with codes that begin with a zero."""
+    """Write a table with a column item, whose codes start with a zero."""
     frame = random_crowd(0, n_tasks=40, n_workers=8)
     frame = frame.rename(columns={"task": "item"}).assign(
         item=[f"{t:03d}" for t in frame["task"]], label=np.array(["cat", "dog", "<b>"])[frame["label"]]
@@ -30,7 +30,7 @@ def crowd(tmp_path):
 
 
 def test_names_for_a_spreadsheet(tmp_path):
-    """By default names are written as they are; with the option no cell begins a formula."""
+    """By default names are written unchanged; with the option no cell starts a formula."""
     frame = random_crowd(0, n_tasks=40, n_workers=8)
     frame = frame.assign(worker=[f"=w{w}\r" for w in frame["worker"]])
     frame.to_csv(tmp_path / "crowd.csv", index=False, quoting=csv.QUOTE_ALL)
@@ -63,8 +63,8 @@ def test_files_hold_what_the_functions_return(crowd, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {"crowd.csv", "labels.csv", "copies.csv", "out"}
 
 
-def test_the_untruthful_split_says_what_it_is(crowd, tmp_path):
-    """The whole budget is paid, and the last lines warn."""
+def test_the_untruthful_split_prints_a_warning(crowd, tmp_path):
+    """The whole budget is paid, and the output warns that this is not truthful."""
     done = run(crowd, "-o", tmp_path / "s.csv", "--budget", "99.99", "--payment", "untruthful_split")
     assert done.exit_code == 0, done.output
     written = pd.read_csv(tmp_path / "s.csv")
@@ -81,7 +81,7 @@ def test_the_floor_is_paid_for_every_task(crowd, tmp_path):
 
 
 def test_one_of_several_labels_is_kept(tmp_path):
-    """`--duplicates` keeps the first or the last; the error names the columns of the file."""
+    """`--duplicates` keeps the first or the last label; the error names the columns of the file."""
     path = tmp_path / "c.csv"
     rows = [f"{t},{w},{'xy'[t % 2]}\n" for t in range(6) for w in "abc"]
     path.write_text("item,worker,label\n" + "".join(rows) + "0,a,y\n")
@@ -102,15 +102,15 @@ def test_other_mechanisms_and_json(crowd, tmp_path, mechanism):
     """JSON holds the summary and nothing else is printed."""
     done = run(crowd, "-o", tmp_path / "s.csv", "--mechanism", mechanism, "--jobs", 2, "--json")
     assert done.exit_code == 0, done.output
-    told = json.loads(done.stdout)
-    assert told["mechanism"] == mechanism
-    assert told["workers"] == 8
-    assert told["labels"] == ["<b>", "cat", "dog"]
-    assert told["false_positive_rate"] == 0.05
+    summary = json.loads(done.stdout)
+    assert summary["mechanism"] == mechanism
+    assert summary["workers"] == 8
+    assert summary["labels"] == ["<b>", "cat", "dog"]
+    assert summary["false_positive_rate"] == 0.05
 
 
-def test_wide_table_is_the_long_one(crowd, tmp_path):
-    """A column for each worker gives the same scores, with or without names of the tasks."""
+def test_wide_and_long_tables_give_the_same_scores(crowd, tmp_path):
+    """A table with one column per worker gives the same scores, with or without task names."""
     table = pd.read_csv(crowd, dtype=str)
     wide = table.set_index(["item", "worker"])["label"].unstack("worker")  # noqa: PD010 (text has no mean)
     wide.to_csv(tmp_path / "wide.csv")
@@ -126,7 +126,7 @@ def test_wide_table_is_the_long_one(crowd, tmp_path):
 
 
 def test_rows_without_a_label_are_counted(tmp_path):
-    """A missing label is no answer; the command says how many there were."""
+    """A missing label is not an answer; the command prints how many there were."""
     path = tmp_path / "c.csv"
     path.write_text(
         "task,worker,label\n" + "".join(f"{t},{w},{t % 2}\n" for t in range(5) for w in "abc") + "9,a,\n"
@@ -139,8 +139,8 @@ def test_rows_without_a_label_are_counted(tmp_path):
 @pytest.mark.parametrize(
     ("text", "options", "message"),
     [
-        ("job,annotator,label\n1,a,x\n", [], "task (or item), worker missing, its columns are ['job',"),
-        ("task,ann\n1,x\n", ["--wide"], "a column for each of two workers or more"),
+        ("job,annotator,label\n1,a,x\n", [], "task (or item), worker missing among ['job',"),
+        ("task,ann\n1,x\n", ["--wide"], "one column per worker, at least two"),
         ("task,ann,bob\n1,x,y\n1,y,y\n", ["--wide"], "one row per task; '1' has more"),
         ("task,worker,label\n1,a,x\n2,a,y\n", [], "a task with labels of two workers"),
         ("task,worker,label\n1,a,x\n1,a,y\n1,b,y\n", [], "task 1, worker a has more"),
@@ -160,7 +160,7 @@ def test_rows_without_a_label_are_counted(tmp_path):
     ],
 )
 def test_bad_input_is_one_clear_line(tmp_path, text, options, message):
-    """The message says what is wrong; nothing is written."""
+    """The message names the fault; nothing is written."""
     path = tmp_path / "crowd.csv"
     path.write_text(text)
     done = run(path, "-o", tmp_path / "scores.csv", *options)
@@ -173,13 +173,13 @@ def test_bad_input_is_one_clear_line(tmp_path, text, options, message):
 @pytest.mark.parametrize(
     ("output", "more", "message"),
     [
-        ("crowd.csv", [], "must not be the table that is read"),
+        ("crowd.csv", [], "must not be the input file"),
         ("scores.txt", [], "must be a file whose name ends in .csv"),
-        ("s.csv", ["--aggregate", "s.csv"], "--aggregate must differ from --output"),
+        ("s.csv", ["--aggregate", "s.csv"], "--aggregate and --output must be different files"),
     ],
 )
-def test_refuses_outputs_that_would_destroy_something(crowd, monkeypatch, output, more, message):
-    """Outputs are CSV files that differ from the input and from each other."""
+def test_refuses_outputs_that_would_overwrite_files(crowd, monkeypatch, output, more, message):
+    """Outputs must be CSV files that differ from the input and from each other."""
     monkeypatch.chdir(crowd.parent)
     before = crowd.read_bytes()
     done = run(crowd, "-o", output, *more)

@@ -1,4 +1,4 @@
-"""Small crowds for the tests of annotators."""
+"""Small crowds for the tests."""
 
 import numpy as np
 import pandas as pd
@@ -7,15 +7,15 @@ from peerloss.peer_prediction import Reports
 
 
 def random_crowd(seed, *, n_tasks=12, n_workers=6, n_labels=3, answered=0.7, accuracy=0.6):
-    """Draw reports of workers who are right with this probability and guess otherwise."""
+    """Draw reports of workers who are right with probability ``accuracy`` and guess otherwise."""
     rng = np.random.default_rng(seed)
     truth = rng.integers(n_labels, size=n_tasks)
-    said = np.where(
+    labels = np.where(
         rng.random((n_workers, n_tasks)) < accuracy, truth, rng.integers(n_labels, size=(n_workers, n_tasks))
     )
     worker, task = np.nonzero(rng.random((n_workers, n_tasks)) < answered)
     order = rng.permutation(len(task))
-    frame = pd.DataFrame({"task": task, "worker": worker, "label": said[worker, task]})
+    frame = pd.DataFrame({"task": task, "worker": worker, "label": labels[worker, task]})
     return frame.iloc[order].reset_index(drop=True)
 
 

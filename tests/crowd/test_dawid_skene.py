@@ -1,4 +1,4 @@
-"""Dawid–Skene against a plain reference, and what follows from its symmetry."""
+"""Dawid–Skene against a plain reference, and its symmetries."""
 
 import numpy as np
 import pandas as pd
@@ -25,14 +25,14 @@ def reference(frame, rounds):
         for r in rows:
             mass[r.worker, r.label] += posterior[r.task]
         pooled = {label: sum(mass[w, label] for w in workers) for label in labels}
-        everybody = sum(pooled.values())
+        pooled_total = sum(pooled.values())
         posterior = {}
         for t in tasks:
             likelihood = prior.copy()
             for r in rows:
                 if r.task == t:
                     total = sum(mass[r.worker, label] for label in labels)
-                    likelihood *= (mass[r.worker, r.label] + pooled[r.label] / everybody) / (total + 1)
+                    likelihood *= (mass[r.worker, r.label] + pooled[r.label] / pooled_total) / (total + 1)
             posterior[t] = likelihood / likelihood.sum()
     return np.array([posterior[t] for t in tasks])
 
@@ -40,18 +40,18 @@ def reference(frame, rounds):
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("rounds", [1, 5])
 def test_em_equals_plain_loops(seed, rounds):
-    """Sparse products give what loops over reports give, round by round."""
+    """Sparse products and loops over reports give the same probabilities after each iteration."""
     frame = random_crowd(seed)
     found = dawid_skene(frame, max_iter=rounds)
     np.testing.assert_allclose(found.probabilities, reference(frame, rounds), rtol=1e-9, atol=1e-12)
 
 
 def test_blocks_of_tasks_change_nothing(monkeypatch):
-    """The size of the blocks in memory does not show in the result."""
+    """The result does not depend on the size of the blocks in memory."""
     frame = random_crowd(1, n_tasks=40)
-    whole = dawid_skene(frame).probabilities
+    one_block = dawid_skene(frame).probabilities
     monkeypatch.setattr(_dawid_skene, "BLOCK", 7)
-    np.testing.assert_array_equal(dawid_skene(frame).probabilities, whole)
+    np.testing.assert_array_equal(dawid_skene(frame).probabilities, one_block)
 
 
 @given(st.integers(0, 10_000))
@@ -73,34 +73,34 @@ def test_recovers_confusions_of_a_large_crowd():
     rng = np.random.default_rng(0)
     truth = rng.choice(3, 2000, p=[0.5, 0.3, 0.2])
     right = np.array([0.9, 0.8, 0.7, 0.6, 0.5])
-    said = np.where(rng.random((5, 2000)) < right[:, None], truth, (truth + 1) % 3)
-    worker, task = np.indices(said.shape)
+    labels = np.where(rng.random((5, 2000)) < right[:, None], truth, (truth + 1) % 3)
+    worker, task = np.indices(labels.shape)
     found = dawid_skene(
-        pd.DataFrame({"task": task.ravel(), "worker": worker.ravel(), "label": said.ravel()}), max_iter=200
+        pd.DataFrame({"task": task.ravel(), "worker": worker.ravel(), "label": labels.ravel()}), max_iter=200
     )
-    np.testing.assert_allclose(found.accuracy, (said == truth).mean(axis=1), atol=0.03)
+    np.testing.assert_allclose(found.accuracy, (labels == truth).mean(axis=1), atol=0.03)
     np.testing.assert_allclose(found.class_prior, np.bincount(truth) / 2000, atol=0.03)
     assert (found.probabilities.argmax(axis=1) == truth).mean() > 0.9
 
 
-def test_says_whether_it_settled():
-    """One round is not enough, and the result says so; a hundred are."""
+def test_reports_whether_it_converged():
+    """EM does not converge in one iteration, but does in a hundred; the result reports it."""
     frame = random_crowd(2, n_tasks=60)
     assert not dawid_skene(frame, max_iter=1).converged
     found = dawid_skene(frame)
     assert found.converged
-    assert repr(found) == f"DawidSkene({found.reports!r}, settled after {found.n_iterations} rounds)"
+    assert repr(found) == f"DawidSkene({found.reports!r}, converged after {found.n_iterations} iterations)"
 
 
 def test_refuses_tables_that_do_not_fit(monkeypatch):
-    """Far too many labels end with advice instead of with an exhausted machine."""
+    """Far too many labels give an error with advice instead of exhausting the memory."""
     monkeypatch.setattr(_dawid_skene, "MAX_CELLS", 10)
     with pytest.raises(InvalidInputError, match=r"fewer labels for Dawid–Skene.*Group rare labels"):
         dawid_skene(random_crowd(0))
 
 
 def test_aggregated_labels_of_a_crowd_counted_by_hand():
-    """Majority, its share and the number of workers are what one counts; an unanswered task is left out."""
+    """Majority, share and number of workers equal counts by hand; a task without an answer is excluded."""
     frame = pd.DataFrame(
         {
             "item": ["a", "a", "a", "b", "b", "c"],
@@ -110,13 +110,13 @@ def test_aggregated_labels_of_a_crowd_counted_by_hand():
     )
     table = aggregate_labels(frame)
     assert table.index.tolist() == ["a", "b"]
-    assert table["majority"].tolist() == ["yes", "no"], "the first in sorted order where votes are tied"
+    assert table["majority"].tolist() == ["yes", "no"], "of tied labels the first in sorted order"
     assert table["share"].tolist() == [2 / 3, 1 / 2]
     assert table["n_workers"].tolist() == [3, 2]
 
 
-def test_aggregates_a_fitted_model_as_it_is():
-    """A model that is there already is not fitted again, and probabilities belong to the labels."""
+def test_aggregates_a_fitted_model():
+    """A fitted model is not fitted again, and each probability belongs to its label."""
     model = dawid_skene(random_crowd(3))
     assert isinstance(model, DawidSkene)
     table = aggregate_labels(model)

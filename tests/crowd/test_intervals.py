@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from peerloss.crowd import _intervals, score_annotators
-from peerloss.peer_prediction._kernel import SharedReports
+from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, random_crowd
 
 
@@ -16,7 +16,7 @@ def intervals(shared, values, **options):
 
 
 def test_intervals_have_the_width_of_student_t():
-    """The bootstrap's mean squared deviation is that of the t interval, whatever the number of tasks."""
+    """The intervals are as wide as those of Student's t, whatever the number of tasks."""
     rng = np.random.default_rng(0)
     sizes = [3, 5, 20, 200]
     frame = pd.concat(
@@ -39,12 +39,12 @@ def test_memory_blocks_and_threads_change_nothing(monkeypatch):
     values = np.random.default_rng(0).normal(size=len(shared.worker))
     one = intervals(shared, values, n_jobs=1)
     np.testing.assert_array_equal(one, intervals(shared, values, n_jobs=3))
-    monkeypatch.setattr(_intervals, "KEPT", 400)
+    monkeypatch.setattr(_intervals, "MAX_SCORES", 400)
     np.testing.assert_allclose(one, intervals(shared, values), rtol=1e-12)
 
 
 def test_no_interval_from_two_tasks():
-    """Two tasks give a score but no idea of its error."""
+    """Two tasks give a score but no estimate of its error."""
     frame = pd.DataFrame(
         [(t, w, (t + (w == "c" and t == 3)) % 2) for t in range(4) for w in "abc" if w != "b" or t < 2],
         columns=["task", "worker", "label"],

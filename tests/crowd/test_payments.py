@@ -1,4 +1,4 @@
-"""Paying by score: the affine rule keeps the incentive, the split of a budget does not."""
+"""Payments: the affine rule keeps the incentive, the split of a budget does not."""
 
 from decimal import Decimal
 
@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerloss import audit
 from peerloss.crowd import affine_payments, payment_terms, untruthful_split
 from peerloss.exceptions import InvalidInputError
 from peerloss.noise import NoiseModel
@@ -28,7 +27,7 @@ UNINFORMED = {
     "majority": majority_guess(NOISE, PRIOR),
     "coin": random_guess(),
     "biased coin": random_guess(0.2),
-    "as often as the others": random_guess(NOISE.noisy_prior(PRIOR)),
+    "crowd frequencies": random_guess(NOISE.noisy_prior(PRIOR)),
 }
 
 
@@ -40,7 +39,7 @@ def earned(choice, n_tasks, seeds):
         workers = {"you": choice} | {f"honest {i}": truthful(NOISE) for i in range(N_WORKERS - 1)}
         table = simulate_reports(n_tasks, workers, clean_prior=PRIOR, random_state=seed)
         scores = np.zeros(N_WORKERS)
-        if table["label"].nunique() > 1:  # else everybody said the same and scores 0
+        if table["label"].nunique() > 1:  # otherwise all labels are the same and all scores are 0
             scores = correlated_agreement(table)["score"].to_numpy()
         split = untruthful_split(scores, BUDGET)[0] if (scores > 0).any() else 0.0
         paid.append((affine_payments(scores, [n_tasks] * N_WORKERS, base=base, rate=rate)[0], split))
@@ -49,20 +48,20 @@ def earned(choice, n_tasks, seeds):
 
 @pytest.mark.parametrize(("n_tasks", "n_seeds"), [(10, 200), (200, 20)])
 def test_honest_work_earns_most_by_the_affine_payment(n_tasks, n_seeds):
-    """Short or long: every uninformed strategy expects the base, honest work more, by five standard errors.
+    """Uninformed strategies earn the base on average, honest work earns more by five standard errors.
 
-    The split of a budget fails in the short case: there a coin earns more than honest work.
+    With the split of a budget and few tasks, random guesses earn more than honest work.
     """
     honest = earned(truthful(NOISE), n_tasks, range(n_seeds))
-    equal_part = BUDGET / N_WORKERS / 2  # the base of all tasks
+    base_pay = BUDGET / N_WORKERS / 2  # for all tasks
     for name, choice in UNINFORMED.items():
-        few = {"always 0": 3, "always 1": 3, "majority": 3, "biased coin": 60, "as often as the others": 60}
+        few = {"always 0": 3, "always 1": 3, "majority": 3, "biased coin": 60, "crowd frequencies": 60}
         seeds = range(min(n_seeds, few.get(name, n_seeds)))
         other = earned(choice, n_tasks, seeds)
         gap = honest[:, 0].mean() - other[:, 0].mean()
         error = np.hypot(*(x[:, 0].std() / np.sqrt(len(x)) for x in (honest, other)))
         assert gap > 5 * error, name
-        assert abs(other[:, 0].mean() - equal_part) < 4 * other[:, 0].std() / np.sqrt(len(other)) + 1e-9, name
+        assert abs(other[:, 0].mean() - base_pay) < 4 * other[:, 0].std() / np.sqrt(len(other)) + 1e-9, name
         if name == "coin" and n_tasks == 10:
             assert other[:, 1].mean() > honest[:, 1].mean()
 
@@ -73,7 +72,7 @@ def test_honest_work_earns_most_by_the_affine_payment(n_tasks, n_seeds):
     st.floats(-5, 0.1),
 )
 def test_affine_payments_keep_floor_and_budget(workers, cents, floor):
-    """Whatever the scores in [−1, 1]: nobody is paid under the floor, all together never above the budget."""
+    """For any scores in [−1, 1], each pay is at least the floor, and the total is at most the budget."""
     scores, n_tasks = map(np.array, zip(*workers, strict=True))
     n_reports = int(n_tasks.sum()) or 1
     budget = Decimal(cents) / 100 + n_reports
@@ -87,13 +86,13 @@ def test_affine_payments_keep_floor_and_budget(workers, cents, floor):
 
 @pytest.mark.parametrize(("own", "score"), [([0, 1], 1.0), ([1, 0], -1.0)])
 def test_both_ends_of_the_score_are_reached(own, score):
-    """[−1, 1] is the range of correlated agreement and not a loose bound."""
+    """The bounds −1 and 1 of correlated agreement are attained."""
     rows = [(t, "peer", t) for t in range(2)] + [(t, "you", own[t]) for t in range(2)]
     assert correlated_agreement(rows)["score"]["you"] == pytest.approx(score)
 
 
 def test_missing_scores_are_paid_the_base():
-    """A worker without a score is paid as for a score of 0."""
+    """A worker without a score is paid like a score of 0."""
     assert affine_payments([np.nan, 0.5], [4, 4], base=1, rate=0.5).tolist() == [4.0, 5.0]
 
 
@@ -114,17 +113,10 @@ def test_missing_scores_are_paid_the_base():
         (lambda: affine_payments([0.0], [1], base=None, rate=1), "`base` must be a finite number"),
     ],
 )
-def test_payments_that_make_no_sense_are_refused(call, message):
+def test_invalid_payments_are_refused(call, message):
     """Each message names the argument."""
     with pytest.raises(InvalidInputError, match=message):
         call()
-
-
-def test_the_old_name_warns():
-    """`peerloss.audit.split_budget` works as before and names its successor."""
-    with pytest.warns(DeprecationWarning, match="Use `peerloss.crowd.untruthful_split`"):
-        old = audit.split_budget
-    assert old is untruthful_split
 
 
 @given(
@@ -132,7 +124,7 @@ def test_the_old_name_warns():
     st.integers(1, 10**12),
 )
 def test_payments_are_whole_cents_that_sum_to_the_budget(weights, cents):
-    """Whatever the weights, nothing is lost or made, and each part is within a cent of its share."""
+    """For any weights the payments sum to the budget, and each is within a cent of its share."""
     paid = np.rint(untruthful_split(weights, Decimal(cents) / 100) * 100).astype(np.int64)
     assert paid.sum() == cents
     share = np.maximum(weights, 0)
@@ -141,38 +133,38 @@ def test_payments_are_whole_cents_that_sum_to_the_budget(weights, cents):
     np.testing.assert_allclose(paid, share / share.sum() * cents, atol=1.01, rtol=1e-9)
 
 
-def test_left_over_cents_go_to_the_largest_remainders():
-    """Ten cents between 1, 1 and 4 are 1.67, 1.67, 6.67; two cents go to the first of equal remainders."""
+def test_remaining_cents_go_to_the_largest_remainders():
+    """Ten cents split 1 : 1 : 4 are 1.67, 1.67, 6.67; two cents go to the first of equal remainders."""
     assert untruthful_split([1, 1, 4], "0.10").tolist() == [0.02, 0.02, 0.06]
     assert untruthful_split([1, 1, 1], 1).tolist() == [0.34, 0.33, 0.33]
 
 
 def test_negative_and_missing_scores_are_paid_nothing():
-    """Missing scores and what is below zero count as zero."""
+    """Missing and negative scores count as zero."""
     assert untruthful_split([np.nan, -3, 2], 7).tolist() == [0, 0, 7]
 
 
 @pytest.mark.parametrize("budget", [0, -1, 1.005, "ten", float("nan"), float("inf"), 10**14, None])
-def test_refuses_a_budget_that_is_no_sum_of_money(budget):
-    """Nothing, less than nothing, fractions of cents, words and sums beyond exact cents are refused."""
+def test_refuses_an_invalid_budget(budget):
+    """Zero, negative, fractions of cents, words and amounts too large for exact cents are refused."""
     with pytest.raises(InvalidInputError, match="`budget` must be a positive sum in whole cents"):
         untruthful_split([1.0], budget)
 
 
 def test_rounding_loses_no_cent():
-    """Shares that are whole cents come out as they are, also where division rounds."""
+    """Shares in whole cents are exact, also if the division rounds."""
     assert untruthful_split(np.full(30_000, 0.1), 300).tolist() == [0.01] * 30_000
     paid = untruthful_split(np.random.default_rng(0).random(20_000), 10**13)
     assert np.rint(paid * 100).sum() == 10**15
 
 
-def test_refuses_weights_that_are_no_numbers():
+def test_refuses_weights_that_are_not_numbers():
     """Words are refused with the name of the argument."""
     with pytest.raises(InvalidInputError, match="`weights` must be an array of numbers"):
         untruthful_split(["many", "few"], 5)
 
 
-def test_refuses_to_split_among_nobody():
-    """Without a positive weight there is no rule to follow."""
+def test_refuses_to_split_without_a_positive_weight():
+    """Without a positive weight the shares are undefined."""
     with pytest.raises(InvalidInputError, match="no weight is above zero"):
         untruthful_split([0.0, -1.0], 5)

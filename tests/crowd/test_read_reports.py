@@ -1,4 +1,4 @@
-"""Tables of reports as people keep them."""
+"""Reading tables of reports, long and wide."""
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ def small_chunks(monkeypatch):
 
 @pytest.mark.usefixtures("small_chunks")
 def test_codes_stay_as_written_whatever_the_chunk(tmp_path):
-    """007 is not 7, a gap is a missing label, and names met in different chunks are one."""
+    """007 is not 7, an empty cell is a missing label, and a name in different chunks is one name."""
     path = tmp_path / "c.csv"
     rows = [("007", "a", "1"), ("7", "a", ""), ("007", "b", "2"), ("x", "a", "1"), ("7", "b", "2")]
     path.write_text("label,task,worker,note\n" + "".join(f"{y},{t},{w},-\n" for t, w, y in rows))
@@ -33,7 +33,7 @@ def test_codes_stay_as_written_whatever_the_chunk(tmp_path):
 
 
 def test_numbers_of_a_parquet_file_become_names(tmp_path):
-    """Whole numbers are read as text without a decimal point."""
+    """Integers are read as text without a decimal point."""
     pytest.importorskip("pyarrow")
     frame = pd.DataFrame({"item": [1, 1, 2], "worker": [10, 11, 10], "label": np.array([0, 1, 1], np.int8)})
     frame.to_parquet(tmp_path / "c.parquet")
@@ -43,7 +43,7 @@ def test_numbers_of_a_parquet_file_become_names(tmp_path):
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("task", ["task", "item"])
 def test_wide_tables_become_long(tmp_path, task):
-    """A column for each worker, whatever the workers are called; gaps are missing labels."""
+    """One column per worker, whatever the workers are called; empty cells are missing labels."""
     path = tmp_path / "w.csv"
     path.write_text(f"{task},worker,label\n01,a,b\n02,,b\n03,b,a\n04,a,a\n")
     table = read_reports(path, wide=True)
@@ -53,18 +53,16 @@ def test_wide_tables_become_long(tmp_path, task):
 
 
 def test_missing_columns_are_listed(tmp_path):
-    """The message says which columns are missing, which there are, and what to do."""
+    """The message names the missing columns and those that exist."""
     path = tmp_path / "c.csv"
     path.write_text("task,annotator,answer\n1,a,x\n")
-    with pytest.raises(
-        InvalidInputError, match=r"worker, label missing, its columns are \['task', 'annotator'"
-    ):
+    with pytest.raises(InvalidInputError, match=r"worker, label missing among \['task', 'annotator'"):
         read_reports(path)
 
 
 @pytest.mark.parametrize("wide", [False, True])
 def test_one_label_of_each_worker_and_task_is_kept(tmp_path, wide):
-    """First or last in the order of the file, also where a wide table has two rows of one task."""
+    """The first or last in the order of the file, also if a wide table has two rows of one task."""
     path = tmp_path / "c.csv"
     if wide:
         path.write_text("item,ann,bob\n1,x,\n1,y,x\n2,y,y\n")
@@ -83,7 +81,7 @@ def test_one_label_of_each_worker_and_task_is_kept(tmp_path, wide):
 
 
 def test_abstentions_are_missing_labels(tmp_path):
-    """A label that means none is missing, and does not count as one of two labels of a worker."""
+    """The abstention label is read as missing, and is not one of two labels of a worker."""
     path = tmp_path / "c.csv"
     path.write_text("task,worker,label\n1,ann,-1\n1,ann,y\n1,bob,x\n")
     table = read_reports(path, abstain="-1")

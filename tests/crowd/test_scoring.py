@@ -14,7 +14,7 @@ from peerloss.crowd import aggregate_labels, dawid_skene, find_copiers, score_an
 from peerloss.datasets import load_real_noise
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction import correlated_agreement, logarithmic_score, plain_agreement, quadratic_score
-from peerloss.peer_prediction._kernel import SharedReports
+from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, others_of, random_crowd
 
 COLUMNS = ["score", "low", "high", "n_tasks", "agreement", "accuracy", "uninformative"]
@@ -24,8 +24,8 @@ needs_data = pytest.mark.skipif(
 CROWDS = ("dog", "weather_sentiment", "web", "product")
 
 
-def test_columns_and_rows_are_the_promised_ones():
-    """One row a worker in order of first appearance, the fixed columns, also under the public name."""
+def test_columns_and_rows_are_as_documented():
+    """One row per worker in order of first appearance, with the documented columns."""
     frame = random_crowd(0)
     table = peerloss.score_annotators(frame, random_state=0)
     assert list(table) == COLUMNS
@@ -40,7 +40,7 @@ def test_columns_and_rows_are_the_promised_ones():
     [("ca", correlated_agreement), ("quadratic", quadratic_score), ("log", logarithmic_score)],
 )
 def test_scores_are_those_of_the_mechanisms(mechanism, rule):
-    """The score is the mechanism's, and lies in its interval."""
+    """The score equals the mechanism's, and lies in its interval."""
     frame = random_crowd(1, n_tasks=40)
     table = score_annotators(frame, mechanism=mechanism, random_state=0)
     pd.testing.assert_series_equal(table["score"], rule(frame)["score"])
@@ -50,7 +50,7 @@ def test_scores_are_those_of_the_mechanisms(mechanism, rule):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_agreement_is_that_with_the_majority_of_the_others(seed):
-    """Counted report by report; a tie counts by the chance of drawing the own label."""
+    """Agreement equals a count by loops; a tie counts as the probability of drawing the own label."""
     frame = random_crowd(seed, n_tasks=25, accuracy=0.3)
     expected = {}
     for row in frame.index:
@@ -80,7 +80,7 @@ def test_names_and_order_do_not_matter(seed):
 
 
 def test_same_seed_same_table():
-    """The seed decides the intervals; threads and a model made before do not."""
+    """The intervals depend on the seed, but not on threads or on a fitted model."""
     frame = random_crowd(2, n_tasks=50)
     table = score_annotators(frame, random_state=3, budget=10)
     pd.testing.assert_frame_equal(table, score_annotators(frame, random_state=3, budget=10, n_jobs=2))
@@ -89,7 +89,7 @@ def test_same_seed_same_table():
 
 
 def test_affine_payments_are_fixed_before_the_scores():
-    """n·base + n_shared·rate·score to the cent below, base and rate from the number of reports alone."""
+    """n·base + n_shared·rate·score, rounded down; base and rate depend only on the number of reports."""
     alone = pd.DataFrame({"task": [50, 51, 52], "worker": 99, "label": [0, 1, 2]})
     frame = pd.concat([random_crowd(4, n_tasks=30), alone])
     table = score_annotators(frame, budget=1000, floor=0.5, random_state=0)
@@ -106,7 +106,7 @@ def test_affine_payments_are_fixed_before_the_scores():
 
 @pytest.mark.parametrize("mechanism", ["ca", "quadratic", "log"])
 def test_the_untruthful_split_follows_the_stated_rule(mechanism):
-    """Tasks × what the score exceeds that of the same labels on unrelated tasks, by brute force."""
+    """Tasks × (score − score of the same labels on unrelated tasks), by brute force."""
     frame = random_crowd(4, n_tasks=30)
     table = score_annotators(frame, mechanism=mechanism, budget="1000.00", payment="untruthful_split")
     assert np.rint(table["payment"] * 100).sum() == 100_000
@@ -137,7 +137,7 @@ def test_the_untruthful_split_follows_the_stated_rule(mechanism):
 
 
 def test_a_worker_with_one_report_is_kept_without_a_score():
-    """One answer says nothing: no score, no interval, no flag; it is paid as a score of 0 is."""
+    """With one report there is no score, no interval and no flag; the pay is that of a score of 0."""
     frame = pd.concat([random_crowd(0), pd.DataFrame({"task": [0], "worker": [99], "label": [1]})])
     row = score_annotators(frame, budget=5, random_state=0).loc[99]
     assert np.isnan(row["score"])
@@ -148,7 +148,7 @@ def test_a_worker_with_one_report_is_kept_without_a_score():
 
 
 def test_a_worker_alone_on_its_tasks_is_kept_without_a_score():
-    """Nobody to compare with: no score, no agreement; a worker without any label has no accuracy either."""
+    """Without peers there is no score and no agreement; a worker without labels has no accuracy either."""
     alone = pd.DataFrame({"task": [50, 51, 52], "worker": 99, "label": [0, 1, 2]})
     silent = pd.DataFrame({"task": [0], "worker": 98, "label": [np.nan]})
     frame = pd.concat([random_crowd(0), alone, silent])
@@ -181,7 +181,7 @@ def test_refuses_arguments_out_of_range(change, message):
 
 @pytest.mark.parametrize("function", [score_annotators, aggregate_labels, dawid_skene, find_copiers])
 def test_duplicates_are_refused_or_one_is_kept(function):
-    """A worker who labelled a task twice: an error by default, else the first or the last label counts."""
+    """If a worker labelled a task twice, this is an error by default, or one of the labels is kept."""
     frame = random_crowd(3, n_tasks=30)
     again = frame.iloc[:5].assign(label=(frame["label"].iloc[:5] + 1) % 3)
     both = pd.concat([frame, again], ignore_index=True)
@@ -202,7 +202,7 @@ def test_duplicates_are_refused_or_one_is_kept(function):
 
 
 def test_refuses_a_single_worker():
-    """Peer prediction compares workers."""
+    """Peer prediction needs two workers."""
     with pytest.raises(InvalidInputError, match="a task with labels of two workers"):
         score_annotators([(0, "ann", "a"), (1, "ann", "b")])
 
@@ -214,7 +214,7 @@ def real():
 
 
 def with_spammers(frame, kind, n_classes, rng):
-    """Add ten workers who do not look at the tasks, each with as many tasks as some real worker has."""
+    """Add ten workers who do not look at the tasks, each with the number of tasks of some real worker."""
     size = frame["worker"].value_counts()
     tasks, top = frame["task"].unique(), frame["label"].mode()[0]
     frames = [frame.astype({"worker": str})]
@@ -237,7 +237,7 @@ def auroc(score, spam):
 
 @needs_data
 @pytest.mark.parametrize("kind", ["constant", "majority", "random"])
-def test_ca_tells_spammers_in_real_crowds(real, kind):
+def test_ca_finds_spammers_in_real_crowds(real, kind):
     """AUROC of CA is at least .95 on dog and weather; against majority guessers it beats agreement on all."""
     for name, data in real.items():
         frame = data.reports.drop_duplicates(["task", "worker"])
@@ -254,12 +254,12 @@ def test_ca_tells_spammers_in_real_crowds(real, kind):
 
 @needs_data
 def test_dawid_skene_beats_the_majority_where_it_can(real):
-    """On three of four crowds its labels are nearer to gold; accuracies rank workers at least at .8."""
+    """Its labels are better on three of four crowds; the rank correlation of accuracies is at least .8."""
     gains = {}
     for name, data in real.items():
         frame = data.reports.drop_duplicates(["task", "worker"])
         model = dawid_skene(frame)
-        labels = peerloss.audit.aggregate_labels(model)
+        labels = aggregate_labels(model)
         gold = data.gold.reindex(labels.index).dropna()
         right = labels.loc[gold.index, ["label", "majority"]].eq(gold, axis=0).mean()
         gains[name] = right["label"] - right["majority"]
@@ -274,7 +274,7 @@ def test_dawid_skene_beats_the_majority_where_it_can(real):
 
 @needs_data
 def test_real_suspects_are_no_better_than_chance(real):
-    """Whom the flag names on real crowds is far less often right than the others."""
+    """Flagged workers in real crowds are right far less often than the others."""
     for name, data in real.items():
         frame = data.reports.drop_duplicates(["task", "worker"])
         flag = score_annotators(frame, n_bootstrap=20, random_state=0)["uninformative"]
@@ -286,7 +286,7 @@ def test_real_suspects_are_no_better_than_chance(real):
 
 
 @pytest.mark.parametrize("options", [{"floor": 0.1}, {"floor": np.nan, "budget": 10}])
-def test_a_floor_that_does_nothing_is_refused(options):
+def test_a_floor_without_effect_is_refused(options):
     """A floor needs a budget and the affine payment, and must be a number."""
     table = pd.DataFrame({"task": [0, 0, 1, 1], "worker": ["a", "b"] * 2, "label": [0, 0, 1, 1]})
     with pytest.raises(InvalidInputError, match="`floor`"):

@@ -1,4 +1,4 @@
-"""The flag for workers who seem to guess: exact moments, and rates of false alarms by simulation."""
+"""The flag for workers who seem to guess: exact moments, and false positive rates by simulation."""
 
 from itertools import product
 
@@ -8,7 +8,7 @@ import pytest
 
 from peerloss.crowd import _uninformative, dawid_skene, score_annotators
 from peerloss.crowd._uninformative import EFFORT, consensus
-from peerloss.peer_prediction._kernel import SharedReports
+from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, random_crowd
 
 
@@ -26,7 +26,7 @@ def leave_one_out(model, frame, row):
 
 @pytest.mark.parametrize("chunk", [5, 1 << 20])
 def test_moments_equal_enumeration(monkeypatch, chunk):
-    """Mean, variance and third moment of a half-hearted worker's G come from listing all its answers."""
+    """Mean, variance and third moment of a half-informed worker's G equal those over all its answers."""
     monkeypatch.setattr(_uninformative, "CHUNK", chunk)
     frame = random_crowd(3, n_tasks=5, n_workers=4, answered=0.9)
     model = dawid_skene(frame, max_iter=300)
@@ -44,12 +44,12 @@ def test_moments_equal_enumeration(monkeypatch, chunk):
         payoff = others - others.mean(axis=0)
         tasks = np.arange(len(rows))
         answers = np.array(list(product(range(3), repeat=len(rows))))
-        weight = np.array([chance[tasks, said].prod() for said in answers])
-        value = np.array([payoff[tasks, said].sum() for said in answers])
+        weight = np.array([chance[tasks, labels].prod() for labels in answers])
+        value = np.array([payoff[tasks, labels].sum() for labels in answers])
         mean = weight @ value
         own = frame.loc[rows, "label"].to_numpy()
         assert weight.sum() == pytest.approx(1)
-        # The model's probabilities are those of its last round but a step of 1e-4.
+        # EM stops when the probabilities change by less than 1e-4.
         tolerance = {"abs": 2e-3}
         assert found.expected[code] == pytest.approx(mean, **tolerance)
         assert found.variance[code] == pytest.approx(weight @ (value - mean) ** 2, **tolerance)
@@ -71,7 +71,7 @@ def test_threads_change_nothing():
 
 
 def crowd(rng, *, prior, accuracy, per_task, per_worker, n_tasks=1500):
-    """Draw a crowd: the first quarter is half-hearted, the next tenth spams, the others are honest."""
+    """Draw a crowd: the first quarter is half-informed, the next tenth spams, the others are honest."""
     k = len(prior)
     transition = np.full((k, k), (1 - accuracy) / (k - 1))
     np.fill_diagonal(transition, accuracy)
@@ -103,8 +103,8 @@ def crowd(rng, *, prior, accuracy, per_task, per_worker, n_tasks=1500):
         ([0.6, 0.1, 0.1, 0.1, 0.1], 0.7, 10, 20),
     ],
 )
-def test_false_alarms_stay_below_the_stated_rate(prior, accuracy, per_task, per_worker):
-    """Of half-hearted workers no more than the stated share is flagged, nor too many of those flagged."""
+def test_false_positives_stay_below_the_stated_rate(prior, accuracy, per_task, per_worker):
+    """At most the stated share of half-informed workers is flagged, and few of the flagged are honest."""
     flagged_half = halves = flagged = flagged_spam = 0
     for seed in range(2):
         frame, half, spam = crowd(
@@ -123,8 +123,8 @@ def test_false_alarms_stay_below_the_stated_rate(prior, accuracy, per_task, per_
     assert flagged - flagged_spam <= 1 + 0.1 * flagged
 
 
-def test_p_values_of_half_hearted_workers_are_not_too_small():
-    """At 5 %, some 5 % of half-hearted workers have a small p-value, not more than chance allows for."""
+def test_p_values_of_half_informed_workers_are_not_too_small():
+    """About 5 % of half-informed workers have a p-value of at most 5 %, within three standard errors."""
     small = total = 0
     for seed in range(2):
         frame, half, _ = crowd(
@@ -137,12 +137,12 @@ def test_p_values_of_half_hearted_workers_are_not_too_small():
         small += (p <= 0.05).sum()
         total += half
     assert small <= 0.05 * total + 3 * np.sqrt(0.05 * 0.95 * total)
-    assert small > 0, "a test that never speaks is no test"
+    assert small > 0, "a test that never rejects is not a test"
 
 
 @pytest.mark.parametrize("kind", ["constant", "majority", "random"])
 def test_spammers_with_many_tasks_are_flagged(kind):
-    """Ten spammers among fifty, with 200 tasks each, are found, and nobody else."""
+    """Only the ten spammers among fifty workers with 200 tasks each are flagged."""
     rng = np.random.default_rng(1)
     truth = rng.choice(3, 1000, p=[0.5, 0.3, 0.2])
     frames = []
@@ -161,8 +161,8 @@ def test_spammers_with_many_tasks_are_flagged(kind):
     assert not flag[10:].any()
 
 
-def test_few_answers_are_no_evidence():
-    """Whoever gave the same label to three tasks on which everybody agrees is not accused."""
+def test_few_answers_are_not_evidence():
+    """A worker who gave the same label to three easy tasks is not flagged."""
     frame = random_crowd(0, n_tasks=60, accuracy=0.9)
     easy = pd.DataFrame([(t, "new", 1) for t in range(3)], columns=["task", "worker", "label"])
     frame = pd.concat([frame.astype({"worker": str}), easy])

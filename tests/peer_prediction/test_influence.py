@@ -1,10 +1,10 @@
-"""What each report adds to its worker's correlated agreement."""
+"""The contribution of each report to its worker's correlated agreement."""
 
 import numpy as np
 import pytest
 
-from peerloss.peer_prediction import _influence, correlated_agreement
-from peerloss.peer_prediction._kernel import SharedReports
+from peerloss.peer_prediction import correlated_agreement, influence
+from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, others_of, random_crowd
 
 
@@ -12,7 +12,7 @@ from tests.crowd.crowds import coded, others_of, random_crowd
 @pytest.mark.parametrize("seed", range(3))
 def test_influence_equals_its_definition(monkeypatch, chunk, seed):
     """n/(n − 1)·(u − ū)·(v − v̄), in loops over the reports, for a matrix without symmetry."""
-    monkeypatch.setattr(_influence, "CHUNK", chunk)
+    monkeypatch.setattr(influence, "CHUNK", chunk)
     frame = random_crowd(seed)
     score = np.random.default_rng(seed).normal(size=(3, 3))
     shared = SharedReports(coded(frame))
@@ -28,7 +28,7 @@ def test_influence_equals_its_definition(monkeypatch, chunk, seed):
         n = mine.sum()
         expected[mine] = n / (n - 1) * ((u[mine] - u[mine].mean(0)) * (v[mine] - v[mine].mean(0))).sum(axis=1)
     np.testing.assert_allclose(
-        _influence.ca_influence(shared, _influence.common_signs(score)), expected, atol=1e-12
+        influence.ca_influence(shared, influence.common_matrix(score)), expected, atol=1e-12
     )
 
 
@@ -37,6 +37,6 @@ def test_mean_influence_is_the_score():
     frame = random_crowd(5, n_tasks=40)
     delta = np.eye(3) - 0.4
     shared = SharedReports(coded(frame))
-    values = _influence.ca_influence(shared, _influence.common_signs(np.eye(3)))
+    values = influence.ca_influence(shared, influence.common_matrix(np.eye(3)))
     expected = correlated_agreement(frame, delta=delta)["score"]
     np.testing.assert_allclose(shared.mean_by_worker(values), expected, atol=1e-12)

@@ -1,3 +1,5 @@
+"""The mechanisms against plain loops."""
+
 import math
 import tracemalloc
 from collections import Counter
@@ -12,13 +14,13 @@ from hypothesis import strategies as st
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction import (
     Reports,
-    _influence,
-    _kernel,
     correlated_agreement,
     estimate_joint,
+    influence,
     logarithmic_score,
     plain_agreement,
     quadratic_score,
+    shared_reports,
 )
 
 FEW = settings(deadline=None, max_examples=40)
@@ -27,7 +29,7 @@ SCORERS = [correlated_agreement, quadratic_score, logarithmic_score, plain_agree
 
 @st.composite
 def tables(draw):
-    """Tables of up to 6 tasks, 5 workers and 3 labels with missing answers, at least one task shared."""
+    """Draw up to 6 tasks, 5 workers and 3 labels with missing answers and at least one shared task."""
     pairs = [(task, f"w{worker}") for task in range(6) for worker in range(5)]
     order = draw(st.permutations(pairs))
     labels = draw(st.lists(st.sampled_from([None, 0, 1, 2]), min_size=30, max_size=30))
@@ -56,7 +58,7 @@ def joint_by_loops(rows, *, without=None):
 
 
 def sign_by_loops(joint):
-    """Sgn(Δ), 1 where the joint is above the product of its marginals."""
+    """Return Sgn(Δ): 1 if the joint is above the product of its marginals, else 0."""
     k = range(len(joint))
     row = [sum(joint[i][j] for j in k) for i in k]
     column = [sum(joint[i][j] for i in k) for j in k]
@@ -123,7 +125,7 @@ def test_ca_is_the_mean_over_distinct_tasks(rows):
 @FEW
 @given(tables(), st.lists(st.integers(-2, 2), min_size=9, max_size=9))
 def test_ca_with_delta_given(rows, entries):
-    """Any Δ, symmetric or not, is used by its sign: own report down, the peer's across."""
+    """Any Δ, symmetric or not, is used by its sign; rows are own reports, columns the peer's."""
     delta = np.array(entries, dtype=float).reshape(3, 3)
     reports = Reports.from_table(rows)
     delta = delta[: len(reports.labels), : len(reports.labels)]
@@ -166,18 +168,18 @@ def test_plain_agreement_counts_equal_labels(rows):
 @FEW
 @given(tables(), st.integers(1, 7))
 def test_chunks_do_not_change_scores(rows, chunk):
-    """Scores are the same however few pairs and workers are handled at one time."""
-    whole = correlated_agreement(rows)
+    """Scores do not depend on the number of pairs and workers in memory at once."""
+    one_chunk = correlated_agreement(rows)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(_kernel, "CHUNK", chunk)
-        patch.setattr(_influence, "CHUNK", chunk)
-        pd.testing.assert_frame_equal(correlated_agreement(rows), whole, rtol=0, atol=1e-12)
+        patch.setattr(shared_reports, "CHUNK", chunk)
+        patch.setattr(influence, "CHUNK", chunk)
+        pd.testing.assert_frame_equal(correlated_agreement(rows), one_chunk, rtol=0, atol=1e-12)
 
 
 @FEW
 @given(tables(), st.sampled_from([0, 1, 2]), st.randoms(use_true_random=False))
 def test_constant_reporters_score_exactly_zero(rows, label, random):
-    """A worker who gives one label throughout scores 0.0 under CA, whatever the others do."""
+    """A worker who always gives the same label scores 0.0 under CA, whatever the others do."""
     spammer = [(task, "spam", label) for task in range(6)]
     table = rows + spammer
     random.shuffle(table)
@@ -188,7 +190,7 @@ def test_constant_reporters_score_exactly_zero(rows, label, random):
 @FEW
 @given(tables(), st.permutations(range(3)))
 def test_ca_follows_a_common_permutation(rows, permutation):
-    """When everybody permutes labels alike, Sgn(Δ̂) is permuted too and scores stay what they were."""
+    """If all workers permute labels in the same way, Sgn(Δ̂) is permuted too and scores do not change."""
     swapped = [(task, worker, None if y is None else permutation[y]) for task, worker, y in rows]
     before, after = correlated_agreement(rows), correlated_agreement(swapped)
     pd.testing.assert_frame_equal(before, after, rtol=0, atol=1e-12)
@@ -197,7 +199,7 @@ def test_ca_follows_a_common_permutation(rows, permutation):
 @FEW
 @given(tables(), st.randoms(use_true_random=False))
 def test_row_order_changes_only_the_order(rows, random):
-    """Shuffling the table leaves each worker's score."""
+    """Shuffling the table does not change any worker's score."""
     shuffled = list(rows)
     random.shuffle(shuffled)
     before = correlated_agreement(rows)
@@ -207,7 +209,7 @@ def test_row_order_changes_only_the_order(rows, random):
 
 
 def test_string_labels_and_item_column():
-    """String labels in a frame with an item column score as codes do."""
+    """String labels in a frame with an item column give the same scores as codes."""
     rows = [(task, worker, (task * worker) % 3) for task in range(6) for worker in range(1, 4)]
     frame = pd.DataFrame(rows, columns=["item", "worker", "label"])
     named = frame.assign(label=frame["label"].map({0: "ant", 1: "bee", 2: "cat"}))
@@ -216,7 +218,7 @@ def test_string_labels_and_item_column():
 
 
 def test_lone_workers_are_nan():
-    """Under two shared tasks CA is nan, without one every score is; the other workers are scored."""
+    """CA is nan with fewer than two shared tasks, every score without any; other workers are scored."""
     rows = [(t, w, (t + w) % 2) for t in range(4) for w in (0, 1)]
     rows += [(0, "once", 1), (99, "alone", 0), (98, "silent", None)]
     ca, plain = correlated_agreement(rows), plain_agreement(rows)
@@ -227,14 +229,14 @@ def test_lone_workers_are_nan():
 
 @pytest.mark.parametrize("scorer", [*SCORERS, estimate_joint])
 def test_no_shared_task_is_refused(scorer):
-    """Without a task answered twice there is nothing to compare, and it is said."""
+    """Without a task answered by two workers there is nothing to compare; the message explains it."""
     with pytest.raises(InvalidInputError, match="`reports` must have a task with labels of two workers"):
         scorer([(0, "a", 0), (1, "b", 1)])
 
 
 def test_too_many_labels_are_refused(monkeypatch):
-    """A table whose labels are ids is refused before a huge matrix is made."""
-    monkeypatch.setattr(_kernel, "MAX_LABELS", 2)
+    """A table whose labels are ids is refused before a huge matrix is allocated."""
+    monkeypatch.setattr(shared_reports, "MAX_LABELS", 2)
     with pytest.raises(InvalidInputError, match="`reports` must have at most 2 different labels; got 3"):
         plain_agreement([(0, "a", 0), (0, "b", 1), (0, "c", 2)])
 
@@ -259,21 +261,21 @@ TABLE = [(0, "a", 0), (0, "b", 1), (1, "a", 0), (1, "b", 0)]
     ],
 )
 def test_bad_matrices_are_refused(call, message):
-    """A matrix of wrong shape, values or support is refused by name."""
+    """The message names the matrix with wrong shape, values or support."""
     with pytest.raises(InvalidInputError, match=message):
         call()
 
 
 def test_large_counts_fall_back_to_floats(monkeypatch):
-    """Where integers would overflow, Δ is computed in floats with the same scores."""
+    """If integers would overflow, Δ is computed in floats, with the same scores."""
     rows = [(t, w, (t * t + w * t) % 3) for t in range(30) for w in range(4)]
     exact = correlated_agreement(rows)
-    monkeypatch.setattr(_influence, "MAX_EXACT_TOTAL", 0)
+    monkeypatch.setattr(influence, "MAX_EXACT_TOTAL", 0)
     pd.testing.assert_frame_equal(correlated_agreement(rows), exact)
 
 
 def test_memory_stays_linear_with_many_labels():
-    """With many labels and tasks no tasks-by-labels table is made: peak memory stays near the reports'."""
+    """With many labels and tasks, peak memory stays well below that of a table of tasks by labels."""
     rng = np.random.default_rng(0)
     n_tasks, k = 20_000, 300
     frame = pd.DataFrame(

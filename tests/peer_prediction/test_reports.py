@@ -1,3 +1,5 @@
+"""Tables of reports as integer codes."""
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -9,7 +11,7 @@ TRIPLES = [("b", "zoe", "yes"), ("a", "ann", "no"), ("b", "ann", "no"), ("a", "z
 
 
 def test_codes_give_the_table_back():
-    """Names indexed by codes are the columns of the table; labels are sorted, the rest by appearance."""
+    """Names indexed by codes are the columns of the table; labels are sorted, other names by appearance."""
     reports = Reports.from_table(TRIPLES)
     rows = zip(
         reports.tasks[reports.task_codes],
@@ -27,7 +29,7 @@ def test_codes_give_the_table_back():
 
 @pytest.mark.parametrize("first", ["task", "item"])
 def test_frame_and_triples_are_the_same(first):
-    """A frame with a task or an item column codes as triples do, whatever the column order and index."""
+    """A frame with a task or an item column gives the same codes as triples, whatever its order and index."""
     frame = pd.DataFrame(TRIPLES, columns=[first, "worker", "label"], index=[9, 9, 3, 1])[
         ["label", first, "worker"]
     ]
@@ -37,14 +39,14 @@ def test_frame_and_triples_are_the_same(first):
 
 
 def test_task_column_wins_over_item():
-    """With both a task and an item column, task is the task."""
+    """If a table has both columns, the column task is used."""
     frame = pd.DataFrame({"item": [1, 1], "task": [5, 6], "worker": ["a", "b"], "label": [0, 1]})
     assert Reports.from_table(frame).tasks.tolist() == [5, 6]
 
 
 @pytest.mark.parametrize("missing", [None, np.nan, pd.NA, pd.NaT])
 def test_missing_labels_are_not_answers(missing):
-    """A missing label is dropped; the worker who gave no answer at all stays listed."""
+    """A missing label is dropped; a worker without answers is kept."""
     reports = Reports.from_table([*TRIPLES, ("a", "bob", missing), ("b", "bob", missing)])
     assert len(reports) == 4
     assert reports.workers.tolist() == ["zoe", "ann", "bob"]
@@ -61,7 +63,7 @@ def test_labels_of_any_type(labels):
 
 
 def test_listed_labels_fix_the_order_and_number():
-    """Labels that happen not to occur have a column when they are listed."""
+    """Listed labels that do not occur have a column."""
     reports = Reports.from_table(TRIPLES, labels=["yes", "unsure", "no"])
     assert reports.labels.tolist() == ["no", "unsure", "yes"]
     np.testing.assert_array_equal(reports.counts.toarray(), [[1, 0, 1], [2, 0, 0]])
@@ -69,7 +71,7 @@ def test_listed_labels_fix_the_order_and_number():
 
 @pytest.mark.parametrize(("duplicates", "label"), [("first", "yes"), ("last", "no")])
 def test_one_of_several_labels_is_kept(duplicates, label):
-    """Of two labels of one worker for one task the first or the last counts; a missing one is not a label."""
+    """Of two labels of one worker for one task the first or the last is kept; missing labels are ignored."""
     table = [("b", "zoe", None), *TRIPLES, ("c", "ann", "yes"), ("b", "zoe", "no"), ("b", "zoe", None)]
     reports = Reports.from_table(table, duplicates=duplicates)
     assert len(reports) == 5
@@ -79,7 +81,7 @@ def test_one_of_several_labels_is_kept(duplicates, label):
 
 @pytest.mark.parametrize("first", ["task", "item"])
 def test_the_error_about_duplicates_names_the_columns(first):
-    """The columns are those of the table, and the remedy is an argument."""
+    """The message names the columns of the table and the argument that helps."""
     frame = pd.DataFrame([*TRIPLES, TRIPLES[0]], columns=[first, "worker", "label"])
     message = f"columns '{first}' and 'worker'.*{first} b, worker zoe has more.*duplicates='first'"
     with pytest.raises(InvalidInputError, match=message):
@@ -87,7 +89,7 @@ def test_the_error_about_duplicates_names_the_columns(first):
 
 
 def test_caller_table_is_unchanged():
-    """Coding leaves the caller's frame as it was."""
+    """The caller's frame is not changed."""
     frame = pd.DataFrame(TRIPLES, columns=["task", "worker", "label"])
     copy = frame.copy()
     Reports.from_table(frame)
@@ -95,7 +97,7 @@ def test_caller_table_is_unchanged():
 
 
 def test_repr_counts():
-    """The representation tells the sizes."""
+    """The representation shows the sizes."""
     assert repr(Reports.from_table(TRIPLES)) == "Reports(4 reports, 2 tasks, 2 workers, 2 labels)"
 
 
@@ -119,7 +121,7 @@ def test_repr_counts():
     ],
 )
 def test_bad_tables_are_refused(table, message):
-    """Each fault of a table is told by name with what was found."""
+    """Each message names the fault and what was found."""
     with pytest.raises(InvalidInputError, match=message):
         Reports.from_table(table)
 
@@ -128,6 +130,6 @@ def test_bad_tables_are_refused(table, message):
     ("labels", "message"), [(["no"], "`labels`.*yes is not listed"), (["no", "no", "yes"], "`labels`.*twice")]
 )
 def test_bad_label_lists_are_refused(labels, message):
-    """A list of labels must hold each that occurs, once."""
+    """The list must hold each label that occurs exactly once."""
     with pytest.raises(InvalidInputError, match=message):
         Reports.from_table(TRIPLES, labels=labels)

@@ -1,3 +1,5 @@
+"""Simulated workers."""
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -18,7 +20,7 @@ NOISE = NoiseModel.binary(0.1, 0.3)
 WORKERS = {"ann": truthful(NOISE), "bob": constant(1), "cy": random_guess()}
 
 
-def test_table_has_a_report_a_task_and_worker():
+def test_table_has_one_report_per_task_and_worker():
     """By default every worker answers every task once."""
     table = simulate_reports(50, WORKERS, clean_prior=0.4, random_state=0)
     assert list(table.columns) == ["task", "worker", "label"]
@@ -27,29 +29,29 @@ def test_table_has_a_report_a_task_and_worker():
 
 
 def test_tasks_per_worker():
-    """Each worker answers that many different tasks."""
+    """Each worker answers the given number of different tasks."""
     table = simulate_reports(50, WORKERS, clean_prior=0.4, tasks_per_worker=7, random_state=0)
     assert table.groupby("worker")["task"].nunique().tolist() == [7, 7, 7]
 
 
 def test_same_seed_same_reports():
-    """A seed repeats the table, another changes it."""
+    """The same seed gives the same table, another seed another one."""
     one, two, three = (simulate_reports(50, WORKERS, clean_prior=0.4, random_state=s) for s in (0, 0, 1))
     pd.testing.assert_frame_equal(one, two)
     assert not one.equals(three)
 
 
-def test_strategies_say_what_they_promise():
+def test_strategies_follow_their_definitions():
     """Frequencies of each strategy given the clean label agree with its definition (exact binomial test)."""
     rng = np.random.default_rng(0)
     clean = np.repeat([0, 1], 5000)
-    said = truthful(NOISE)(clean, rng)
+    honest = truthful(NOISE)(clean, rng)
     swapped = permuted(NOISE, [1, 0])(clean, rng)
     coin = random_guess()(clean, rng)
     rare = random_guess([0.9, 0.05, 0.05])(clean, rng)
     for count, rate in [
-        (said[:5000].sum(), 0.1),
-        (5000 - said[5000:].sum(), 0.3),
+        (honest[:5000].sum(), 0.1),
+        (5000 - honest[5000:].sum(), 0.3),
         (swapped[:5000].sum(), 0.9),
         (coin[:5000].sum(), 0.5),
         ((rare[:5000] == 0).sum(), 0.9),
@@ -61,7 +63,7 @@ def test_strategies_say_what_they_promise():
 
 
 def test_a_strategy_cannot_change_the_tasks():
-    """A strategy gets a copy of the clean labels: writing in it does not change what others see."""
+    """A strategy gets a copy of the clean labels, so that writing to it does not affect other workers."""
 
     def vandal(clean, _rng):
         clean[:] = 0
@@ -80,7 +82,7 @@ def test_a_strategy_cannot_change_the_tasks():
         (lambda: simulate_reports(5, {"ann": 3}, clean_prior=0.5), "`workers`.*'ann' has 3"),
         (
             lambda: simulate_reports(5, {"ann": lambda y, _: y[1:]}, clean_prior=0.5),
-            "`workers`.*gave 4 for 5",
+            "`workers`.*returned 4 for 5",
         ),
         (lambda: simulate_reports(5, {"ann": lambda y, _: y - 9}, clean_prior=0.5), r"`workers\['ann'\]`"),
         (lambda: simulate_reports(5, WORKERS, clean_prior=1.5), "`clean_prior`"),
@@ -96,6 +98,6 @@ def test_a_strategy_cannot_change_the_tasks():
     ],
 )
 def test_bad_arguments_are_refused(call, message):
-    """Each argument out of range is refused by name."""
+    """Each message names the argument."""
     with pytest.raises(InvalidInputError, match=message):
         call()

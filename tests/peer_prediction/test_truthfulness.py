@@ -1,4 +1,4 @@
-"""Theorem 1 and informed truthfulness: exactly by enumeration, then over simulated reporters."""
+"""Theorem 1 and informed truthfulness: exactly by enumeration, then with simulated workers."""
 
 import itertools
 
@@ -32,7 +32,7 @@ MECHANISMS = {
     "logarithmic": lambda truth, reported: expected_score(logarithmic_matrix(truth), reported),
 }
 GRID = (0.0, 0.25, 0.5, 0.75, 1.0)
-#: Report 1 with probability b where f* = 0 and a where f* = 1: the paper's F_report, its corners included.
+#: Report 1 with probability b if f* = 0 and a if f* = 1: the paper's F_report, including its corners.
 BINARY_REPORTS = [np.array([[1 - b, b], [1 - a, a]]) for a in GRID for b in GRID]
 
 
@@ -51,7 +51,7 @@ def bayes_problems(draw):
 
 
 def deterministic_maps(k):
-    """All k^k maps from signal to report, as matrices, the identity first."""
+    """Return all k^k maps from signal to report, as matrices, the identity first."""
     maps = [np.eye(k)[list(image)] for image in itertools.product(range(k), repeat=k)]
     return sorted(maps, key=lambda m: not np.array_equal(m, np.eye(k)))
 
@@ -88,13 +88,15 @@ joints = st.lists(st.integers(1, 9), min_size=9, max_size=9).map(lambda w: np.re
 @FEW
 @given(counts=joints)
 def test_three_signals_proper_rules(name, counts):
-    """Truth beats all 26 other maps; strictly where they report a signal with another conditional."""
+    """Truth beats all 26 other maps, strictly if they report a signal with another conditional."""
     joint = counts / counts.sum()
     truth = MECHANISMS[name](joint, joint)
     for report in deterministic_maps(3)[1:]:
         other = MECHANISMS[name](joint, report.T @ joint)
-        said = counts[report.argmax(axis=1)]  # the row each signal claims to have seen
-        changes = (counts * said.sum(axis=1, keepdims=True) != said * counts.sum(axis=1, keepdims=True)).any()
+        claimed = counts[report.argmax(axis=1)]  # the row of the reported signal
+        changes = (
+            counts * claimed.sum(axis=1, keepdims=True) != claimed * counts.sum(axis=1, keepdims=True)
+        ).any()
         assert changes or not is_stochastically_relevant(joint)
         if changes:
             assert truth > other + 1e-13
@@ -105,7 +107,7 @@ def test_three_signals_proper_rules(name, counts):
 @FEW
 @given(counts=joints, mixed=joints)
 def test_three_signals_ca_is_informed_truthful(counts, mixed):
-    """For any joint no map and no mixed report scores above truth under CA."""
+    """For any joint, no map and no mixed report scores more than truth under CA."""
     joint = counts / counts.sum()
     truth = MECHANISMS["ca"](joint, joint)
     for report in [*deterministic_maps(3), mixed / mixed.sum(axis=1, keepdims=True)]:
@@ -115,7 +117,7 @@ def test_three_signals_ca_is_informed_truthful(counts, mixed):
 @FEW
 @given(weights=st.lists(st.integers(1, 9), min_size=3, max_size=3), strength=st.integers(1, 10))
 def test_three_categorical_signals_ca_is_strict(weights, strength):
-    """Where every other label is less likely than by chance (categorical), truth strictly beats every map."""
+    """If every other label is less probable than by chance (categorical), truth strictly beats every map."""
     prior = np.array(weights) / sum(weights)
     mix = strength / 10
     joint = mix * np.diag(prior) + (1 - mix) * np.outer(prior, prior)
@@ -127,7 +129,7 @@ def test_three_categorical_signals_ca_is_strict(weights, strength):
 
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_without_stochastic_relevance_all_reports_tie(name):
-    """Where the peer's label says nothing about one's own signal, every report scores the same."""
+    """If the peer's label is independent of the own signal, every report scores the same."""
     joint = np.outer([0.5, 0.25, 0.25], [0.25, 0.5, 0.25])
     assert not is_stochastically_relevant(joint)
     truth = MECHANISMS[name](joint, joint)
@@ -143,7 +145,7 @@ CASES = {
 
 @pytest.fixture(params=CASES)
 def crowd(request):
-    """Eight honest workers beside one of each other strategy; the table and Δ."""
+    """Return the reports of eight honest workers and one of each other strategy, and Δ."""
     noise, prior, permutation = CASES[request.param]
     honest = {f"honest {i}": truthful(noise) for i in range(8)}
     others = {
@@ -184,7 +186,7 @@ CONFUSED = NoiseModel([[0.5, 0.4, 0.1], [0.4, 0.5, 0.1], [0.05, 0.05, 0.9]])
     ],
 )
 def test_common_permutation(noise, permutation, strict):
-    """When all permute alike: as truth with Δ estimated; with Δ given worse where Sgn(Δ) changes."""
+    """A common permutation equals truth if Δ is estimated, and is worse if Δ is given and Sgn(Δ) changes."""
     prior = np.full(noise.n_classes, 1 / noise.n_classes)
     delta = delta_matrix(noise.transition.T @ np.diag(prior) @ noise.transition)
     truth = simulate_reports(
@@ -205,7 +207,7 @@ def test_common_permutation(noise, permutation, strict):
 
 
 def test_plain_agreement_is_not_truthful():
-    """With a common label plain agreement pays the majority guess above honest work; CA does not."""
+    """If one label is common, plain agreement pays more for the majority guess than for honest work."""
     noise = NoiseModel.binary(0.1, 0.3)
     workers = {f"honest {i}": truthful(noise) for i in range(8)} | {"lazy": majority_guess(noise, 0.05)}
     reports = Reports.from_table(simulate_reports(3000, workers, clean_prior=0.05, random_state=0))
@@ -214,11 +216,11 @@ def test_plain_agreement_is_not_truthful():
     assert ca["lazy"] < ca.drop("lazy").min()
 
 
-#: Labels and tasks of small worlds of three workers whose every table can be listed.
-WORLDS = [(2, 3), (3, 2)]
+#: Numbers of labels and tasks for which all tables of three workers can be enumerated.
+SMALL_CASES = [(2, 3), (3, 2)]
 
 
-@pytest.fixture(scope="module", params=WORLDS, ids=["two labels", "three labels"])
+@pytest.fixture(scope="module", params=SMALL_CASES, ids=["two labels", "three labels"])
 def every_table(request):
     """Return all tables of two others and a worker, (tables, workers, tasks), and this worker's CA score."""
     k, n_tasks = request.param
@@ -227,19 +229,19 @@ def every_table(request):
     for table in answers.tolist():
         tasks = as_multiset(table)
         if tasks not in known:
-            rows = [(task, who, label) for task, said in enumerate(tasks) for who, label in enumerate(said)]
-            same = len({label for *_, label in rows}) == 1  # refused as a table; a constant report scores 0
+            rows = [(task, who, label) for task, row in enumerate(tasks) for who, label in enumerate(row)]
+            same = len({label for *_, label in rows}) == 1  # refused as a table; constant reports score 0
             known[tasks] = 0.0 if same else correlated_agreement(rows)["score"].to_numpy()[2]
     return answers, np.array([known[as_multiset(table)] for table in answers.tolist()])
 
 
 def as_multiset(table):
-    """Forget the order of the tasks, and which of the two others said what on a task."""
+    """Ignore the order of the tasks, and the order of the two others on a task."""
     return tuple(sorted((min(a, b), max(a, b), own) for a, b, own in zip(*table, strict=True)))
 
 
 def expected_scores(every_table, prior, others, own):
-    """Return E[score], where ``own[z, l]`` is P(worker says l | clean = z), summed over all tables."""
+    """Return E[score] by summing over all tables, where ``own[z, l]`` is P(worker reports l | clean = z)."""
     answers, scores = every_table
     p_table = np.zeros(len(answers))
     for z in map(np.array, itertools.product(range(len(prior)), repeat=answers.shape[2])):
@@ -251,10 +253,10 @@ def expected_scores(every_table, prior, others, own):
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_with_delta_estimated_guessing_expects_exactly_zero(every_table, seed):
-    """By enumeration over all reports: whoever does not look expects 0, and honest work more.
+def test_with_delta_estimated_guessing_scores_exactly_zero_in_expectation(every_table, seed):
+    """By enumeration of all reports, guessing has an expected score of 0, and honest work more.
 
-    Sgn(Δ) comes from the others' reports. Were the worker's own counted too, guessing would pay.
+    Sgn(Δ) is estimated from the others' reports. If the worker's own were included, guessing would pay.
     """
     rng = np.random.default_rng(seed)
     k = int(every_table[0].max()) + 1
@@ -263,10 +265,9 @@ def test_with_delta_estimated_guessing_expects_exactly_zero(every_table, seed):
     others = NoiseModel(0.6 * np.eye(k) + 0.4 * noise)
     honest = expected_scores(every_table, prior, others, others.transition)
     assert honest > 1e-6
-    for said in (*np.eye(k), np.full(k, 1 / k), rng.dirichlet(np.ones(k)), others.noisy_prior(prior)):
-        assert expected_scores(every_table, prior, others, [said] * k) == pytest.approx(0.0, abs=1e-14)
-    if (
-        k == 2
-    ):  # the expectation is linear in P(say 1 | see 1) − P(say 1 | see 0), so truth is the best report
+    for guess in (*np.eye(k), np.full(k, 1 / k), rng.dirichlet(np.ones(k)), others.noisy_prior(prior)):
+        assert expected_scores(every_table, prior, others, [guess] * k) == pytest.approx(0.0, abs=1e-14)
+    if k == 2:
+        # The expectation is linear in P(report 1 | see 1) − P(report 1 | see 0), so truth is the best report.
         swapped = expected_scores(every_table, prior, others, others.transition[:, ::-1])
         assert swapped == pytest.approx(-honest, abs=1e-14)

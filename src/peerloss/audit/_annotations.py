@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from peerloss.crowd._dawid_skene import dawid_skene
+from peerloss.crowd import dawid_skene
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction import Reports
 

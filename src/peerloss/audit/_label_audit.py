@@ -132,7 +132,7 @@ class LabelAudit:
 
         It goes to ``path``, with ``title`` as its heading.
         """
-        from peerloss.audit._page import audit_page  # noqa: PLC0415 - pages are needed by few
+        from peerloss.audit._audit_page import audit_page  # noqa: PLC0415 - pages are needed by few
 
         page = audit_page(self, title=title)
         with atomic_files(_with_suffix(path, ".html", ".htm")) as (file,):

@@ -1,4 +1,4 @@
-"""``peerloss annotators``: from a table of several people's labels to scores, payments and labels."""
+"""``peerloss annotators``: scores, payments and combined labels from the labels of several annotators."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
-#: Workers shown on the screen; all are in the file.
-SHOWN = 20
+#: Number of workers printed; the file has all.
+PRINTED_WORKERS = 20
 
 NOT_AN_ACCURACY = (
-    "The score is a basis for payment, not an accuracy: to compare how often workers are right, look at "
-    "accuracy (Dawid–Skene) and agreement."
+    "The score is a basis for payment, not an accuracy. To compare how often workers are right, use accuracy "
+    "(Dawid–Skene) and agreement."
 )
 
 PAYMENT_NOTES = {
-    "affine": "Payments come to {paid} of at most {budget}. Each is base + rate × score per task; base "
-    "and rate depend on the budget, the floor and the number of reports only, so honest work pays best.",
+    "affine": "Payments total {paid} of at most {budget}. Each is base + rate × score per task. Base and "
+    "rate depend only on the budget, the floor and the number of reports, so honest work pays best.",
     "untruthful_split": "{budget} is split in proportion to tasks times positive scores. This split is not "
     "truthful: guessing can pay more than honest work.",
 }
@@ -38,40 +38,38 @@ def annotators(
         Path, typer.Argument(help="CSV, Parquet or ARFF with columns task (or item), worker, label.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write, one row per worker.")],
-    mechanism: Annotated[str, typer.Option(help="Truthful score: ca, quadratic or log.")] = "ca",
+    mechanism: Annotated[str, typer.Option(help="Score: ca, quadratic or log.")] = "ca",
     budget: Annotated[
-        str | None, typer.Option(help="Pay workers: the most that all payments may cost, e.g. 99.50.")
+        str | None, typer.Option(help="Compute payments with this largest total, e.g. 99.50.")
     ] = None,
     payment: Annotated[
         str,
         typer.Option(
-            help="affine: honest work pays best. untruthful_split: pay out the whole budget, by positive "
-            "scores; guessing can then pay more than honest work."
+            help="affine: honest work pays best. untruthful_split: pay the whole budget in proportion to "
+            "positive scores; guessing can then pay more than honest work."
         ),
     ] = "affine",
-    floor: Annotated[float, typer.Option(help="Least pay per task of an affine payment.")] = 0.0,
-    aggregate: Annotated[
-        Path | None, typer.Option(help="CSV file to write with a label for each task.")
-    ] = None,
+    floor: Annotated[float, typer.Option(help="Least pay per task, for affine payments.")] = 0.0,
+    aggregate: Annotated[Path | None, typer.Option(help="CSV file to write with one label per task.")] = None,
     copies: Annotated[
         Path | None, typer.Option(help="CSV file to write with pairs of workers who seem to copy.")
     ] = None,
-    wide: Annotated[bool, typer.Option("--wide", help="The table has a column for each worker.")] = False,
+    wide: Annotated[bool, typer.Option("--wide", help="The table has one column per worker.")] = False,
     duplicates: Annotated[
         str,
-        typer.Option(help="Where a worker labelled a task more than once: keep first or last, or error."),
+        typer.Option(help="If a worker labelled a task more than once: keep the first or last, or error."),
     ] = "error",
     false_positive_rate: Annotated[
-        float, typer.Option(help="Share of false alarms among workers flagged as uninformative.")
+        float, typer.Option(help="Share of false positives among workers flagged as uninformative.")
     ] = 0.05,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Threads; -1 takes every core.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Number of threads; -1 uses all cores.")] = 1,
     spreadsheet_safe: Annotated[
-        bool, typer.Option("--spreadsheet-safe", help="Put ' before texts that look like a formula.")
+        bool, typer.Option("--spreadsheet-safe", help="Write ' before texts that look like a formula.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Score workers without gold labels: what to pay them, how accurate they seem, who seems to guess.
+    """Score workers without gold labels: what to pay them, how accurate they are, who seems to guess.
 
     Example: peerloss annotators crowd.csv -o scores.csv --budget 100 --aggregate labels.csv
     """
@@ -79,9 +77,9 @@ def annotators(
 
     from peerloss._validation import check_choice
     from peerloss.crowd import aggregate_labels, dawid_skene, find_copiers, read_reports, score_annotators
-    from peerloss.crowd._scoring import MECHANISMS, PAYMENTS
+    from peerloss.crowd.scoring import MECHANISMS, PAYMENTS
     from peerloss.peer_prediction import Reports
-    from peerloss.peer_prediction._reports import DUPLICATES
+    from peerloss.peer_prediction.reports import DUPLICATES
 
     check_choice(mechanism, "--mechanism", MECHANISMS)
     check_choice(payment, "--payment", PAYMENTS)
@@ -110,7 +108,7 @@ def annotators(
             written[aggregate] = aggregate_labels(model).reset_index()
         pairs = None
         if copies is not None:
-            status.update("comparing workers in pairs")
+            status.update("comparing pairs of workers")
             pairs = written[copies] = find_copiers(reports)
     _write(written, spreadsheet_safe=spreadsheet_safe)
     summary: dict[str, Any] = {
@@ -145,11 +143,11 @@ def _check_paths(outputs: dict[str, Path], data: Path) -> None:
         check_output_file(path)
         resolved = path.resolve()
         if resolved == data.resolve():
-            raise InvalidInputError(
-                f"{option} must not be the table that is read, {data}. Choose another name."
-            )
+            raise InvalidInputError(f"{option} must not be the input file {data}. Choose another name.")
         if resolved in seen:
-            raise InvalidInputError(f"{option} must differ from {seen[resolved]}; both are {path}.")
+            raise InvalidInputError(
+                f"{option} and {seen[resolved]} must be different files; both are {path}."
+            )
         seen[resolved] = option
 
 
@@ -158,11 +156,10 @@ def _write(tables: dict[Path, pd.DataFrame], *, spreadsheet_safe: bool) -> None:
 
     with atomic_files(*tables) as unfinished:
         for path, table in zip(unfinished, tables.values(), strict=True):
-            shown = (
-                table.assign(payment=table["payment"].map("{:.2f}".format)) if "payment" in table else table
-            )
+            if "payment" in table:
+                table = table.assign(payment=table["payment"].map("{:.2f}".format))  # noqa: PLW2901
             with path.open("x", encoding="utf-8", newline="") as stream:
-                write_table(stream, shown, spreadsheet_safe=spreadsheet_safe)
+                write_table(stream, table, spreadsheet_safe=spreadsheet_safe)
 
 
 def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
@@ -176,7 +173,8 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
     table = Table(title=f"Workers ({summary['mechanism']} score), suspects first, then by number of tasks")
     for heading in headings:
         table.add_column(heading, justify="left" if heading == "worker" else "right")
-    first = scores.sort_values(["uninformative", "n_tasks"], ascending=False, kind="stable").head(SHOWN)
+    ordered = scores.sort_values(["uninformative", "n_tasks"], ascending=False, kind="stable")
+    first = ordered.head(PRINTED_WORKERS)
     for name, row in zip(first.index, first.to_dict("records"), strict=True):
         table.add_row(Text(visible(name)), *_cells(row))
     console.print(table)
@@ -185,29 +183,28 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
 
 
 def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
-    lines = [f"{len(scores) - SHOWN} more workers in {summary['scores']}."] if len(scores) > SHOWN else []
+    lines = []
+    if len(scores) > PRINTED_WORKERS:
+        lines.append(f"{len(scores) - PRINTED_WORKERS} more workers in {summary['scores']}.")
     lines.append(NOT_AN_ACCURACY)
     if summary["uninformative"]:
-        lines.append(
-            f"Seem to guess (on average at most {summary['false_positive_rate']:.0%} of these wrongly): "
-            + ", ".join(summary["uninformative"][:SHOWN])
-            + (", …" if len(summary["uninformative"]) > SHOWN else "")
-            + "."
-        )
+        names = ", ".join(summary["uninformative"][:PRINTED_WORKERS])
+        more = ", …" if len(summary["uninformative"]) > PRINTED_WORKERS else ""
+        rate = summary["false_positive_rate"]
+        lines.append(f"Seem to guess (on average at most {rate:.0%} false positives): {names}{more}.")
     if summary["copies"]:
-        told = ", ".join(f"{one} and {other}" for one, other in summary["copies"][:SHOWN])
-        lines.append(f"Share uncommon answers more often than independent workers would: {told}.")
+        pairs = ", ".join(f"{one} and {other}" for one, other in summary["copies"][:PRINTED_WORKERS])
+        lines.append(f"Share outvoted answers more often than independent workers would: {pairs}.")
     if summary["without_score"]:
         lines.append(
-            f"Workers without a score (fewer than two tasks that others answered too): "
-            f"{summary['without_score']}."
+            f"Workers without a score (fewer than two tasks shared with others): {summary['without_score']}."
         )
     if summary["budget"] is not None:
         lines.append(PAYMENT_NOTES[summary["payment"]].format(**summary))
     if summary["rows_without_label"]:
         lines.append(f"Rows without a label, left out: {summary['rows_without_label']:,}.")
     if not summary["dawid_skene_settled"]:
-        lines.append("Dawid–Skene had not settled after 100 rounds; its figures are approximate.")
+        lines.append("Dawid–Skene did not converge in 100 iterations; accuracies are approximate.")
     return lines
 
 

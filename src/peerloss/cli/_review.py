@@ -1,4 +1,4 @@
-"""``peerloss review`` and ``peerloss apply``: a person decides, then the table is written."""
+"""``peerloss review`` and ``peerloss apply``: a person decides on suspects, then the table is written."""
 
 from __future__ import annotations
 
@@ -16,31 +16,30 @@ from peerloss.exceptions import InvalidInputError
 
 def review(
     audit: Annotated[Path, typer.Argument(help="Folder that `peerloss audit` wrote.")],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any that is free.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free port.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
     accept_edits: Annotated[
-        bool, typer.Option("--accept-edits", help="Take labels.csv as it is now, though it was changed.")
+        bool, typer.Option("--accept-edits", help="Accept changes to labels.csv since the audit.")
     ] = False,
 ) -> None:
     """Step through the suspects of an audit with the keyboard, on a page that only this machine can reach.
 
-    Every decision is written to the disk at once. Stop with Ctrl+C; the next start continues from there.
+    Every decision is saved immediately. Stop with Ctrl+C; the next review continues where you stopped.
 
     Example: peerloss review audit/
     """
-    from peerloss.audit._folder import read_folder
-    from peerloss.audit.review._decisions import JournalWarning
-    from peerloss.audit.review._server import Review, ReviewServer
+    from peerloss.audit.folder import read_folder
+    from peerloss.audit.review import DecisionsFileWarning, Review, ReviewServer
 
     folder = read_folder(audit, accept_edits=accept_edits)
     with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always", JournalWarning)
+        warnings.simplefilter("always", DecisionsFileWarning)
         session = Review(folder)
     for warning in caught:
         say(f"Warning: {warning.message}", err=True)
     server = ReviewServer(session, port)
     say(f"Reviewing {len(session):,} suspects at {server.url}")
-    say("The address is secret: who has it can decide. Stop with Ctrl+C.")
+    say("Keep the address secret: anyone who has it can decide. Stop with Ctrl+C.")
     if browser:
         webbrowser.open(server.url)
     try:
@@ -53,7 +52,7 @@ def review(
         session.close()
     say(
         f"{state['keep']:,} kept, {state['change']:,} changed, {state['skip']:,} skipped of "
-        f"{state['total']:,} suspects; in {folder.decisions_path}."
+        f"{state['total']:,} suspects; saved in {folder.decisions_path}."
     )
 
 
@@ -61,33 +60,37 @@ def apply(
     audit: Annotated[Path, typer.Argument(help="Folder that `peerloss audit` wrote.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write.")],
     rest: Annotated[
-        str, typer.Option(help="Suspects that nobody decided on: keep, relabel (if likelier wrong) or drop.")
+        str,
+        typer.Option(
+            help="What to do with suspects without a decision: keep, relabel (if more likely wrong than "
+            "right) or drop."
+        ),
     ] = "keep",
     accept_edits: Annotated[
-        bool, typer.Option("--accept-edits", help="Take labels.csv as it is now, though it was changed.")
+        bool, typer.Option("--accept-edits", help="Accept changes to labels.csv since the audit.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Write the audited table with the labels that were decided on; everything else stays as it was.
+    """Write the audited table with the decisions of the review; everything else is copied unchanged.
 
-    Labels of several annotators become a column `label`: the decision, else the majority's.
+    Labels of several annotators become a column `label`: the decision, or else the majority's label.
 
     Example: peerloss apply audit/ -o cleaned.csv --rest relabel
     """
     from peerloss._validation import check_choice
-    from peerloss.audit._folder import read_folder
-    from peerloss.audit.review._apply import RESTS, plan_cleaning, write_cleaned
+    from peerloss.audit.folder import read_folder
+    from peerloss.audit.review import UNDECIDED_POLICIES, plan_cleaning, write_cleaned
 
-    check_choice(rest, "--rest", RESTS)
+    check_choice(rest, "--rest", UNDECIDED_POLICIES)
     if output.suffix.lower() != ".csv":
         raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
     check_output_file(output)
     folder = read_folder(audit, accept_edits=accept_edits)
     if output.resolve().parent == folder.path.resolve():
-        raise InvalidInputError(f"--output must lie outside the audit, {audit}, which is left as it is.")
+        raise InvalidInputError(f"--output must be outside the audit folder {audit}; got {output}.")
     cleaning = plan_cleaning(folder, rest)
     rows = write_cleaned(folder, cleaning, output)
-    told = {
+    summary = {
         "cleaned": str(output),
         "rows": rows,
         "changed": len(cleaning.new_labels),
@@ -97,10 +100,10 @@ def apply(
         "rest": rest,
     }
     if as_json:
-        say_json(told)
+        say_json(summary)
         return
     say(
-        f"{rows:,} rows, {told['changed']:,} labels changed, {told['dropped']:,} rows dropped; a person "
-        f"decided on {told['decided']:,} suspects, for the other {told['undecided']:,} the rule was {rest}; "
-        f"written to {output}."
+        f"{rows:,} rows, {summary['changed']:,} labels changed, {summary['dropped']:,} rows dropped. "
+        f"{cleaning.decided:,} suspects with a decision; {cleaning.undecided:,} without ({rest}). "
+        f"Written to {output}."
     )

@@ -1,4 +1,4 @@
-"""Pairs of workers who share uncommon answers more often than independent workers would."""
+"""Find pairs of workers who share outvoted answers more often than independent workers would."""
 
 from __future__ import annotations
 
@@ -9,69 +9,71 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from peerloss._holm import holm
 from peerloss._validation import FloatArray, IntArray, check_in_range
 from peerloss.crowd._aggregate import rival_votes
-from peerloss.peer_prediction._kernel import CHUNK, SharedReports
-from peerloss.peer_prediction._reports import as_reports
+from peerloss.peer_prediction.reports import as_reports
+from peerloss.peer_prediction.shared_reports import CHUNK, SharedReports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerloss.peer_prediction import Reports
-    from peerloss.peer_prediction._reports import ReportsLike
+    from peerloss.peer_prediction.reports import ReportsLike
 
-#: How many expected agreements a worker begins with at the rate of everybody else.
+#: Number of expected agreements by which each worker's rate is shrunk towards the expected rate.
 PRIOR_EVENTS = 1.0
 
 
 def find_copiers(
     reports: Reports | ReportsLike, *, false_positive_rate: float = 0.05, duplicates: str = "error"
 ) -> pd.DataFrame:
-    """Find pairs of workers of whom one seems to copy the other, or both a third.
+    """Find pairs of workers of whom one seems to copy the other, or both seem to copy a third.
 
-    Good workers agree because they are right, so only answers that are outvoted count: a's label on a task
-    where the others prefer another one, while somebody shares it. If c of the m other workers share it, b is
-    among them with probability c/m where b errs as everybody does; how much more or less often b joins
-    outvoted answers with this label, against that chance or for each task, is learned from all workers but a;
-    the larger expectation counts. The number of shared answers is compared with a negative binomial
-    distribution, which allows for the error of that rate; the test must succeed from both sides. Tasks need
-    four answers or more.
+    Good workers agree because they are right, so only outvoted answers count: worker a gives a label, at
+    least one other worker gives the same label, but the others prefer another one. If c of the m other
+    workers share the label, an average worker b is among them with probability c/m. How much more or less
+    often b shares outvoted answers with this label, relative to that probability or per task, is estimated
+    from all workers except a, and the larger of the two expectations is used. The number of shared answers is
+    compared with a negative binomial distribution, which allows for the error of the estimated rate. A pair
+    is listed only if the test rejects in both directions. Only tasks with four or more answers contribute.
 
     Parameters
     ----------
     reports
         :class:`~peerloss.peer_prediction.Reports`, or what ``Reports.from_table`` takes.
     false_positive_rate
-        Chance that any pair of independent workers is listed (Holm's correction over all pairs).
+        Probability that any pair of independent workers is listed (Holm's correction over all pairs).
     duplicates
-        What to do where a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
+        If a worker labelled a task more than once, raise an ``"error"``, or keep the ``"first"`` or the
         ``"last"`` of its labels in the order of the table.
 
     Returns
     -------
-    A frame with one row a pair, the clearest first: ``worker`` and ``other`` in order of first appearance,
-    ``n_tasks`` where the first was outvoted but not alone, ``agreements`` there, ``expected`` agreements of
-    independent workers, ``p_value`` after correction. Which of the two copied cannot be told.
+    A frame with one row per pair, the smallest p-value first: ``worker`` and ``other`` in order of first
+    appearance; ``n_tasks``, on which the first worker was outvoted but not alone; ``agreements`` on these
+    tasks; ``expected`` agreements of independent workers; ``p_value`` after correction. The reports do not
+    show which of the two copied.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> truth = rng.integers(4, size=300)
-    >>> said = {f"w{i}": np.where(rng.random(300) < 0.6, truth, rng.integers(4, size=300)) for i in range(8)}
-    >>> said["copier"] = said["w3"]
-    >>> table = [(task, who, label) for who, labels in said.items() for task, label in enumerate(labels)]
+    >>> crowd = {f"w{i}": np.where(rng.random(300) < 0.6, truth, rng.integers(4, size=300)) for i in range(8)}
+    >>> crowd["copier"] = crowd["w3"]
+    >>> table = [(task, name, label) for name, labels in crowd.items() for task, label in enumerate(labels)]
     >>> find_copiers(table)[["worker", "other"]].to_dict("list")
     {'worker': ['w3'], 'other': ['copier']}
     """
     rate = check_in_range(false_positive_rate, "false_positive_rate", 0.0, 1.0)
     coded = as_reports(reports, duplicates=duplicates)
     n = len(coded.workers)
-    test = _test(_meetings(coded), n, len(coded.labels))
+    test = _test_pairs(_outvoted_answers(coded), n, len(coded.labels))
     pair = np.minimum(test.first, test.second) * n + np.maximum(test.first, test.second)
     order = np.lexsort((test.first, pair))
     pairs, begin, sides = np.unique(pair[order], return_index=True, return_counts=True)
-    worse = np.maximum.reduceat(test.p_value[order], begin) if len(pairs) else np.empty(0)
-    corrected = _holm(np.where(sides == 2, worse, 1.0))
+    larger = np.maximum.reduceat(test.p_value[order], begin) if len(pairs) else np.empty(0)
+    corrected = holm(np.where(sides == 2, larger, 1.0))
     chosen = np.flatnonzero(corrected <= rate)
     chosen = chosen[np.argsort(corrected[chosen], kind="stable")]
     at = order[begin[chosen]]
@@ -88,8 +90,8 @@ def find_copiers(
 
 
 @dataclass(frozen=True, eq=False)
-class _Meetings:
-    """Outvoted answers of a, added up over tasks that b answered too; one entry for each (a, b, label)."""
+class _OutvotedAnswers:
+    """Outvoted answers of worker a, summed over tasks that b answered too; one entry per (a, b, label)."""
 
     first: IntArray
     second: IntArray
@@ -99,8 +101,8 @@ class _Meetings:
     expected: FloatArray
 
 
-def _meetings(reports: Reports) -> _Meetings:
-    """Go through the tasks; memory grows with the workers who meet, not with all pairs of workers."""
+def _outvoted_answers(reports: Reports) -> _OutvotedAnswers:
+    """Sum over the tasks; memory grows with the pairs of workers who share tasks, not with all pairs."""
     shared = SharedReports(reports)
     n_workers, k = len(reports.workers), len(reports.labels)
     own, rival, _ = rival_votes(shared)
@@ -109,7 +111,7 @@ def _meetings(reports: Reports) -> _Meetings:
     starts = np.concatenate([[0], np.cumsum(np.bincount(shared.task, minlength=len(reports.tasks)))])
     outvoted = order[((own > 1) & (rival > own - 1))[order]]
     keys, sums = [np.empty(0, dtype=np.int64)], [np.empty((3, 0))]
-    for a, b in _pairs(outvoted, shared.task, starts, order):
+    for a, b in _pair_with_others(outvoted, shared.task, starts, order):
         key = (shared.worker[a] * n_workers + shared.worker[b]) * k + shared.own[a]
         found, place = np.unique(key, return_inverse=True)
         same = shared.own[a] == shared.own[b]
@@ -119,13 +121,13 @@ def _meetings(reports: Reports) -> _Meetings:
     found, place = np.unique(np.concatenate(keys), return_inverse=True)
     totals = [_totals(place, row) for row in np.concatenate(sums, axis=1)]
     pair = found // k
-    return _Meetings(pair // n_workers, pair % n_workers, found % k, *totals)
+    return _OutvotedAnswers(pair // n_workers, pair % n_workers, found % k, *totals)
 
 
-def _pairs(
+def _pair_with_others(
     outvoted: IntArray, task: IntArray, starts: IntArray, order: IntArray
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pair each outvoted report with the others on its task, some ``CHUNK`` pairs at a time."""
+    """Pair each outvoted report with the others on its task, about ``CHUNK`` pairs at a time."""
     size = np.diff(starts)[task[outvoted]]
     ends = np.concatenate([[0], np.cumsum(size)])
     begin = 0
@@ -141,8 +143,8 @@ def _pairs(
 
 
 @dataclass(frozen=True, eq=False)
-class _Tests:
-    """One entry for each ordered pair (first, second) that met."""
+class _PairTests:
+    """One entry per ordered pair (first, second) of workers who share tasks."""
 
     first: IntArray
     second: IntArray
@@ -152,32 +154,26 @@ class _Tests:
     p_value: FloatArray
 
 
-def _test(met: _Meetings, n_workers: int, k: int) -> _Tests:
-    """Compare the agreements of each ordered pair with those of the second worker and everybody else."""
-    cell = met.second * k + met.label
+def _test_pairs(answers: _OutvotedAnswers, n_workers: int, k: int) -> _PairTests:
+    """Compare the agreements of each ordered pair with those of the second worker and all others."""
+    cell = answers.second * k + answers.label
     _, place = np.unique(cell, return_inverse=True)
-    agreed = _totals(place, met.agreed)[place] - met.agreed + PRIOR_EVENTS
-    expected = _totals(place, met.expected)[place] - met.expected + PRIOR_EVENTS
-    tasks = _totals(place, met.tasks)[place] - met.tasks
-    # Whoever always says the same joins every time, however few others do: the share of tasks matters too.
+    agreed = _totals(place, answers.agreed)[place] - answers.agreed + PRIOR_EVENTS
+    expected = _totals(place, answers.expected)[place] - answers.expected + PRIOR_EVENTS
+    tasks = _totals(place, answers.tasks)[place] - answers.tasks
+    # A worker who always gives the same label agrees every time, however few others do, so the rate per task
+    # matters too.
     share = (agreed - PRIOR_EVENTS) / np.maximum(tasks, 1.0)
-    mean = np.maximum(agreed / expected * met.expected, share * met.tasks)
-    # Given the rate the count is Poisson; the rate itself has a gamma distribution of shape `agreed`.
+    mean = np.maximum(agreed / expected * answers.expected, share * answers.tasks)
+    # Given the rate, the count is Poisson distributed. The rate has a gamma distribution of shape `agreed`.
     extra = mean**2 / agreed
-    pairs, place = np.unique(met.first * n_workers + met.second, return_inverse=True)
-    tasks, count, mean, extra = (_totals(place, column) for column in (met.tasks, met.agreed, mean, extra))
+    pairs, place = np.unique(answers.first * n_workers + answers.second, return_inverse=True)
+    columns = (answers.tasks, answers.agreed, mean, extra)
+    tasks, count, mean, extra = (_totals(place, column) for column in columns)
     p = np.asarray(stats.nbinom.sf(count - 1, mean**2 / extra, mean / (mean + extra)))
-    return _Tests(pairs // n_workers, pairs % n_workers, tasks, count, mean, p)
+    return _PairTests(pairs // n_workers, pairs % n_workers, tasks, count, mean, p)
 
 
 def _totals(place: IntArray, values: FloatArray) -> FloatArray:
-    """Sum the values that share a place."""
+    """Sum the values that have the same place."""
     return np.bincount(place, weights=values).astype(np.float64, copy=False)
-
-
-def _holm(p: FloatArray) -> FloatArray:
-    """Correct p-values so that the chance of any false one is at most the level."""
-    order = np.argsort(p, kind="stable")
-    corrected = np.empty_like(p)
-    corrected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
-    return corrected

@@ -1,4 +1,4 @@
-"""Dawid and Skene's model of a crowd: every worker has a confusion matrix of its own, fitted by EM."""
+"""Dawid and Skene's model of a crowd: one confusion matrix per worker, fitted by EM."""
 
 from __future__ import annotations
 
@@ -10,49 +10,49 @@ from scipy import sparse
 
 from peerloss._validation import FloatArray, IntArray, check_count
 from peerloss.exceptions import InvalidInputError
-from peerloss.peer_prediction._reports import as_reports
+from peerloss.peer_prediction.reports import as_reports
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerloss.peer_prediction import Reports
-    from peerloss.peer_prediction._reports import ReportsLike
+    from peerloss.peer_prediction.reports import ReportsLike
 
-#: How many reports of the crowd's average worker each worker begins with, for each true label.
+#: Number of reports of the crowd's average worker that are added to each worker's, per true label.
 PRIOR_REPORTS = 1.0
 
-#: EM ends when the probabilities of a task move by less than this on average.
+#: EM has converged when the probabilities of a task change by less than this on average.
 TOLERANCE = 1e-4
 
-#: Most numbers in the tables tasks × labels and (worker, label) × labels: 4 GB.
+#: Largest number of entries in the tables tasks × labels and (worker, label) × labels together (4 GB).
 MAX_CELLS = 1 << 29
 
-#: How many numbers the arrays of one block of tasks may hold.
+#: Largest number of entries in the arrays of one block of tasks.
 BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class DawidSkene:
-    """What EM found; make one with :func:`dawid_skene`.
+    """The result of :func:`dawid_skene`.
 
     Attributes
     ----------
     reports
-        The coded reports; tasks, workers and labels below are in their order.
+        The reports, which give the order of tasks, workers and labels.
     probabilities
         P(true label | reports) of each task, shape (tasks, K).
     class_prior
         P(true label), shape (K,).
     pooled_confusion
-        ``[z, l]``: how the crowd as a whole answers l where z is true, shape (K, K).
+        ``[z, l]``: the share of label l among all reports on tasks with true label z, shape (K, K).
     cells
         For each report, its row in ``confusion``.
     confusion
-        P(worker says label | true label z) in column z, one row for each (worker, label) that occurs.
+        P(worker gives label | true label z) in column z, one row per (worker, label) that occurs.
     n_iterations
-        Rounds of EM.
+        The number of EM iterations.
     converged
-        Whether the probabilities had settled by then.
+        Whether EM converged.
     """
 
     reports: Reports
@@ -66,7 +66,7 @@ class DawidSkene:
 
     @property
     def accuracy(self) -> FloatArray:
-        """Estimate each worker's share of right answers: its mean probability over its reports."""
+        """Estimated share of correct answers per worker: the mean probability of its labels."""
         given = self.probabilities[self.reports.task_codes, self.reports.label_codes]
         n = len(self.reports.workers)
         total = np.bincount(self.reports.worker_codes, weights=given, minlength=n)
@@ -76,8 +76,8 @@ class DawidSkene:
         return share
 
     def __repr__(self) -> str:
-        state = "settled" if self.converged else "not settled"
-        return f"DawidSkene({self.reports}, {state} after {self.n_iterations} rounds)"
+        state = "converged" if self.converged else "not converged"
+        return f"DawidSkene({self.reports}, {state} after {self.n_iterations} iterations)"
 
 
 def dawid_skene(
@@ -85,11 +85,11 @@ def dawid_skene(
 ) -> DawidSkene:
     """Estimate true labels and each worker's confusion matrix from the reports alone.
 
-    Workers err independently given the true label z. EM begins with the shares of the votes and alternates
+    Workers err independently given the true label z. EM starts from the shares of the votes and alternates
 
     * P(l | z, worker) = (reports of l on tasks of z + s·P(l | z)) / (reports on tasks of z + s), where
-      P(l | z) is the same for the whole crowd together and s = 1, so that a worker with few reports counts
-      as an average one;
+      P(l | z) is that of the whole crowd and s = 1, so that a worker with few reports is treated as an
+      average worker;
     * P(z | task) ∝ P(z) · Π P(its reports | z).
 
     Parameters
@@ -97,19 +97,19 @@ def dawid_skene(
     reports
         :class:`~peerloss.peer_prediction.Reports`, or what ``Reports.from_table`` takes.
     max_iter
-        Most rounds of EM.
+        The largest number of EM iterations.
     duplicates
-        What to do if a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
+        If a worker labelled a task more than once, raise an ``"error"``, or keep the ``"first"`` or the
         ``"last"`` of its labels in the order of the table. ``Reports`` never hold duplicates.
 
     Returns
     -------
-    Probabilities of every task, confusions, and whether they had settled.
+    The probabilities of every task, the confusion matrices, and whether EM converged.
 
     Raises
     ------
     InvalidInputError
-        If there are too many tasks × labels, or (worker, label) pairs × labels, to hold.
+        If tasks × labels, or (worker, label) pairs × labels, do not fit into memory.
 
     References
     ----------
@@ -119,20 +119,20 @@ def dawid_skene(
     Examples
     --------
     >>> answers = {"ann": "aabbab", "bob": "aabbab", "cy": "babaab"}
-    >>> table = [(task, who, label) for who, said in answers.items() for task, label in enumerate(said)]
+    >>> table = [(task, name, label) for name, labels in answers.items() for task, label in enumerate(labels)]
     >>> found = dawid_skene(table)
     >>> found.probabilities.argmax(axis=1).tolist(), found.accuracy.round(2).tolist()
     ([0, 0, 1, 1, 0, 1], [1.0, 1.0, 0.67])
     """
     coded = as_reports(reports, duplicates=duplicates)
-    rounds = check_count(max_iter, "max_iter")
+    most = check_count(max_iter, "max_iter")
     model = _Model(coded)
-    probabilities = model.votes()
-    done, moved = 0, np.inf
-    while done < rounds and moved >= TOLERANCE:
-        model.learn(probabilities)
-        moved = model.infer(probabilities)
-        done += 1
+    probabilities = model.vote_shares()
+    n_iterations, change = 0, np.inf
+    while n_iterations < most and change >= TOLERANCE:
+        model.update_confusion(probabilities)
+        change = model.update_probabilities(probabilities)
+        n_iterations += 1
     return DawidSkene(
         reports=coded,
         probabilities=probabilities,
@@ -140,13 +140,13 @@ def dawid_skene(
         pooled_confusion=model.pooled,
         cells=model.cells,
         confusion=model.confusion,
-        n_iterations=done,
-        converged=bool(moved < TOLERANCE),
+        n_iterations=n_iterations,
+        converged=bool(change < TOLERANCE),
     )
 
 
 class _Model:
-    """The two steps of EM; both are products of one sparse matrix, tasks × (worker, label)."""
+    """The two steps of EM; both are products with one sparse matrix, tasks × (worker, label)."""
 
     def __init__(self, reports: Reports) -> None:
         k = len(reports.labels)
@@ -160,13 +160,13 @@ class _Model:
         self.counts = reports.counts
         self.cells: IntArray = cells
         self.worker, self.label = pairs // k, pairs % k
-        # Where the pairs of each worker begin: they are sorted by worker.
+        # The position of each worker's first pair, since pairs are sorted by worker.
         self.starts = np.flatnonzero(np.diff(self.worker, prepend=-1))
         ones = np.ones(len(cells))
-        self.said: sparse.csr_array[Any, tuple[int, int]] = sparse.csr_array(
+        self.answers: sparse.csr_array[Any, tuple[int, int]] = sparse.csr_array(
             (ones, (reports.task_codes, cells)), shape=(n_tasks, len(pairs))
         )
-        self.said_transposed = self.said.T.tocsr()
+        self.answers_transposed = self.answers.T.tocsr()
         self.of_label: sparse.csr_array[Any, tuple[int, int]] = sparse.csr_array(
             (np.ones(len(pairs)), (self.label, np.arange(len(pairs)))), shape=(k, len(pairs))
         )
@@ -174,19 +174,19 @@ class _Model:
         self.pooled: FloatArray = np.eye(k)
         self.confusion: FloatArray = np.empty((len(pairs), k))
 
-    def votes(self) -> FloatArray:
-        """Return the share of each label among a task's reports; equal shares for a task without any."""
+    def vote_shares(self) -> FloatArray:
+        """Return the share of each label among a task's reports; equal shares for a task without reports."""
         shares: FloatArray = self.counts.toarray().astype(np.float64)
         total = shares.sum(axis=1, keepdims=True)
         shares[total[:, 0] == 0] = 1.0 / shares.shape[1]
         shares /= np.maximum(total, 1.0)
         return shares
 
-    def learn(self, probabilities: FloatArray) -> None:
-        """Estimate prior and confusions from the probabilities of the tasks."""
-        answered = np.diff(self.said.indptr) > 0
+    def update_confusion(self, probabilities: FloatArray) -> None:
+        """Estimate the class prior and the confusion matrices from the probabilities of the tasks."""
+        answered = np.diff(self.answers.indptr) > 0
         self.class_prior = probabilities[answered].mean(axis=0)
-        mass = self.said_transposed @ probabilities
+        mass = self.answers_transposed @ probabilities
         by_label = self.of_label @ mass
         total = np.maximum(by_label.sum(axis=0), np.finfo(float).tiny)
         self.pooled = (by_label / total).T
@@ -196,21 +196,21 @@ class _Model:
         mass /= np.repeat(of_worker + PRIOR_REPORTS, lengths, axis=0)
         self.confusion = mass
 
-    def infer(self, probabilities: FloatArray) -> float:
-        """Write the new probabilities of the tasks in place; return how far they moved on average."""
+    def update_probabilities(self, probabilities: FloatArray) -> float:
+        """Update the probabilities of the tasks in place; return their mean absolute change per task."""
         tiny = np.finfo(float).tiny
         log_confusion = np.log(np.maximum(self.confusion, tiny))
         log_prior = np.log(np.maximum(self.class_prior, tiny))
-        moved = 0.0
+        change = 0.0
         for rows in _blocks(len(probabilities), len(log_prior)):
-            new = self.said[rows] @ log_confusion
+            new = self.answers[rows] @ log_confusion
             new += log_prior
             new -= new.max(axis=1, keepdims=True)
             np.exp(new, out=new)
             new /= new.sum(axis=1, keepdims=True)
-            moved += float(np.abs(new - probabilities[rows]).sum())
+            change += float(np.abs(new - probabilities[rows]).sum())
             probabilities[rows] = new
-        return moved / len(probabilities)
+        return change / len(probabilities)
 
 
 def _blocks(n_rows: int, width: int) -> Iterator[slice]:

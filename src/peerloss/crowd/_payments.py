@@ -1,4 +1,4 @@
-"""Turn scores into money: affine payments that keep the incentive, and a budget split that does not."""
+"""Turn scores into money: affine payments, which keep the incentive, and a budget split, which does not."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
     from peerloss._validation import FloatArray, IntArray
 
-#: Above this a float cannot represent every cent: 10¹³ units of currency.
+#: Floats represent every cent up to this sum, 10¹³ units of currency.
 MAX_CENTS = 10**15
 
-#: Relative error of a share, with room to spare.
+#: Upper bound on the relative rounding error of a share.
 ROUNDING = 1e-12
 
-#: Decimals of a cent that are kept before rounding down, so that 0.29 is 29 cents and not 28.
+#: Payments are rounded to these decimals of a cent before they are rounded down, so that 0.29 is 29 cents.
 CENT_DECIMALS = 6
 
 
@@ -31,20 +31,20 @@ def payment_terms(
 ) -> tuple[float, float]:
     """Return the ``base`` and ``rate`` of :func:`affine_payments` that never cost more than ``budget``.
 
-    A score s lies in [−1, 1], so a report costs at least base − rate and at most base + rate. The terms solve
-    ``base − rate = floor`` and ``n_reports · (base + rate) = budget``. They depend on the number of reports
-    only, not on what was reported: fix them before the work starts.
+    A score lies in [−1, 1], so a report costs at least base − rate and at most base + rate. The terms solve
+    ``base − rate = floor`` and ``n_reports · (base + rate) = budget``. They depend only on the number of
+    reports, not on their labels: fix them before the work starts.
 
     Parameters
     ----------
     budget
-        The worst-case total, positive and in whole cents. The actual total is smaller: reports made without
-        looking cost (budget + n_reports · floor)/2 in expectation.
+        The worst-case total, positive and in whole cents. The actual total is smaller: reports that do not
+        depend on the tasks cost (budget + n_reports · floor)/2 in expectation.
     n_reports
         The number of reports that are paid, over all workers.
     floor
-        The least pay per report. Below zero a worker may owe money, for example out of a deposit; in return
-        the same budget pays a larger ``rate``.
+        The least pay per report. If it is negative, a worker can owe money, for example out of a deposit, but
+        the same budget allows a larger ``rate``.
 
     Returns
     -------
@@ -77,18 +77,18 @@ def payment_terms(
 def affine_payments(scores: ArrayLike, n_tasks: ArrayLike, *, base: float, rate: float) -> FloatArray:
     """Pay each worker ``n · (base + rate · score)``: the payment that keeps the incentive of the score.
 
-    An increasing affine function of the score has its largest expectation where the score has. This holds
-    for :func:`~peerloss.peer_prediction.correlated_agreement`: whoever does not look at the tasks expects
-    exactly ``n · base``, and an honest worker among honest workers expects more if Sgn(Δ) is known or
-    estimated correctly (with three or more labels, two or three tasks may not suffice). Nothing is clipped
-    and nothing is normalised, because either rewards luck: see :func:`untruthful_split`. ``base`` and
-    ``rate`` must be fixed before the reports are seen.
+    An increasing affine function of the score is largest in expectation for the same reports as the score.
+    With :func:`~peerloss.peer_prediction.correlated_agreement`, a worker who does not look at the tasks
+    expects exactly ``n · base``. An honest worker among honest workers expects more if Sgn(Δ) is known or
+    estimated correctly (with three or more labels, two or three tasks may not suffice). Scores are neither
+    clipped nor normalised, because both reward luck: see :func:`untruthful_split`. Fix ``base`` and ``rate``
+    before the reports are seen.
 
     Parameters
     ----------
     scores
-        One score in [−1, 1] per worker, such as the column ``score`` of ``correlated_agreement``. A missing
-        score counts as 0.
+        One score in [−1, 1] per worker, such as the column ``score`` of ``correlated_agreement``. Missing
+        scores count as 0.
     n_tasks
         The number of tasks of each worker that are paid.
     base
@@ -98,8 +98,7 @@ def affine_payments(scores: ArrayLike, n_tasks: ArrayLike, *, base: float, rate:
 
     Returns
     -------
-    The payment of each worker, not rounded. Each lies between ``n · (base − rate)`` and
-    ``n · (base + rate)``.
+    The payment of each worker, not rounded, between ``n · (base − rate)`` and ``n · (base + rate)``.
 
     Raises
     ------
@@ -118,8 +117,8 @@ def affine_payments(scores: ArrayLike, n_tasks: ArrayLike, *, base: float, rate:
     worst = float(score[np.abs(score).argmax()])
     if abs(worst) > 1.0 + ROUNDING:
         raise InvalidInputError(
-            f"`scores` must lie in [-1, 1], or the floor and the worst case do not hold; got {worst:g}. Use "
-            "the scores of `correlated_agreement`."
+            f"`scores` must lie in [-1, 1], otherwise the floor and the worst case do not hold; got "
+            f"{worst:g}. Use the scores of `correlated_agreement`."
         )
     if (tasks < 0).any():
         raise InvalidInputError(f"`n_tasks` must not be negative; got {tasks.min():g}.")
@@ -132,23 +131,24 @@ def affine_payments(scores: ArrayLike, n_tasks: ArrayLike, *, base: float, rate:
 def untruthful_split(weights: ArrayLike, budget: float | str | Decimal) -> FloatArray:
     """Divide ``budget`` in proportion to the positive part of ``weights``, which is *not truthful*.
 
-    The payments are whole cents that sum to the budget exactly, at the cost of the incentive: negative scores
-    are clipped at 0, so bad luck costs nothing, and what a worker gets depends on everybody else's scores.
-    Example: ten tasks, P(1) = .05, nine honest workers of accuracy .95, a budget of 100, weights
-    tasks × correlated agreement. A tenth worker earns 8.5 ± 0.3 for honest work (mean and standard error of
-    2,000 draws; nobody is paid if no score is positive), 14.0 ± 0.6 for tossing a coin and 10.7 ± 0.4 for
-    tossing one that shows 1 in a fifth of the tasks. With :func:`affine_payments` and the same 100 as worst
-    case it earns 5.39 ± 0.01 for honest work and 5 in expectation for anything that does not look.
+    The payments are in whole cents and sum to the budget exactly, but they do not keep the incentive:
+    negative scores are clipped at 0, so bad luck costs nothing, and the pay of a worker depends on the scores
+    of all others. Example: ten tasks, P(1) = .05, nine honest workers of accuracy .95, a budget of 100, and
+    weights tasks × correlated agreement. A tenth worker earns 8.5 ± 0.3 for honest work (mean and standard
+    error of 2,000 draws; no worker is paid if no score is positive), 14.0 ± 0.6 for guessing both labels with
+    equal probability and 10.7 ± 0.4 for guessing label 1 in a fifth of the tasks. With
+    :func:`affine_payments` and the same worst case of 100 this worker earns 5.39 ± 0.01 for honest work and 5
+    in expectation for any guesses.
 
-    Every share is rounded down to the cent. The remaining cents go one each to the largest remainders, the
-    first of equals first.
+    Every share is rounded down to the cent. The remaining cents go, one each, to the largest remainders; of
+    equal remainders the first comes first.
 
     Parameters
     ----------
     weights
-        One number per worker. Negative and missing ones are paid nothing.
+        One number per worker. Workers with a negative or missing weight are paid nothing.
     budget
-        The sum, positive and in whole cents.
+        The total, positive and in whole cents.
 
     Returns
     -------
@@ -172,7 +172,7 @@ def untruthful_split(weights: ArrayLike, budget: float | str | Decimal) -> Float
             "`affine_payments`."
         )
     exact = share / share.sum() * cents
-    paid: IntArray = np.floor(exact * (1 - ROUNDING)).astype(np.int64)  # never above the exact share
+    paid: IntArray = np.floor(exact * (1 - ROUNDING)).astype(np.int64)  # at most the exact share
     largest = np.argsort(paid - exact, kind="stable")
     paid[largest[: cents - int(paid.sum())]] += 1
     return np.asarray(paid / 100.0)
@@ -185,13 +185,13 @@ def round_down(payments: FloatArray) -> FloatArray:
 
 
 def check_budget(budget: Any) -> int:
-    """Return a sum of money in cents."""
+    """Return an amount of money in cents."""
     try:
         cents = Decimal(str(budget)) * 100
-        whole = cents == cents.to_integral_value()
+        is_integer = cents == cents.to_integral_value()
     except InvalidOperation:
-        cents, whole = Decimal(0), False
-    if not whole or not 0 < cents <= MAX_CENTS:
+        cents, is_integer = Decimal(0), False
+    if not is_integer or not 0 < cents <= MAX_CENTS:
         raise InvalidInputError(
             f"`budget` must be a positive sum in whole cents; got {budget!r}. For example 100 or 99.50."
         )

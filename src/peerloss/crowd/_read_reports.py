@@ -1,4 +1,4 @@
-"""Read reports of workers from a table file, long or wide, in little more memory than their codes take."""
+"""Read the reports of workers from a table file, long or wide, with little memory beyond their codes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pandas as pd
 from peerloss._validation import check_choice
 from peerloss.datasets import iter_table
 from peerloss.exceptions import InvalidInputError
-from peerloss.peer_prediction._reports import DUPLICATES, ReportPairs
+from peerloss.peer_prediction.reports import DUPLICATES, one_per_task_and_worker
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
 
 #: Names that the column of tasks may have.
 TASK_NAMES = ("task", "item")
-
-#: Whole numbers that are written in one way only, but for zeros after the point.
-WHOLE_NUMBER = r"(?:0|-?[1-9][0-9]*)(?:\.0+)?"
 
 
 def read_reports(
@@ -35,17 +32,17 @@ def read_reports(
     path
         CSV, Parquet or ARFF, as for :func:`peerloss.datasets.read_table`.
     wide
-        Whether the table has a column for each worker instead of the columns worker and label. A column
-        called task or item names the tasks; without one, rows are numbered from 0.
+        Whether the table has one column per worker instead of the columns worker and label. A column called
+        task or item names the tasks; without one, rows are numbered from 0.
     duplicates
-        What to do where a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or the
+        If a worker labelled a task more than once, raise an ``"error"``, or keep the ``"first"`` or the
         ``"last"`` of its labels in the order of the file.
     abstain
         A label that means that the worker gave none, such as ``"-1"``.
 
     Returns
     -------
-    A frame with categorical columns task, worker and label; NaN where a label is missing.
+    A frame with categorical columns task, worker and label; missing labels are NaN.
 
     Raises
     ------
@@ -60,80 +57,51 @@ def read_reports(
         workers = [name for name in names if name != task]
         if len(workers) < 2:
             raise InvalidInputError(
-                f"{path} must have a column for each of two workers or more; its columns are {names}. "
-                "For a table with the columns task, worker and label leave out --wide."
+                f"{path} must have one column per worker, at least two; its columns are {names}. "
+                "For a table with the columns task, worker and label omit --wide."
             )
         table = _collect(_melted(path, task, workers, repeats=duplicates != "error"))
-        return keep_one(_without(table, abstain), duplicates, (task or "row", "worker"), path)
-    missing = [name for name in ("worker", "label") if name not in names]
-    if task is None or missing:
-        lacking = ", ".join((["task (or item)"] if task is None else []) + missing)
-        raise InvalidInputError(
-            f"{path} must have the columns task (or item), worker and label; {lacking} missing, its columns "
-            f"are {names}. Rename them in the header line, or pass --wide for a table with a column for each "
-            "worker."
-        )
-    wanted = [task, "worker", "label"]
-    kinds = dict.fromkeys(wanted, "text")
-    chunks = iter_table(path, chunk_rows=200_000, kinds=kinds)  # type: ignore[arg-type]
-    table = _collect(chunk[wanted].set_axis(["task", "worker", "label"], axis=1) for chunk in chunks)
-    return keep_one(_without(table, abstain), duplicates, (task, "worker"), path)
+    else:
+        missing = [name for name in ("worker", "label") if name not in names]
+        if task is None or missing:
+            lacking = ", ".join((["task (or item)"] if task is None else []) + missing)
+            raise InvalidInputError(
+                f"{path} must have the columns task (or item), worker and label; {lacking} missing among "
+                f"{names}. Rename them in the header line, or pass --wide for a table with one column per "
+                "worker."
+            )
+        wanted = [task, "worker", "label"]
+        kinds = dict.fromkeys(wanted, "text")
+        chunks = iter_table(path, chunk_rows=200_000, kinds=kinds)  # type: ignore[arg-type]
+        table = _collect(chunk[wanted].set_axis(["task", "worker", "label"], axis=1) for chunk in chunks)
+    if abstain in table["label"].cat.categories:
+        table["label"] = table["label"].cat.remove_categories([abstain])
+    return drop_duplicate_reports(table, duplicates, columns=(task or "row", "worker"), source=str(path))
 
 
-def _without(table: pd.DataFrame, label: str | None) -> pd.DataFrame:
-    """Make a label missing."""
-    if label not in table["label"].cat.categories:
-        return table
-    return table.assign(label=table["label"].cat.remove_categories([label]))
-
-
-def read_names(path: str | Path, column: str) -> pd.Series:
-    """Read the column of a table that names its rows, as text that :func:`task_names` can match."""
-    chunks = iter_table(path, kinds={column: "text"})
-    return task_names(pd.concat([chunk[column] for chunk in chunks]))
-
-
-def task_names(column: pd.Series) -> pd.Series:
-    """Write whole numbers alike, so that 1 and 1.0 of two files match; other text, such as 01, stays."""
-    text = column.astype(object)
-    whole = text.str.fullmatch(WHOLE_NUMBER, na=False)
-    return text.mask(whole.astype(bool), text.str.split(".", n=1).str[0])
-
-
-def row_numbers(tasks: pd.Series, n_rows: int, path: str | Path) -> pd.Series:
-    """Read tasks as numbers of rows, counted from 0."""
-    names = task_names(tasks)
-    whole = names.str.fullmatch("0|[1-9][0-9]*", na=False).astype(bool)
-    numbers = pd.to_numeric(names.where(whole), errors="coerce")
-    wrong = ~(numbers < n_rows).to_numpy()
-    if wrong.any():
-        raise InvalidInputError(
-            f"{path}: without --id, tasks must be numbers of rows, counted from 0: 0 to {n_rows - 1}; found "
-            f"{str(tasks[wrong].iloc[0])!r}. If tasks are counted from 1, subtract 1; if they are names, "
-            "tell which column of the data holds them with --id."
-        )
-    return numbers.astype(np.int64)
-
-
-def keep_one(table: pd.DataFrame, duplicates: str, columns: Sequence[str], path: str | Path) -> pd.DataFrame:
-    """Keep one label for each task and worker; rows with a gap stay as they are."""
-    whole = table.notna().all(axis=1).to_numpy()
+def drop_duplicate_reports(
+    table: pd.DataFrame, duplicates: str, *, columns: Sequence[str], source: str
+) -> pd.DataFrame:
+    """Keep one label per task and worker; rows with a missing value are not changed."""
+    complete = table.notna().all(axis=1).to_numpy()
     task, worker = table["task"].cat, table["worker"].cat
-    pairs = ReportPairs(
-        np.asarray(task.codes, dtype=np.int64)[whole],
-        np.asarray(worker.codes, dtype=np.int64)[whole],
-        task.categories.to_numpy(),
-        worker.categories.to_numpy(),
-        columns,
-    )
     kept = np.ones(len(table), dtype=bool)
-    kept[whole] = pairs.keep_one(duplicates, where=str(path))
+    kept[complete] = one_per_task_and_worker(
+        duplicates,
+        task_codes=np.asarray(task.codes, dtype=np.int64)[complete],
+        worker_codes=np.asarray(worker.codes, dtype=np.int64)[complete],
+        tasks=task.categories.to_numpy(),
+        workers=worker.categories.to_numpy(),
+        columns=columns,
+        source=source,
+    )
     return table if kept.all() else table[kept].reset_index(drop=True)
 
 
 def _melted(
     path: str | Path, task: str | None, workers: list[str], *, repeats: bool
 ) -> Iterator[pd.DataFrame]:
+    """Turn a wide table into rows of task, worker and label, chunk by chunk."""
     kinds = dict.fromkeys([*([task] if task else []), *workers], "text")
     rows = max(1, 1_000_000 // len(workers))
     for chunk in iter_table(path, chunk_rows=rows, kinds=kinds):  # type: ignore[arg-type]
@@ -150,7 +118,7 @@ def _melted(
 
 
 def _refuse_repeats(names: pd.Series, path: str | Path) -> None:
-    """Refuse two rows of one task; those in different chunks are found as double reports."""
+    """Refuse two rows of one task in a chunk; rows in different chunks are found as duplicate reports."""
     twice = names[names.duplicated() & names.notna()]
     if len(twice):
         raise InvalidInputError(
@@ -160,7 +128,7 @@ def _refuse_repeats(names: pd.Series, path: str | Path) -> None:
 
 
 def _collect(chunks: Iterator[pd.DataFrame]) -> pd.DataFrame:
-    """Join chunks of text as categories: a code of four bytes per value, and each text once."""
+    """Concatenate chunks of text as categories: four bytes per value, and each text once."""
     columns = {name: _Codes() for name in ("task", "worker", "label")}
     for chunk in chunks:
         for name, codes in columns.items():
@@ -169,7 +137,7 @@ def _collect(chunks: Iterator[pd.DataFrame]) -> pd.DataFrame:
 
 
 class _Codes:
-    """The values of one column, chunk by chunk."""
+    """The values of one column as integer codes, collected chunk by chunk."""
 
     def __init__(self) -> None:
         self.known: dict[str, int] = {}

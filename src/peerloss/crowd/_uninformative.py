@@ -1,9 +1,10 @@
-"""Which workers look like guessing, at a stated rate of false alarms.
+"""Flag workers who seem to guess, at a stated false discovery rate.
 
-The statistic is correlated agreement with one peer who knows all the others' reports:
+The statistic is correlated agreement with one peer who knows the reports of all others:
 ``G = Σ_t (P_t(own label) − mean over the worker's tasks)``, where P_t is the Dawid–Skene posterior of task t
-without the worker's report. A constant answer has G = 0 exactly and an uninformed one on average. Given the
-others' reports G is a sum over tasks, so its moments follow exactly from any hypothesis about the worker.
+without the worker's report. Constant reports have G = 0 exactly, uninformed reports have G = 0 on average.
+Given the others' reports G is a sum over tasks, so its moments are known exactly under any hypothesis about
+the worker.
 """
 
 from __future__ import annotations
@@ -15,50 +16,49 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy import sparse, stats
 
-from peerloss.peer_prediction._influence import worker_blocks
-from peerloss.peer_prediction._kernel import CHUNK
+from peerloss.peer_prediction.shared_reports import CHUNK, worker_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerloss._validation import BoolArray, FloatArray, IntArray
     from peerloss.crowd._dawid_skene import DawidSkene
-    from peerloss.peer_prediction._kernel import SharedReports
+    from peerloss.peer_prediction.shared_reports import SharedReports
 
-#: Who answers at least this share of the tasks as the crowd's average worker does is not uninformative.
+#: A worker who answers at least this share of the tasks as the average worker does is not uninformative.
 EFFORT = 0.5
 
-#: Nor is anybody whose G is above zero by a one-sided test at this level.
-CLEARLY_POSITIVE = 0.025
+#: Level of the one-sided test for G > 0. Workers who pass it are never flagged.
+POSITIVE_LEVEL = 0.025
 
-#: Of sums of probabilities over a worker's tasks.
+#: Tolerance for sums of probabilities over a worker's tasks.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True, eq=False)
 class Consensus:
-    """How each worker agrees with the others' consensus, and how a half-hearted one would.
+    """How much each worker agrees with the others, compared with a half-informed worker on the same tasks.
 
-    A half-hearted worker answers half of the tasks as the crowd's average worker and guesses the others by
-    the crowd's frequencies of labels.
+    A half-informed worker answers half of the tasks as the crowd's average worker does, and guesses the
+    other half by the crowd's label frequencies.
     """
 
     observed: FloatArray
     """G of the worker."""
     squares: FloatArray
-    """Sum over tasks of the squared influence on G, for its own standard error."""
+    """Sum over tasks of the squared influence on G, which gives its standard error."""
     expected: FloatArray
     variance: FloatArray
     third: FloatArray
-    """Mean, variance and third central moment of G of a half-hearted worker on the same tasks."""
+    """Mean, variance and third central moment of G of a half-informed worker."""
     log_likelihood: FloatArray
-    """Logarithm of the probability that a half-hearted worker gives exactly these labels."""
+    """Logarithm of the probability that a half-informed worker gives exactly these labels."""
 
     def p_values(self, *, constant: BoolArray) -> FloatArray:
-        """P(G this low) for a half-hearted worker; 1 where nothing can be said.
+        """Return P(G at most the observed one) for a half-informed worker; 1 without evidence.
 
-        The tail of a Pearson type III distribution with the exact three moments. For one and the same label
-        throughout it is at least the probability of just these labels.
+        This is the tail of a Pearson type III distribution with the exact three moments. For constant reports
+        it is at least the probability of exactly these labels.
         """
         p = np.ones(len(self.observed))
         usable = self.variance > 0
@@ -73,10 +73,10 @@ class Consensus:
 def uninformative_workers(
     found: Consensus, shared: SharedReports, *, false_positive_rate: float
 ) -> BoolArray:
-    """Flag workers whose G is compatible with guessing and too low for half-hearted work.
+    """Flag workers whose G is compatible with guessing and too low for half-informed work.
 
-    Of the flagged, on average no more than ``false_positive_rate`` are half-hearted or better (Benjamini and
-    Hochberg's procedure over all workers with two shared tasks or more).
+    On average, at most the share ``false_positive_rate`` of the flagged workers is half-informed or better
+    (the procedure of Benjamini and Hochberg over all workers with two or more shared tasks).
     """
     tested = shared.n_tasks > 1
     flagged = np.zeros(len(tested), dtype=np.bool_)
@@ -84,13 +84,13 @@ def uninformative_workers(
     if len(p):
         flagged[tested] = stats.false_discovery_control(p) <= false_positive_rate
     freedom = np.maximum(shared.n_tasks - 1, 1)
-    threshold = stats.t.ppf(1 - CLEARLY_POSITIVE, freedom) * np.sqrt(found.squares)
-    # One and the same label has G = 0 exactly, and rounding shall not say otherwise.
+    threshold = stats.t.ppf(1 - POSITIVE_LEVEL, freedom) * np.sqrt(found.squares)
+    # Constant reports have G = 0 up to rounding.
     return np.asarray(flagged & (found.observed <= threshold + ROUNDING))
 
 
 def consensus(shared: SharedReports, model: DawidSkene, *, n_jobs: int | None = None) -> Consensus:
-    """Go through the reports in blocks of workers; the result does not depend on ``n_jobs``."""
+    """Compute the statistics in blocks of workers; the result does not depend on ``n_jobs``."""
     reports = model.reports
     answers = np.asarray(reports.counts.sum(axis=1))[reports.task_codes]
     view = _View(
@@ -98,28 +98,26 @@ def consensus(shared: SharedReports, model: DawidSkene, *, n_jobs: int | None = 
         model,
         cells=model.cells[answers > 1],
         guess=np.bincount(reports.label_codes, minlength=len(reports.labels)) / len(reports),
-        order=np.argsort(shared.worker, kind="stable"),
-        ends=np.concatenate([[0], np.cumsum(shared.n_tasks)]),
     )
-    blocks = list(worker_blocks(view.ends, len(view.guess)))
+    blocks = list(worker_blocks(shared.ends, len(view.guess)))
     parts = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(view.block)(*block) for block in blocks)
     return Consensus(*np.concatenate(parts, axis=1)) if parts else Consensus(*np.zeros((6, 0)))
 
 
 @dataclass(frozen=True, eq=False)
 class _View:
-    """The shared reports sorted by worker, and what the model says about each."""
+    """The shared reports, and the model of the crowd."""
 
     shared: SharedReports
     model: DawidSkene
     cells: IntArray
+    """For each shared report, its row in ``model.confusion``."""
     guess: FloatArray
-    order: IntArray
-    ends: IntArray
+    """Frequencies of the labels in the crowd."""
 
     def block(self, first: int, last: int) -> FloatArray:
-        """Return the six rows of :class:`Consensus` for some consecutive workers."""
-        rows = self.order[self.ends[first] : self.ends[last]]
+        """Return the six rows of :class:`Consensus` for consecutive workers."""
+        rows = self.shared.of_workers(first, last)
         n = np.maximum(self.shared.n_tasks[first:last], 1).astype(np.float64)[:, None]
         own_share, mean = np.zeros((2, last - first, len(self.guess)))
         for part in self._chunks(rows):
@@ -138,7 +136,7 @@ class _View:
         return (rows[begin : begin + step] for begin in range(0, len(rows), step))
 
     def _others(self, rows: IntArray) -> FloatArray:
-        """P(true label | the others' reports), shape (rows, K): the posterior less the own report."""
+        """Return P(true label | the others' reports), shape (rows, K): the posterior without the report."""
         tiny = np.finfo(float).tiny
         own = self.model.confusion[self.cells[rows]]
         others: FloatArray = self.model.probabilities[self.shared.task[rows]] / np.maximum(own, tiny)

@@ -1,15 +1,20 @@
-"""Peer prediction: pay for reports without gold labels so that telling the truth pays best.
+"""Peer prediction: pay for reports without gold labels so that truthful reports pay best.
 
-Every mechanism is a K×K matrix ``S[own report, peer's report]``; correlated agreement also subtracts what
-two unrelated tasks would show, which takes the reward from uninformed reports.
+Every mechanism is a K×K matrix ``S[own report, peer's report]``. Correlated agreement also subtracts the
+score of reports on unrelated tasks, which takes the reward from uninformed reports.
+
+The files:
+
+* ``reports``: :class:`Reports`, a table of tasks, workers and labels as integer codes
+* ``_score_matrices``: the matrices S, and expected scores under a known joint distribution
+* ``_mechanisms``: the score of each worker under each mechanism
+* ``shared_reports``: sparse sums over pairs of workers on one task
+* ``influence``: correlated agreement report by report, with one matrix S per worker
+* ``_simulate``: truthful and untruthful workers for simulations
+
+:mod:`peerloss.crowd` applies these mechanisms to real crowds.
 """
 
-from peerloss.peer_prediction._matrices import (
-    expected_ca_score,
-    expected_score,
-    logarithmic_matrix,
-    quadratic_matrix,
-)
 from peerloss.peer_prediction._mechanisms import (
     correlated_agreement,
     estimate_joint,
@@ -17,7 +22,12 @@ from peerloss.peer_prediction._mechanisms import (
     plain_agreement,
     quadratic_score,
 )
-from peerloss.peer_prediction._reports import Reports
+from peerloss.peer_prediction._score_matrices import (
+    expected_ca_score,
+    expected_score,
+    logarithmic_matrix,
+    quadratic_matrix,
+)
 from peerloss.peer_prediction._simulate import (
     Strategy,
     constant,
@@ -27,6 +37,7 @@ from peerloss.peer_prediction._simulate import (
     simulate_reports,
     truthful,
 )
+from peerloss.peer_prediction.reports import Reports
 
 __all__ = [
     "Reports",

@@ -9,10 +9,10 @@ import pandas as pd
 
 from peerloss._validation import FloatArray, IntArray, as_float_array, as_joint
 from peerloss.exceptions import InvalidInputError
-from peerloss.peer_prediction._influence import ca_influence, common_signs, signs_from_others
-from peerloss.peer_prediction._kernel import SharedReports, pair_counts
-from peerloss.peer_prediction._matrices import logarithmic_matrix, quadratic_matrix
-from peerloss.peer_prediction._reports import Reports, ReportsLike, as_reports
+from peerloss.peer_prediction._score_matrices import logarithmic_matrix, quadratic_matrix
+from peerloss.peer_prediction.influence import ca_influence, common_matrix, signs_from_others
+from peerloss.peer_prediction.reports import Reports, ReportsLike, as_reports
+from peerloss.peer_prediction.shared_reports import SharedReports, pair_counts
 from peerloss.theory import sign_matrix
 
 if TYPE_CHECKING:
@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 def estimate_joint(reports: Reports | ReportsLike) -> FloatArray:
     """Estimate the joint distribution of the reports of two workers on one task.
 
-    All ordered pairs of different workers on one task are pooled, and every *pair* has the same weight:
-    a task with m answers counts m(m − 1) times. The result is symmetric.
+    All ordered pairs of different workers on one task are pooled. Every *pair* has the same weight, so a task
+    with m answers counts m(m − 1) times. The result is symmetric.
 
     Parameters
     ----------
@@ -49,38 +49,38 @@ def estimate_joint(reports: Reports | ReportsLike) -> FloatArray:
 
 
 def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | None = None) -> pd.DataFrame:
-    """Score workers by correlated agreement (CA): agreement beyond what unrelated tasks show.
+    """Score workers by correlated agreement (CA): agreement beyond that on unrelated tasks.
 
     ``M(y^A_n, y^B_n) − M(y^A_{n₁}, y^B_{n₂})``, n₁ ≠ n₂, with M = Sgn(Δ) (paper, section "Correlated
     Agreement"), averaged over a worker's n shared tasks, over the other workers on them, and over all
-    n₁ ≠ n₂ instead of one draw. With J_w the joint table of own and peers' labels, o_w and ref_w its
-    marginals, that average is ``n/(n − 1) · Σ_kl M[k, l] (J_w[k, l] − o_w[k] ref_w[l])``.
+    n₁ ≠ n₂ instead of one draw. If J_w is the joint table of own and peers' labels and o_w and ref_w are its
+    marginals, this average is ``n/(n − 1) · Σ_kl M[k, l] (J_w[k, l] − o_w[k] ref_w[l])``.
 
     Without ``delta``, each worker's Sgn(Δ) is estimated from the reports of the *other* workers. A worker's
-    own reports must not choose the matrix that scores them: pooled over all workers, Sgn(Δ) pays for chance
-    agreement, and in a small crowd a coin-tosser scores nearly as much as an honest worker.
+    own reports must not choose the matrix that scores them: if Sgn(Δ) is pooled over all workers, it pays for
+    chance agreement, and in a small crowd random guesses score nearly as much as honest work.
 
-    What holds, for any number of tasks: constant reports score exactly 0. Reports made without looking at
-    the tasks score 0 in expectation, whatever the others do. Among honest workers:
+    For any number of tasks, constant reports score exactly 0, and reports that do not depend on the tasks
+    score 0 in expectation, whatever the others do. Among honest workers:
 
-    * ``delta`` given and true: no report has a larger expectation than truth, and a permuted one is strictly
-      worse where labels are categorical (Sgn(Δ) = I).
-    * ``delta`` estimated: the same as soon as Sgn(Δ) is estimated correctly, hence for many tasks. With two
-      labels, truth is the best report as long as its own expectation is positive.
+    * If ``delta`` is given and true, no report has a larger expectation than the truth. A permuted report is
+      strictly worse if labels are categorical (Sgn(Δ) = I).
+    * If ``delta`` is estimated, the same holds as soon as Sgn(Δ) is estimated correctly, hence for many
+      tasks. With two labels, the truth is the best report as long as its own expectation is positive.
 
-    A permutation common to *all* workers never beats truth but can equal it: always with Δ estimated, since
-    Sgn(Δ) is permuted too, and with ``delta`` given wherever the permutation leaves Sgn(Δ) as it is. The
-    score lies in [−1, 1]. It is a payment, not an estimate of accuracy. A worker who copies another is
-    informed, and is paid as such.
+    A permutation common to *all* workers never beats the truth but can equal it: always if Δ is estimated,
+    since Sgn(Δ) is permuted too, and with a given ``delta`` if the permutation does not change Sgn(Δ). The
+    score lies in [−1, 1]. It is a basis for payment, not an estimate of accuracy. A worker who copies another
+    is informed and is paid accordingly.
 
     Parameters
     ----------
     reports
         :class:`Reports`, or what :meth:`Reports.from_table` takes.
     delta
-        Δ[k, l] = P(k, l) − P(k) P(l), K×K in the order of ``Reports.labels``, known beforehand. By default
-        it is estimated, for each worker from all pairs of *other* workers on one task (the identity takes
-        the place of Sgn(Δ) if there are none).
+        Δ[k, l] = P(k, l) − P(k) P(l), K×K in the order of ``Reports.labels``, known in advance. By default
+        it is estimated for each worker from all pairs of *other* workers on one task (without such pairs,
+        Sgn(Δ) is the identity).
 
     Returns
     -------
@@ -100,7 +100,7 @@ def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | N
     --------
     >>> truth = [0, 0, 1, 1]
     >>> answers = {"ann": truth, "bob": truth, "cy": [0, 0, 0, 0]}
-    >>> table = [(task, who, label) for who, labels in answers.items() for task, label in enumerate(labels)]
+    >>> table = [(task, name, label) for name, labels in answers.items() for task, label in enumerate(labels)]
     >>> correlated_agreement(table, delta=[[0.25, -0.25], [-0.25, 0.25]])["score"].round(3).to_dict()
     {'ann': 0.333, 'bob': 0.333, 'cy': 0.0}
     """
@@ -110,7 +110,7 @@ def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | N
         rows = signs_from_others(pairs)
     else:
         given = _check_shape(as_float_array(delta, "delta", ndim=2), "delta", coded)
-        rows = common_signs(np.asarray(sign_matrix(given), dtype=np.float64))
+        rows = common_matrix(np.asarray(sign_matrix(given), dtype=np.float64))
     shared = SharedReports(coded)
     return _frame(coded, shared.mean_by_worker(ca_influence(shared, rows)), shared.n_tasks)
 
@@ -119,9 +119,10 @@ def quadratic_score(reports: Reports | ReportsLike, *, joint: ArrayLike | None =
     """Score workers by how well their reports predict their peers', with the quadratic rule.
 
     ``S[k, l] = 2 P(l | k) − Σ_s P(s | k)²`` (paper, appendix Example 1), averaged over the other workers on
-    each task and over the worker's tasks. Strictly truthful when signals are stochastically relevant
-    (:func:`peerloss.theory.is_stochastically_relevant`) *and P is the true one*; one estimated from the
-    reports rewards whatever makes reports easy to predict, a common constant first of all.
+    each task and over the worker's tasks. The score is strictly truthful if signals are stochastically
+    relevant (:func:`peerloss.theory.is_stochastically_relevant`) *and P is the true distribution*. If P is
+    estimated from the reports, the score rewards whatever makes reports easy to predict, above all a constant
+    that all workers report.
 
     Parameters
     ----------
@@ -133,13 +134,14 @@ def quadratic_score(reports: Reports | ReportsLike, *, joint: ArrayLike | None =
 
     Returns
     -------
-    A frame with one row a worker in order of first appearance: ``score`` (nan without shared tasks), n_tasks.
+    A frame with one row per worker in order of first appearance: ``score`` (nan without shared tasks) and
+    ``n_tasks``.
 
     Raises
     ------
     InvalidInputError
-        If no task was answered by two workers, or ``joint`` is not K×K probabilities that allow for every
-        label which occurs.
+        If no task was answered by two workers, or if ``joint`` is not K×K probabilities with positive
+        probability for every label that occurs.
 
     Examples
     --------
@@ -163,8 +165,8 @@ def logarithmic_score(reports: Reports | ReportsLike, *, joint: ArrayLike | None
     """Score workers by how well their reports predict their peers', with the logarithmic rule.
 
     ``S[k, l] = log P(l | k)`` (paper, appendix Example 2), averaged over the other workers on each task and
-    over the worker's tasks. Strictly truthful when signals are stochastically relevant *and P is the true
-    one*; see :func:`quadratic_score`.
+    over the worker's tasks. The score is strictly truthful if signals are stochastically relevant *and P is
+    the true distribution*; see :func:`quadratic_score`.
 
     Parameters
     ----------
@@ -176,13 +178,14 @@ def logarithmic_score(reports: Reports | ReportsLike, *, joint: ArrayLike | None
 
     Returns
     -------
-    A frame with one row a worker in order of first appearance: ``score`` (nan without shared tasks), n_tasks.
+    A frame with one row per worker in order of first appearance: ``score`` (nan without shared tasks) and
+    ``n_tasks``.
 
     Raises
     ------
     InvalidInputError
-        If no task was answered by two workers, or ``joint`` is not K×K probabilities that allow for every
-        pair of labels which occurs.
+        If no task was answered by two workers, or if ``joint`` is not K×K probabilities with positive
+        probability for every pair of labels that occurs.
 
     Examples
     --------
@@ -205,9 +208,9 @@ def logarithmic_score(reports: Reports | ReportsLike, *, joint: ArrayLike | None
 
 
 def plain_agreement(reports: Reports | ReportsLike) -> pd.DataFrame:
-    """Score workers by how often others say the same (S = I), for comparison only.
+    """Score workers by how often others give the same label (S = I), for comparison only.
 
-    Not truthful: where one label is common, reporting it always beats honest work.
+    This score is not truthful: if one label is common, always reporting it scores more than honest work.
 
     Parameters
     ----------
@@ -216,7 +219,8 @@ def plain_agreement(reports: Reports | ReportsLike) -> pd.DataFrame:
 
     Returns
     -------
-    A frame with one row a worker in order of first appearance: ``score`` (nan without shared tasks), n_tasks.
+    A frame with one row per worker in order of first appearance: ``score`` (nan without shared tasks) and
+    ``n_tasks``.
 
     Examples
     --------
@@ -254,6 +258,6 @@ def _check_shape(matrix: FloatArray, name: str, reports: Reports) -> FloatArray:
         listed = ", ".join(str(label) for label in reports.labels[:10]) + (", …" if k > 10 else "")
         raise InvalidInputError(
             f"`{name}` must be {k}×{k}, in the order of the labels {listed}; got shape {matrix.shape}. "
-            "If some label happens not to occur, pass `Reports.from_table(table, labels=[...])`."
+            "If a label does not occur in the table, pass `Reports.from_table(table, labels=[...])`."
         )
     return matrix

@@ -1,4 +1,4 @@
-"""Workers who tell the truth and workers who do not, to see what a mechanism pays them."""
+"""Simulated workers, truthful and untruthful, to measure what a mechanism pays them."""
 
 from __future__ import annotations
 
@@ -16,38 +16,38 @@ from peerloss.noise import NoiseModel, as_noise_model
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-#: What a worker says, given the clean labels of its tasks.
+#: Returns the reports of a worker for the clean labels of its tasks.
 Strategy = Callable[[IntArray, np.random.Generator], IntArray]
 
 
 def truthful(noise: NoiseModel | ArrayLike) -> Strategy:
-    """Report the signal one sees: the clean label after ``noise``."""
+    """Report the signal that the worker sees: the clean label after ``noise``."""
     model = as_noise_model(noise)
     return lambda clean, rng: model.apply(clean, random_state=rng)
 
 
 def constant(label: int) -> Strategy:
-    """Report ``label`` always."""
+    """Report the same ``label`` for every task."""
     code = check_count(label, "label", minimum=0)
     return lambda clean, _rng: np.full_like(clean, code)
 
 
 def random_guess(probabilities: ArrayLike | None = None) -> Strategy:
-    """Report at random with these ``probabilities``; by default toss a coin between labels 0 and 1."""
+    """Report at random with these ``probabilities``; by default labels 0 and 1 with equal probability."""
     prior = as_prior(0.5 if probabilities is None else probabilities, "probabilities")
     return lambda clean, rng: rng.choice(len(prior), size=len(clean), p=prior).astype(np.int64)
 
 
 def majority_guess(noise: NoiseModel | ArrayLike, clean_prior: ArrayLike) -> Strategy:
-    """Report always the label that is commonest among the others' reports, argmax_k (π T)_k.
+    """Report the most frequent label of the other workers for every task, argmax_k (π T)_k.
 
-    π is ``clean_prior``, T the others' ``noise``.
+    π is ``clean_prior`` and T is the ``noise`` of the others.
     """
     return constant(int(as_noise_model(noise).noisy_prior(clean_prior).argmax()))
 
 
 def permuted(noise: NoiseModel | ArrayLike, permutation: Sequence[int]) -> Strategy:
-    """Report ``permutation[signal]`` in place of the signal one sees, the clean label after ``noise``."""
+    """Report ``permutation[signal]``, where the signal is the clean label after ``noise``."""
     model = as_noise_model(noise)
     swap = as_labels(permutation, "permutation", n_classes=model.n_classes)
     if sorted(swap.tolist()) != list(range(model.n_classes)):
@@ -65,19 +65,19 @@ def simulate_reports(
     tasks_per_worker: int | None = None,
     random_state: RandomState = None,
 ) -> pd.DataFrame:
-    """Draw tasks and let workers report on them.
+    """Draw tasks and the reports of workers on them.
 
     Parameters
     ----------
     n_tasks
-        How many tasks there are; their clean labels are drawn from ``clean_prior``.
+        The number of tasks; their clean labels are drawn from ``clean_prior``.
     workers
-        Name of each worker and its strategy: :func:`truthful`, :func:`constant`, :func:`random_guess`,
+        The name and the strategy of each worker: :func:`truthful`, :func:`constant`, :func:`random_guess`,
         :func:`majority_guess`, :func:`permuted`, or any function of (clean labels, generator).
     clean_prior
         P(Y = 1), or the probabilities of K classes.
     tasks_per_worker
-        How many tasks each worker is given, drawn without repetition; by default all.
+        The number of tasks of each worker, drawn without replacement; by default all.
     random_state
         Seed, generator or ``None``.
 
@@ -88,7 +88,7 @@ def simulate_reports(
     Raises
     ------
     InvalidInputError
-        For no workers, more tasks a worker than there are, or a strategy that does not return a label a task.
+        If there are no workers or too few tasks, or if a strategy does not return one label per task.
 
     Examples
     --------
@@ -108,24 +108,24 @@ def simulate_reports(
         raise InvalidInputError(f"`tasks_per_worker` must be at most `n_tasks` = {n}; got {each}.")
     rng = as_generator(random_state)
     clean = rng.choice(len(prior), size=n, p=prior).astype(np.int64)
-    given = [np.arange(n) if each == n else np.sort(rng.choice(n, each, replace=False)) for _ in workers]
+    tasks = [np.arange(n) if each == n else np.sort(rng.choice(n, each, replace=False)) for _ in workers]
     labels = [
-        _ask(name, workers[name], clean[tasks], rng) for name, tasks in zip(workers, given, strict=True)
+        _draw_labels(name, workers[name], clean[own], rng) for name, own in zip(workers, tasks, strict=True)
     ]
     names = np.repeat(np.array(list(workers), dtype=object), each)
-    return pd.DataFrame({"task": np.concatenate(given), "worker": names, "label": np.concatenate(labels)})
+    return pd.DataFrame({"task": np.concatenate(tasks), "worker": names, "label": np.concatenate(labels)})
 
 
-def _ask(name: str, strategy: Strategy, clean: IntArray, rng: np.random.Generator) -> IntArray:
+def _draw_labels(name: str, strategy: Strategy, clean: IntArray, rng: np.random.Generator) -> IntArray:
     if not callable(strategy):
         raise InvalidInputError(
             f"`workers` must map names to strategies; {name!r} has {strategy!r}. "
-            "Use truthful(noise) or the like."
+            "Use, for example, truthful(noise)."
         )
     labels = as_labels(strategy(clean.copy(), rng), f"workers[{name!r}]")
     if len(labels) != len(clean):
         raise InvalidInputError(
-            f"`workers` must map names to strategies that give one label a task; {name!r} gave {len(labels)} "
-            f"for {len(clean)} tasks."
+            f"`workers` must map names to strategies that return one label per task; {name!r} returned "
+            f"{len(labels)} for {len(clean)} tasks."
         )
     return labels

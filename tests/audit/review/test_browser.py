@@ -1,4 +1,4 @@
-"""The review page and the audit page in a real browser, by the keyboard alone."""
+"""The review page and the audit page in a real browser, with the keyboard only."""
 
 import errno
 import os
@@ -9,15 +9,14 @@ import threading
 
 import pytest
 
-from peerloss.audit._folder import read_folder
-from peerloss.audit.review._decisions import read_journal
-from peerloss.audit.review._server import Review, ReviewServer
+from peerloss.audit.folder import read_folder
+from peerloss.audit.review import Review, ReviewServer, read_decisions
 from tests.audit.made_up import HOSTILE, write_audit
 
 
 @pytest.fixture
 def serve():
-    """Return a function that serves an audit folder until the test is over."""
+    """Return a function that serves an audit folder until the test ends."""
     running = []
 
     def start(folder):
@@ -33,14 +32,14 @@ def serve():
         server.review.close()
 
 
-#: Press a key and wait until the page shows another suspect (or that all are done); return the milliseconds.
+#: Press a key and wait until the page shows another suspect or the end; return the milliseconds.
 PRESS = """
 const done = arguments[arguments.length - 1], key = arguments[0];
-const look = () => document.body.dataset.place;
-const before = look(), start = performance.now();
+const place = () => document.body.dataset.place;
+const before = place(), start = performance.now();
 document.dispatchEvent(new KeyboardEvent("keydown", {key: key, bubbles: true}));
 (function wait() {
-  if (look() !== before) requestAnimationFrame(() => done(performance.now() - start));
+  if (place() !== before) requestAnimationFrame(() => done(performance.now() - start));
   else setTimeout(wait, 1);
 })();
 """
@@ -64,7 +63,7 @@ def press(browser, key):
 
 
 def test_a_full_disk_is_shown(browser, serve, tmp_path, monkeypatch):
-    """The page says that the decision does not count and stays at the suspect; later it goes on."""
+    """The page shows that the decision was not saved and stays at the suspect; the next attempt works."""
     write_audit(tmp_path)
     server = serve(read_folder(tmp_path / "audit"))
     opened(browser, server.url)
@@ -77,7 +76,7 @@ def test_a_full_disk_is_shown(browser, serve, tmp_path, monkeypatch):
             "const done = arguments[0], error = document.getElementById('error');"
             "(function wait() { if (!error.hidden) done(); else setTimeout(wait, 5); })();"
         )
-    assert "No space left on device. This decision does not count" in text(browser, "error")
+    assert "No space left on device. This decision was not saved" in text(browser, "error")
     assert server.review.state()["keep"] == 0
     press(browser, "k")
     assert browser.execute_script("return document.getElementById('error').hidden")
@@ -89,7 +88,7 @@ def full_disk(*_):
 
 
 def test_a_person_steps_through_with_keys(browser, serve, tmp_path):
-    """Keep, change by number, take the suggestion, skip, undo: each is on disk, none needs the mouse."""
+    """Keep, change by number, accept, skip and undo work with keys, and each decision is on disk."""
     write_audit(tmp_path)
     folder = read_folder(tmp_path / "audit")
     rows = folder.suspects()["row"].tolist()
@@ -105,8 +104,8 @@ def test_a_person_steps_through_with_keys(browser, serve, tmp_path):
     press(browser, "s")
     press(browser, "u")
     assert text(browser, "name") == f"Row {rows[3]}"
-    stand = [(d.row, d.action, d.label) for d in read_journal(folder.decisions_path)]
-    assert stand == [
+    saved = [(d.row, d.action, d.label) for d in read_decisions(folder.decisions_path)]
+    assert saved == [
         (rows[0], "keep", None),
         (rows[1], "change", folder.classes[number]),
         (rows[2], "change", suggested),
@@ -114,7 +113,7 @@ def test_a_person_steps_through_with_keys(browser, serve, tmp_path):
 
 
 def test_markup_in_cells_is_text(browser, serve, tmp_path):
-    """Labels and features that hold a script are shown, not run; the page logs no error."""
+    """Labels and features that contain a script are shown, not run; the page logs no error."""
     write_audit(tmp_path)
     browser.get_log("browser")
     opened(browser, serve(read_folder(tmp_path / "audit")).url)
@@ -125,8 +124,8 @@ def test_markup_in_cells_is_text(browser, serve, tmp_path):
     assert [entry for entry in browser.get_log("browser") if "favicon" not in entry["message"]] == []
 
 
-def test_the_end_says_what_comes_next(browser, serve, tmp_path):
-    """After the last suspect the page says so; undo leads back."""
+def test_the_end_is_shown(browser, serve, tmp_path):
+    """After the last suspect the page shows the end; undo goes back."""
     write_audit(tmp_path)
     folder = read_folder(tmp_path / "audit")
     opened(browser, serve(folder).url)
@@ -138,27 +137,27 @@ def test_the_end_says_what_comes_next(browser, serve, tmp_path):
 
 
 FETCH = """
-const [url, wish, done] = arguments;
-const options = wish && {method: "POST", mode: "no-cors", body: wish};
-fetch(url, options).then((answer) => answer.text()).then(done, () => done(null));
+const [url, body, done] = arguments;
+const options = body && {method: "POST", mode: "no-cors", body: body};
+fetch(url, options).then((response) => response.text()).then(done, () => done(null));
 """
 
 
 def test_a_page_of_another_origin_reads_and_decides_nothing(browser, serve, tmp_path):
-    """A page opened elsewhere that even knows the token gets nothing, and its decisions are not taken."""
+    """A page of another origin gets nothing and cannot decide, even if it knows the token."""
     write_audit(tmp_path)
     folder = read_folder(tmp_path / "audit")
     server = serve(folder)
     browser.get("data:text/html,<title>elsewhere</title>")
     assert not browser.execute_async_script(FETCH, server.url + "suspects/0", None)
     browser.execute_async_script(FETCH, server.url + "decide", '{"action": "keep", "place": 0}')
-    assert read_journal(folder.decisions_path) == []
+    assert read_decisions(folder.decisions_path) == []
     opened(browser, server.url)
     assert HOSTILE in browser.execute_async_script(FETCH, server.url + "suspects/0", None)
 
 
 def test_a_killed_server_loses_no_decision(browser, tmp_path):
-    """Decisions made on the page are all there after the server was killed; a new one goes on from them."""
+    """All decisions made on the page survive a killed server, and a new server continues from them."""
     write_audit(tmp_path)
     command = [sys.executable, "-m", "peerloss", "review", str(tmp_path / "audit"), "--no-browser"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -168,15 +167,15 @@ def test_a_killed_server_loses_no_decision(browser, tmp_path):
             press(browser, "k")
         process.kill()
     folder = read_folder(tmp_path / "audit")
-    assert len(read_journal(folder.decisions_path)) == 3
+    assert len(read_decisions(folder.decisions_path)) == 3
     review = Review(folder)
     assert review.state()["next"] == 3
     review.close()
 
 
 @pytest.mark.slow
-def test_ten_thousand_suspects_come_quickly(browser, serve, tmp_path):
-    """The median time from a key to the next suspect is told; it must not grow with their number."""
+def test_ten_thousand_suspects_are_fast(browser, serve, tmp_path):
+    """The page steps through 10,000 suspects; the median time per key is printed."""
     write_audit(tmp_path, n=100_000)
     folder = read_folder(tmp_path / "audit")
     total = len(folder.suspects())
@@ -188,7 +187,7 @@ def test_ten_thousand_suspects_come_quickly(browser, serve, tmp_path):
 
 
 def test_the_audit_page_sorts_by_any_column(browser, tmp_path):
-    """A click on a heading sorts numbers as numbers; a second click turns the order round."""
+    """A click on a heading sorts numbers as numbers; a second click reverses the order."""
     write_audit(tmp_path)
     browser.get((tmp_path / "audit" / "index.html").as_uri())
     click = "document.querySelectorAll('table.sortable th button')[arguments[0]].click()"
@@ -198,8 +197,8 @@ def test_the_audit_page_sorts_by_any_column(browser, tmp_path):
     )
     for column in (0, 3, 5):
         browser.execute_script(click, column)
-        up = browser.execute_script(values, column)
+        ascending = browser.execute_script(values, column)
         browser.execute_script(click, column)
-        assert up == sorted(up)
-        assert browser.execute_script(values, column) == up[::-1]
+        assert ascending == sorted(ascending)
+        assert browser.execute_script(values, column) == ascending[::-1]
     assert browser.title == "Animals"

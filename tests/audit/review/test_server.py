@@ -1,4 +1,4 @@
-"""The review server by plain HTTP: who gets what, and what is written when."""
+"""The review server over HTTP: which requests it permits, and when it saves decisions."""
 
 import errno
 import http.client
@@ -10,9 +10,10 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from peerloss.audit._folder import read_folder
-from peerloss.audit.review._decisions import read_journal
-from peerloss.audit.review._server import BATCH, LARGEST_BODY, Review, ReviewServer
+from peerloss.audit.folder import read_folder
+from peerloss.audit.review import Review, ReviewServer, read_decisions
+from peerloss.audit.review._review_session import BATCH
+from peerloss.audit.review._server import MAX_BODY, script_json
 from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import HOSTILE, write_audit
 
@@ -35,59 +36,59 @@ def server(folder):
     review.close()
 
 
-def ask(server, path=None, *, body=None, method=None, **headers):
+def send(server, path=None, *, body=None, method=None, **headers):
     """Send a request; return status, headers and body."""
-    where = urlsplit(server.url)
-    connection = http.client.HTTPConnection("127.0.0.1", where.port, timeout=10)
+    url = urlsplit(server.url)
+    connection = http.client.HTTPConnection("127.0.0.1", url.port, timeout=10)
     headers = {name.replace("_", "-"): value for name, value in headers.items()}
     if body is not None:
         headers.setdefault("Content-Type", "application/json")
     connection.request(
         method or ("GET" if body is None else "POST"),
-        where.path if path is None else path,
+        url.path if path is None else path,
         body=body,
         headers=headers,
     )
-    answer = connection.getresponse()
-    content = answer.read()
+    response = connection.getresponse()
+    content = response.read()
     connection.close()
-    return answer.status, dict(answer.getheaders()), content
+    return response.status, dict(response.getheaders()), content
 
 
-def raw(server, content):
-    """Send bytes and return the whole answer."""
+def send_bytes(server, content):
+    """Send bytes and return the complete response."""
     with socket.create_connection(("127.0.0.1", server.server_port), timeout=10) as connection:
         connection.sendall(content)
         return b"".join(iter(lambda: connection.recv(4096), b""))
 
 
-def decide(server, **wish):
-    status, _, content = ask(server, f"/{server.token}/decide", body=json.dumps(wish))
+def decide(server, **decision):
+    status, _, content = send(server, f"/{server.token}/decide", body=json.dumps(decision))
     return status, json.loads(content) if content else None
 
 
 def test_it_listens_on_this_machine_only(server):
-    """The socket is bound to 127.0.0.1, and every server has a token of its own."""
+    """The socket is bound to 127.0.0.1, and the URL contains a long token."""
     assert server.server_address[0] == "127.0.0.1"
     assert len(server.token) >= 32
     assert server.token in server.url
 
 
-def test_a_port_that_is_taken_is_named_with_the_remedy(server):
-    """The system's own words would not say which address, or what to do."""
-    taken = server.server_port
-    with pytest.raises(InvalidInputError, match=rf"`port` {taken} cannot be used: .*in use.*--port.*or 0"):
-        ReviewServer(server.review, taken)
+def test_a_port_in_use_is_refused(server):
+    """The message names the port and the option to choose another one."""
+    used = server.server_port
+    with pytest.raises(InvalidInputError, match=rf"`port` {used} cannot be used: .*in use.*--port.*or 0"):
+        ReviewServer(server.review, used)
 
 
 def test_page_and_suspects(server, folder):
-    """The page comes with a strict policy; suspects come in the order of their rank, as text."""
-    status, headers, page = ask(server)
+    """The page has a strict policy; suspects are sent in the order of their rank, as text."""
+    status, headers, page = send(server)
     assert status == 200
     assert "default-src 'none'" in headers["Content-Security-Policy"]
     assert headers["Cache-Control"] == "no-store"
     assert HOSTILE.encode() not in page
-    _, headers, content = ask(server, f"/{server.token}/suspects/0")
+    _, headers, content = send(server, f"/{server.token}/suspects/0")
     assert headers["Content-Type"] == "application/json"
     found = json.loads(content)
     expected = folder.suspects()
@@ -105,9 +106,9 @@ def test_page_and_suspects(server, folder):
         "/{token}/suspects/" + "9" * 50,
     ],
 )  # fmt: skip
-def test_other_addresses_get_nothing(server, path):
-    """Without the token, or past what there is, the answer is empty: no page, no listing, no file."""
-    status, headers, content = ask(server, path.replace("{token}", server.token))
+def test_other_urls_get_an_empty_response(server, path):
+    """Without the token, or for unknown paths, there is no page, no listing and no file."""
+    status, headers, content = send(server, path.replace("{token}", server.token))
     assert (status, content) == (404, b"")
     assert "Content-Type" not in headers
 
@@ -124,11 +125,11 @@ def test_other_addresses_get_nothing(server, path):
         {"Sec_Fetch_Site": "same-site"},
     ],
 )
-def test_foreign_hosts_and_origins_get_nothing_even_with_the_token(server, headers):
-    """A name made to point here (DNS rebinding) and pages from elsewhere neither read nor decide."""
-    assert ask(server, **headers)[::2] == (404, b"")
+def test_other_hosts_and_origins_get_nothing_even_with_the_token(server, headers):
+    """Another host name (DNS rebinding) and pages of other origins can neither read nor decide."""
+    assert send(server, **headers)[::2] == (404, b"")
     body = json.dumps({"action": "keep", "place": 0})
-    assert ask(server, f"/{server.token}/decide", body=body, **headers)[::2] == (404, b"")
+    assert send(server, f"/{server.token}/decide", body=body, **headers)[::2] == (404, b"")
     assert server.review.state()["keep"] == 0
 
 
@@ -141,43 +142,45 @@ def test_foreign_hosts_and_origins_get_nothing_even_with_the_token(server, heade
     ],
 )  # fmt: skip
 def test_malformed_headers_are_a_bad_request(server, capfd, lines):
-    """An empty answer 400, and nothing on the terminal."""
+    """The response is an empty 400, and nothing is printed."""
     host = f"127.0.0.1:{server.server_port}"
     text = "\r\n".join([f"GET /{server.token}/ HTTP/1.1", *lines, "", ""]).replace("{host}", host)
-    assert raw(server, text.encode("latin-1")).split(b"\r\n")[0] == b"HTTP/1.1 400 Bad Request"
+    assert send_bytes(server, text.encode("latin-1")).split(b"\r\n")[0] == b"HTTP/1.1 400 Bad Request"
     assert capfd.readouterr().err == ""
 
 
 def test_a_malformed_address_is_a_bad_request(server, capfd):
-    """As with headers."""
-    answer = raw(server, f"GET http://[/ HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode())
-    assert answer.startswith(b"HTTP/1.1 400")
+    """The response is an empty 400, and nothing is printed."""
+    response = send_bytes(
+        server, f"GET http://[/ HTTP/1.1\r\nHost: 127.0.0.1:{server.server_port}\r\n\r\n".encode()
+    )
+    assert response.startswith(b"HTTP/1.1 400")
     assert capfd.readouterr().err == ""
 
 
 def test_own_origin_is_allowed(server):
-    """What a browser sends from the page itself is let through."""
+    """The headers that a browser sends from the page itself are accepted."""
     host = f"127.0.0.1:{server.server_port}"
-    status, _, _ = ask(server, Host=host, Origin=f"http://{host}", Sec_Fetch_Site="same-origin")
+    status, _, _ = send(server, Host=host, Origin=f"http://{host}", Sec_Fetch_Site="same-origin")
     assert status == 200
 
 
-def test_decisions_are_on_disk_before_the_answer(server, folder):
-    """Keep, change and skip are written at once; the state counts them and names the next suspect."""
+def test_decisions_are_on_disk_before_the_response(server, folder):
+    """Keep, change and skip are written immediately; the state counts them and has the next suspect."""
     rows = folder.suspects()["row"].tolist()
     assert decide(server, action="keep", place=0)[1]["next"] == 1
     assert decide(server, action="change", place=1, label=HOSTILE)[1]["change"] == 1
     state = decide(server, action="skip", place=2)[1]
     assert (state["keep"], state["change"], state["skip"], state["next"]) == (1, 1, 1, 3)
-    assert [(d.row, d.action, d.label) for d in read_journal(folder.decisions_path)] == [
+    assert [(d.row, d.action, d.label) for d in read_decisions(folder.decisions_path)] == [
         (rows[0], "keep", None),
         (rows[1], "change", HOSTILE),
         (rows[2], "skip", None),
     ]
 
 
-def test_a_decision_that_cannot_be_written_is_refused_for_good(server, folder, monkeypatch):
-    """On a full disk the page is told; later decisions do not bring the refused ones along."""
+def test_a_decision_that_cannot_be_written_is_never_saved(server, folder, monkeypatch):
+    """On a full disk the response is an error; later decisions do not save the refused ones."""
     rows = folder.suspects()["row"].tolist()
     write = os.write
 
@@ -191,30 +194,30 @@ def test_a_decision_that_cannot_be_written_is_refused_for_good(server, folder, m
     with monkeypatch.context() as patch:
         patch.setattr(os, "write", full)
         for place in (1, 2):
-            status, told = decide(server, action="keep", place=place)
+            status, response = decide(server, action="keep", place=place)
             assert status == 507
-            assert "could not be written: No space left" in told["error"]
-            assert "does not count" in told["error"]
+            assert "could not be written: No space left" in response["error"]
+            assert "was not saved" in response["error"]
         assert server.review.state()["keep"] == 0
     assert decide(server, action="keep", place=3)[0] == 200
-    assert [(d.row, d.action) for d in read_journal(folder.decisions_path)] == [
+    assert [(d.row, d.action) for d in read_decisions(folder.decisions_path)] == [
         (rows[0], "skip"),
         (rows[3], "keep"),
     ]
 
 
 def test_undo_goes_back(server, folder):
-    """Undo takes back the last decision and shows its suspect; without any it does nothing."""
+    """Undo cancels the last decision and goes back to its suspect; without decisions it does nothing."""
     assert decide(server, action="undo")[1]["next"] == 0
     decide(server, action="keep", place=0)
     decide(server, action="skip", place=1)
     assert decide(server, action="undo")[1]["next"] == 1
     assert decide(server, action="undo")[1]["next"] == 0
-    assert read_journal(folder.decisions_path) == []
+    assert read_decisions(folder.decisions_path) == []
 
 
-def test_a_new_server_goes_on_where_the_old_one_was(server, folder):
-    """Decisions are read again; the first suspect without one comes next."""
+def test_a_new_review_continues_where_the_last_one_stopped(server, folder):
+    """Decisions are read again; the first suspect without a decision is next."""
     decide(server, action="keep", place=0)
     decide(server, action="keep", place=2)
     server.review.close()
@@ -224,7 +227,7 @@ def test_a_new_server_goes_on_where_the_old_one_was(server, folder):
 
 
 @pytest.mark.parametrize(
-    "wish",
+    "body",
     [
         "nonsense", "[]", "[" * 3000, '{"action": "eat", "place": 0}', '{"action": "keep"}',
         '{"action": "keep", "place": 999}', '{"action": "keep", "place": -1}',
@@ -235,19 +238,24 @@ def test_a_new_server_goes_on_where_the_old_one_was(server, folder):
     ],
     ids=range(13),
 )  # fmt: skip
-def test_nonsense_is_refused_and_not_written(server, folder, wish):
-    """A decision that makes no sense leaves the file as it was."""
-    status, _, content = ask(server, f"/{server.token}/decide", body=wish)
+def test_invalid_decisions_are_refused_and_not_written(server, folder, body):
+    """An invalid decision does not change the file."""
+    status, _, content = send(server, f"/{server.token}/decide", body=body)
     assert (status, content) == (400, b"")
     assert folder.decisions_path.read_bytes() == b""
 
 
 def test_large_and_foreign_bodies_are_refused(server):
-    """Bodies over the limit, of another type (as forms send) or without a length are not read."""
+    """Bodies over the limit, of another type (as from forms) or without a length are not read."""
     path = f"/{server.token}/decide"
     good = json.dumps({"action": "keep", "place": 0})
-    assert ask(server, path, body=" " * (LARGEST_BODY + 1))[0] == 404
-    assert ask(server, path, body=good, Content_Type="text/plain")[0] == 404
-    assert ask(server, path, method="POST", Content_Type="application/json", Content_Length="x")[0] == 404
-    assert ask(server, path, method="PUT", body=good)[::2] == (501, b"")
+    assert send(server, path, body=" " * (MAX_BODY + 1))[0] == 404
+    assert send(server, path, body=good, Content_Type="text/plain")[0] == 404
+    assert send(server, path, method="POST", Content_Type="application/json", Content_Length="x")[0] == 404
+    assert send(server, path, method="PUT", body=good)[::2] == (501, b"")
     assert server.review.state()["keep"] == 0
+
+
+def test_json_inside_a_script_cannot_end_it():
+    """`</script>` in a label is escaped, so that it does not close the element."""
+    assert "<" not in script_json({"label": "</script><b>&"})

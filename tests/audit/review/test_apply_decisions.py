@@ -1,4 +1,4 @@
-"""The cleaned table is the audited one, byte for byte, but for the labels that change."""
+"""The cleaned table equals the audited one byte by byte, except for changed labels and dropped rows."""
 
 import codecs
 import gzip
@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerloss.audit._folder import AuditFolder
-from peerloss.audit.review._apply import Cleaning, write_cleaned
+from peerloss.audit.folder import AuditFolder
+from peerloss.audit.review import Cleaning, write_cleaned
 from peerloss.exceptions import InvalidInputError
 
 LABELS = ["a", "b c", 'say "x"', "new\rline", " led", "=1", "é", "u,v;w\tx"]
@@ -40,7 +40,7 @@ def quoted(text):
 
 @st.composite
 def tables(draw):
-    """Draw the pieces of a file: before each label, the label as it is written, and what comes after it."""
+    """Draw the pieces of a file: the text before each label, the label, and the text after it."""
     delimiter = draw(st.sampled_from(",;\t"))
     anything = st.text(st.sampled_from(' ab",;\t\r\n\u2028éñ'), max_size=5).map(quoted)
     plain = st.text(st.sampled_from('a b1"é'), max_size=4).map(lambda text: "x" + text)
@@ -65,8 +65,8 @@ def joined(pieces, bom):
 
 
 @given(table=tables())
-def test_without_changes_the_file_comes_back(table):
-    """Line ends, quotation marks, blanks, blank lines and a byte order mark included."""
+def test_without_changes_the_file_is_the_same(table):
+    """Line ends, quotation marks, blanks, blank lines and a byte order mark are copied."""
     _, pieces, bom = table
     content = joined(pieces, bom)
     assert cleaned(content) == (content, len(pieces) - 1)
@@ -74,7 +74,7 @@ def test_without_changes_the_file_comes_back(table):
 
 @given(table=tables(), data=st.data())
 def test_only_the_bytes_of_changed_labels_change(table, data):
-    """A quoted label stays quoted, another one is quoted if it must be; rows that are dropped go whole."""
+    """A quoted label stays quoted, others are quoted if necessary; dropped rows disappear completely."""
     _, pieces, bom = table
     rows = range(len(pieces) - 1)
     new = data.draw(st.dictionaries(st.sampled_from(rows), st.sampled_from(LABELS)))
@@ -96,7 +96,7 @@ def test_only_the_bytes_of_changed_labels_change(table, data):
 
 @given(table=tables())
 def test_a_column_is_added_before_the_line_ends(table):
-    """Labels of several annotators: the rest of each line stays."""
+    """For several annotators a column is added; the rest of each line does not change."""
     delimiter, pieces, bom = table
     given = {row: LABELS[row % len(LABELS)] for row in range(1, len(pieces) - 1)}  # row 0 has no label
     content, _ = cleaned(joined(pieces, bom).replace(b"label", b"named"), given=given, columns=())
@@ -112,14 +112,14 @@ def test_a_column_is_added_before_the_line_ends(table):
     assert content == joined(expected, bom)
 
 
-def test_packed_text_comes_out_unpacked():
-    """With its bytes as they were packed."""
+def test_compressed_text_is_written_uncompressed():
+    """The bytes are those before compression."""
     content = b"x,label\r\n 1 ,a\r\n2,b\r\n"
     assert cleaned(gzip.compress(content), name="data.csv.gz") == (content, 2)
 
 
 def test_other_tables_become_csv(tmp_path):
-    """A Parquet file is written as text, with the labels that were decided on."""
+    """A Parquet file is written as text, with the new labels."""
     pytest.importorskip("pyarrow", reason="needs pyarrow")
     pd.DataFrame({"x": [0.5, None, 2.0], "t": ["u\rv", " w", None], "label": [1, 2, 1]}).to_parquet(
         tmp_path / "d.pq"
@@ -129,13 +129,13 @@ def test_other_tables_become_csv(tmp_path):
     assert (text, rows) == (b'x,t,label\n0.5,"u\rv",2\n," w",2\n', 2)
 
 
-def test_rows_that_the_data_do_not_have_are_refused():
-    """Nothing is written then."""
+def test_rows_beyond_the_data_are_refused():
+    """The message names the row and the number of rows."""
     with pytest.raises(InvalidInputError, match="names row 7, but the data have 2 rows"):
         cleaned(b"x,label\n1,a\n2,b\n", new={7: "a"})
 
 
-def test_a_column_of_that_name_is_refused():
-    """Cleaned labels of several annotators would hide it."""
-    with pytest.raises(InvalidInputError, match="has a column 'label' already"):
+def test_a_column_called_label_is_refused():
+    """The cleaned labels of several annotators need this name."""
+    with pytest.raises(InvalidInputError, match="must not have a column 'label'"):
         cleaned(b"x,label\n1,a\n2,b\n", columns=("x", "y"))

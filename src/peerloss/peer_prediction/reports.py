@@ -1,4 +1,4 @@
-"""Reports of several workers about the same tasks, coded once for every mechanism."""
+"""Reports of several workers on the same tasks, as integer codes that every mechanism uses."""
 
 from __future__ import annotations
 
@@ -20,15 +20,16 @@ if TYPE_CHECKING:
 
 COLUMNS = ("task", "worker", "label")
 
-#: What to do where a worker labelled a task more than once.
+#: Which label to keep if a worker labelled a task more than once.
 DUPLICATES = ("first", "last", "error")
 
+#: What :meth:`Reports.from_table` accepts.
 ReportsLike = pd.DataFrame | Iterable[Sequence[Any]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Reports:
-    """A table of reports as integer codes; make one with :meth:`from_table`.
+    """A table of reports as integer codes, made by :meth:`from_table`.
 
     Memory is linear in the number of reports.
 
@@ -37,11 +38,11 @@ class Reports:
     tasks, workers
         Names in order of first appearance.
     labels
-        The K labels, sorted: row and column order of every K×K matrix a mechanism takes.
+        The K labels, sorted: the order of rows and columns in every K×K matrix that a mechanism takes.
     task_codes, worker_codes, label_codes
-        Positions in the three above, one entry per report.
+        Positions in ``tasks``, ``workers`` and ``labels``, one entry per report.
     counts
-        How many workers gave each label to each task, CSR, shape (tasks, K).
+        The number of workers who gave each label to each task, CSR, shape (tasks, K).
     """
 
     tasks: NDArray[Any]
@@ -62,13 +63,13 @@ class Reports:
         ----------
         table
             A frame with columns ``task`` (or ``item``), ``worker`` and ``label``, or (task, worker, label)
-            triples. A missing label means that the worker did not answer: the row is dropped, the worker
-            kept.
+            triples. A missing label means that the worker did not answer: the row is dropped, but the worker
+            is kept.
         labels
-            All labels a worker could have given; by default those that occur.
+            All labels that a worker could have given; by default those that occur.
         duplicates
-            What to do where a worker labelled a task more than once: ``"error"``, or keep the ``"first"`` or
-            the ``"last"`` of its labels in the order of the table.
+            If a worker labelled a task more than once, raise an ``"error"``, or keep the ``"first"`` or the
+            ``"last"`` of its labels in the order of the table.
 
         Returns
         -------
@@ -77,8 +78,8 @@ class Reports:
         Raises
         ------
         InvalidInputError
-            For missing columns, no answer at all, one and the same label throughout, an unnamed task or
-            worker, or, with ``duplicates="error"``, two labels of one worker for one task.
+            If a column or all labels are missing, if all labels are the same, if a task or worker has no
+            name, or, with ``duplicates="error"``, if a worker labelled a task twice.
 
         Examples
         --------
@@ -94,8 +95,15 @@ class Reports:
         used = ~pd.isna(label_column)
         if not used.any():
             raise InvalidInputError("`table` must hold at least one report with a label; got none.")
-        pairs = ReportPairs(task_codes[used], worker_codes[used], tasks, workers, names)
-        used[used] = pairs.keep_one(duplicates, where="`table`")
+        used[used] = one_per_task_and_worker(
+            duplicates,
+            task_codes=task_codes[used],
+            worker_codes=worker_codes[used],
+            tasks=tasks,
+            workers=workers,
+            columns=names[:2],
+            source="`table`",
+        )
         label_codes, known = _code_labels(label_column[used], labels)
         task_codes, worker_codes = task_codes[used], worker_codes[used]
         ones = np.ones(len(label_codes), dtype=np.int64)
@@ -112,38 +120,39 @@ class Reports:
 
 
 def as_reports(reports: Reports | ReportsLike, *, duplicates: str = "error") -> Reports:
-    """Return coded reports for what a caller passed: :class:`Reports`, a frame or triples."""
+    """Return :class:`Reports` for what a caller passed: :class:`Reports`, a frame or triples."""
     check_choice(duplicates, "duplicates", DUPLICATES)
     return reports if isinstance(reports, Reports) else Reports.from_table(reports, duplicates=duplicates)
 
 
-@dataclass(frozen=True)
-class ReportPairs:
-    """The task and the worker of each report, and the names of their two columns."""
+def one_per_task_and_worker(
+    duplicates: str,
+    *,
+    task_codes: IntArray,
+    worker_codes: IntArray,
+    tasks: NDArray[Any],
+    workers: NDArray[Any],
+    columns: Sequence[str],
+    source: str,
+) -> BoolArray:
+    """Select one report per task and worker, or refuse duplicates with ``duplicates="error"``.
 
-    task_codes: IntArray
-    worker_codes: IntArray
-    tasks: NDArray[Any]
-    workers: NDArray[Any]
-    columns: Sequence[str]
-
-    def keep_one(self, duplicates: str, *, where: str) -> BoolArray:
-        """Mark one report for each task and worker; refuse further ones with ``duplicates="error"``."""
-        check_choice(duplicates, "duplicates", DUPLICATES)
-        pair = pd.Series(self.task_codes.astype(np.int64) * len(self.workers) + self.worker_codes)
-        extra = pair.duplicated(keep="last" if duplicates == "last" else "first").to_numpy()
-        if duplicates == "error" and extra.any():
-            row = int(np.argmax(extra))
-            task, worker = self.columns[:2]
-            first = (
-                f"{task} {self.tasks[self.task_codes[row]]}, {worker} {self.workers[self.worker_codes[row]]}"
-            )
-            raise InvalidInputError(
-                f"{where} must hold one label for each task and worker (columns {task!r} and {worker!r}); "
-                f"{first} has more, and {int(extra.sum())} rows are too many in all. Keep one label of each "
-                "with duplicates='first' or duplicates='last' (on the command line --duplicates first)."
-            )
-        return ~extra
+    ``tasks`` and ``workers`` are the names behind the codes; ``columns`` (the names of the two columns) and
+    ``source`` appear in the message.
+    """
+    check_choice(duplicates, "duplicates", DUPLICATES)
+    pair = pd.Series(task_codes.astype(np.int64) * len(workers) + worker_codes)
+    extra = pair.duplicated(keep="last" if duplicates == "last" else "first").to_numpy()
+    if duplicates == "error" and extra.any():
+        row = int(np.argmax(extra))
+        task, worker = columns
+        raise InvalidInputError(
+            f"{source} must hold one label per task and worker (columns {task!r} and {worker!r}); "
+            f"{task} {tasks[task_codes[row]]}, {worker} {workers[worker_codes[row]]} has more. Rows with a "
+            f"repeated report: {int(extra.sum())}. Keep one label of each with duplicates='first' or "
+            "duplicates='last' (on the command line --duplicates first)."
+        )
+    return ~extra
 
 
 def _columns(table: ReportsLike) -> tuple[tuple[str, str, str], list[NDArray[Any]]]:
@@ -153,8 +162,8 @@ def _columns(table: ReportsLike) -> tuple[tuple[str, str, str], list[NDArray[Any
     missing = [name for name in wanted if name not in frame.columns]
     if missing:
         raise InvalidInputError(
-            f"`table` must have the columns task (or item), worker and label; {', '.join(missing)} missing, "
-            f"there are {[str(name) for name in frame.columns]}. Rename with `table.rename(columns=...)`; "
+            f"`table` must have the columns task (or item), worker and label; {', '.join(missing)} missing "
+            f"among {[str(name) for name in frame.columns]}. Rename with `table.rename(columns=...)`, or "
             "melt a wide table with `table.melt(...)`."
         )
     if frame.empty:
@@ -169,7 +178,7 @@ def _frame_of_triples(triples: Iterable[Sequence[Any]]) -> pd.DataFrame:
     }
     if sizes - {3}:
         raise InvalidInputError(
-            "`table` must be a DataFrame or (task, worker, label) triples; found a row that is no triple. "
+            "`table` must be a DataFrame or (task, worker, label) triples; found a row that is not a triple. "
             "Pass a frame with the columns task, worker, label."
         )
     by_column = zip(*rows, strict=True) if rows else ((), (), ())
@@ -183,7 +192,7 @@ def _code(values: NDArray[Any], name: str) -> tuple[IntArray, NDArray[Any]]:
     if (codes < 0).any():
         row = int(np.argmin(codes))
         raise InvalidInputError(
-            f"`table` must name the {name} of every report; row {row} has none. Drop or fill such rows."
+            f"`table` must name the {name} of every report; row {row} has none. Drop or fill these rows."
         )
     return codes.astype(np.int64, copy=False), np.asarray(names)
 
@@ -199,14 +208,16 @@ def _code_labels(values: NDArray[Any], labels: Sequence[Any] | None) -> tuple[In
     if len(found) < 2:
         raise InvalidInputError(
             f"`table` must hold at least two different labels; every label is {values[0]}. "
-            "There is nothing to score when all reports agree."
+            "If all reports agree, there is nothing to score."
         )
     if labels is None:
         return codes.astype(np.int64, copy=False), names
     place = pd.Index(names).get_indexer(pd.Index(found)) if pd.Index(names).is_unique else None
     if place is None or (place < 0).any():
-        odd = "a label is listed twice" if place is None else f"{found[int(np.argmin(place))]} is not listed"
+        fault = (
+            "a label is listed twice" if place is None else f"{found[int(np.argmin(place))]} is not listed"
+        )
         raise InvalidInputError(
-            f"`labels` must list each label that occurs once; {odd}: got {list(labels)!r}."
+            f"`labels` must list each label that occurs exactly once; {fault}: got {list(labels)!r}."
         )
     return np.asarray(place, dtype=np.int64)[codes], names

@@ -1,16 +1,16 @@
-// Shows one suspect after another. Nothing from the data becomes markup: every text is set with textContent.
+// Shows the suspects one by one. Data never become markup: every text is set with textContent.
 (function () {
   const settings = JSON.parse(document.getElementById("settings").textContent);
   const at = (id) => document.getElementById(id);
   const known = new Map(); // place -> suspect
-  const asked = new Map(); // start of a batch -> promise
+  const requested = new Map(); // start of a batch -> promise
   let state = null;
   let place = 0;
-  let shown = -1; // what the person sees: nothing else may be decided on
+  let shown = -1; // the suspect on the screen, the only one that may be decided on
   let busy = false;
 
-  function fail(what) {
-    at("error").textContent = what;
+  function showError(message) {
+    at("error").textContent = message;
     at("error").hidden = false;
   }
 
@@ -18,58 +18,58 @@
     const options = body && {
       method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
     };
-    const kept = " Nothing that was shown as decided is lost.";
-    const answer = await fetch(path, options).catch(() => {
-      throw new Error("The server does not answer. Is it still running?" + kept);
+    const saved = " Decisions that were shown as made are saved.";
+    const response = await fetch(path, options).catch(() => {
+      throw new Error("The server does not respond. Check that it is running." + saved);
     });
-    if (answer.ok) return answer.json();
-    const reason = await answer.json().catch(() => ({}));
-    throw new Error(reason.error || "The server refused (" + answer.status + ")." + kept);
+    if (response.ok) return response.json();
+    const reason = await response.json().catch(() => ({}));
+    throw new Error(reason.error || "The server refused the request (" + response.status + ")." + saved);
   }
 
   function load(start) {
     if (start >= state.total) return Promise.resolve();
-    if (!asked.has(start)) {
-      asked.set(start, call("suspects/" + start).then(
+    if (!requested.has(start)) {
+      requested.set(start, call("suspects/" + start).then(
         (found) => found.forEach((suspect) => known.set(suspect.place, suspect)),
-        (error) => { asked.delete(start); throw error; },
+        (error) => { requested.delete(start); throw error; },
       ));
     }
-    return asked.get(start);
+    return requested.get(start);
   }
 
   async function suspectAt(wanted) {
     const start = wanted - (wanted % settings.batch);
     if (!known.has(wanted)) await load(start);
-    load(start + settings.batch).catch(() => undefined); // ahead of time
+    load(start + settings.batch).catch(() => undefined); // in advance
     return known.get(wanted);
   }
 
   function count(text, number) { return number.toLocaleString("en") + " " + text; }
 
   function showProgress() {
-    const looked = state.keep + state.change + state.skip;
+    const reviewed = state.keep + state.change + state.skip;
     at("progress").textContent = [
       Math.min(place + 1, state.total).toLocaleString("en") + " of " + count("suspects", state.total),
       count("kept", state.keep), count("changed", state.change), count("skipped", state.skip),
     ].join(" · ");
     at("bar").max = Math.max(1, state.total);
-    at("bar").value = looked;
+    at("bar").value = reviewed;
   }
 
   async function show(wanted) {
     place = wanted;
     showProgress();
-    const over = place >= state.total;
-    at("done").hidden = !over;
-    at("suspect").hidden = over;
-    if (over) {
-      document.body.dataset.place = "over";
+    const finished = place >= state.total;
+    at("done").hidden = !finished;
+    at("suspect").hidden = finished;
+    if (finished) {
+      document.body.dataset.place = "finished";
       return;
     }
     const suspect = await suspectAt(place);
     at("name").textContent = "Row " + suspect.name;
-    at("chance").textContent = "wrong with probability " + suspect.p_error.toFixed(2);
+    at("probability").textContent = "wrong with probability " + suspect.p_error.toFixed(2);
     at("given").textContent = suspect.given;
     at("suggested").textContent = suspect.suggested;
     at("suggested").classList.toggle("differs", suspect.suggested !== suspect.given);
@@ -91,14 +91,14 @@
     if (busy || !state || (action !== "undo" && shown !== place)) return;
     busy = true;
     try {
-      const wish = { action: action };
-      if (action !== "undo") wish.place = place;
-      if (label !== undefined) wish.label = label;
-      state = await call("decide", wish);
+      const decision = { action: action };
+      if (action !== "undo") decision.place = place;
+      if (label !== undefined) decision.label = label;
+      state = await call("decide", decision);
       await show(state.next);
       at("error").hidden = true;
     } catch (error) {
-      fail(error.message);
+      showError(error.message);
     } finally {
       busy = false;
     }
@@ -111,7 +111,7 @@
     else decide("change", label);
   }
 
-  const acts = {
+  const actions = {
     k: () => decide("keep"),
     a: () => { const suspect = known.get(place); if (suspect) change(suspect.suggested); },
     s: () => decide("skip"),
@@ -139,13 +139,13 @@
     if (key.length === 1 && number >= 1 && number <= Math.min(9, settings.classes.length)) {
       event.preventDefault();
       change(settings.classes[number - 1]);
-    } else if (Object.hasOwn(acts, key)) {
+    } else if (Object.hasOwn(actions, key)) {
       event.preventDefault();
-      acts[key]();
+      actions[key]();
     }
   });
   [["keep", "k"], ["accept", "a"], ["skip", "s"], ["undo", "u"]].forEach(([id, key]) => {
-    at(id).addEventListener("click", () => { acts[key](); at(id).blur(); });
+    at(id).addEventListener("click", () => { actions[key](); at(id).blur(); });
   });
   settings.classes.slice(0, 9).forEach(function (label, place) {
     const button = document.createElement("button");
@@ -162,5 +162,5 @@
     option.value = label;
     at("classes").append(option);
   });
-  call("state").then((first) => { state = first; return show(state.next); }).catch((error) => fail(error.message));
+  call("state").then((first) => { state = first; return show(state.next); }).catch((error) => showError(error.message));
 })();

@@ -1,70 +1,72 @@
-"""What a person decided about suspects: a file of JSON lines that only grows and survives a crash.
+"""The file of review decisions, ``decisions.jsonl``: append-only JSON lines that survive a crash.
 
-Each line is on the disk before the page is told that it was accepted; if it cannot be written, it is not in
-the file either. A line that a crash cut off is removed, with a warning, when the file is opened again;
-nothing else is ever changed. ``undo`` is a line of its own, which takes back the decision on the row it
-names.
+Each line is on the disk before the page reports success. If a line cannot be written, nothing of it stays in
+the file. An incomplete last line, as a crash leaves it, is removed with a warning when the file is opened
+again; nothing else is ever changed. ``undo`` is a separate line that cancels the last decision on its row.
 """
 
 from __future__ import annotations
 
 import json
 import warnings
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 from peerloss._files import append_through, lock_file
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from pathlib import Path
-    from types import TracebackType
 
 ACTIONS = ("keep", "change", "skip", "undo")
 
 
-class JournalWarning(UserWarning):
-    """A line of decisions could not be read."""
+class DecisionsFileWarning(UserWarning):
+    """A line of the decisions file could not be read."""
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What was decided about a row."""
+    """The decision on a row."""
 
     row: int
     """Position of the row in the data, from 0."""
     action: str
     """``"keep"``, ``"change"`` or ``"skip"``."""
     label: str | None = None
-    """The new label, of a change."""
+    """The new label, for ``"change"``."""
 
 
 def replay(lines: list[dict[str, Any]]) -> list[Decision]:
-    """Return the decisions that stand, in the order in which they were made."""
-    standing: list[Decision] = []
+    """Return the decisions that were not undone, in the order in which they were made."""
+    decisions: list[Decision] = []
     for line in lines:
         if line["action"] == "undo":
-            last = next((i for i in reversed(range(len(standing))) if standing[i].row == line["row"]), None)
+            last = next((i for i in reversed(range(len(decisions))) if decisions[i].row == line["row"]), None)
             if last is not None:
-                del standing[last]
+                del decisions[last]
         else:
-            standing.append(Decision(line["row"], line["action"], line.get("label")))
-    return standing
+            decisions.append(Decision(line["row"], line["action"], line.get("label")))
+    return decisions
 
 
 def latest(decisions: list[Decision]) -> dict[int, Decision]:
-    """Return the decision that counts for each row."""
+    """Return the last decision on each row."""
     return {decision.row: decision for decision in decisions}
 
 
-def read_journal(path: Path) -> list[Decision]:
-    """Read the decisions that stand, without changing the file."""
+def read_decisions(path: Path) -> list[Decision]:
+    """Read the decisions that were not undone, without changing the file."""
     return replay(_parse(path.read_bytes(), path)[0]) if path.exists() else []
 
 
-class Journal:
-    """The file of decisions, open for one writer at a time."""
+class DecisionsFile(AbstractContextManager["DecisionsFile"]):
+    """The file of decisions, open for one writer at a time.
+
+    ``decisions`` are those that were not undone.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -81,7 +83,7 @@ class Journal:
             raise
 
     def append(self, row: int, action: str, label: str | None = None) -> None:
-        """Write a decision to the disk, then count it; a decision that cannot be written does not count."""
+        """Write a decision to the disk, then add it to ``decisions``; if writing fails, it is not added."""
         line: dict[str, Any] = {"row": row, "action": action}
         if label is not None:
             line["label"] = label
@@ -89,8 +91,8 @@ class Journal:
         append_through(
             self._out,
             json.dumps(line, ensure_ascii=True).encode("ascii") + b"\n",
-            advice="This decision does not count; all before it do. Free some space, then decide again, or "
-            "start the review again.",
+            advice="This decision was not saved; all earlier ones were. Free some disk space, then decide "
+            "again or restart the review.",
         )
         if action == "undo":
             self.decisions = replay([*map(_as_line, self.decisions), line])
@@ -101,18 +103,13 @@ class Journal:
         """Close the file."""
         self._out.close()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def _lock(self) -> None:
-        if lock_file(self._out) is False:  # None: a system, or a file system, without locks
+        if lock_file(self._out) is False:  # None: the operating system or file system has no locks
             raise InvalidInputError(
-                f"{self.path} is open in another review; two at once would mix their decisions. Close "
+                f"{self.path} is open in another review, and two reviews would mix their decisions. Close "
                 "the other one."
             )
 
@@ -122,28 +119,29 @@ def _as_line(decision: Decision) -> dict[str, Any]:
 
 
 def _parse(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
-    """Return the lines that are decisions and where the last whole line ends."""
+    """Return the valid lines and the position where the last complete line ends."""
     complete = content.rfind(b"\n") + 1
     if complete < len(content):
         warnings.warn(
-            f"{path.name}: the last line was cut off, as a crash leaves it; it is left out. All before it "
-            "is kept.",
-            JournalWarning,
+            f"{path.name}: the last line is incomplete, as after a crash; skipped. Earlier lines are kept.",
+            DecisionsFileWarning,
             stacklevel=4,
         )
     lines = []
     for number, text in enumerate(content[:complete].splitlines(), start=1):
         try:
             line = json.loads(text)
-            usable = isinstance(line["row"], int) and not isinstance(line["row"], bool) and line["row"] >= 0
-            usable &= line["action"] in ACTIONS
-            usable &= (line["action"] == "change") == isinstance(line.get("label"), str)
+            valid = isinstance(line["row"], int) and not isinstance(line["row"], bool) and line["row"] >= 0
+            valid &= line["action"] in ACTIONS
+            valid &= (line["action"] == "change") == isinstance(line.get("label"), str)
         except (ValueError, KeyError, TypeError, RecursionError):
-            usable = False
-        if usable:
+            valid = False
+        if valid:
             lines.append(line)
         else:
             warnings.warn(
-                f"{path.name}, line {number} is no decision; it is left out.", JournalWarning, stacklevel=4
+                f"{path.name}, line {number} is not a valid decision; skipped.",
+                DecisionsFileWarning,
+                stacklevel=4,
             )
     return lines, complete

@@ -18,16 +18,16 @@ def quadratic_matrix(joint: ArrayLike) -> FloatArray:
     """Return the quadratic score of each pair of reports.
 
     ``S[k, l] = 2 P(l | k) − Σ_s P(s | k)²`` (paper, appendix "Other peer prediction functions", Example 1),
-    with P(l | k) the probability that the peer says l given that the worker saw k.
+    where P(l | k) is the probability that the peer reports l given that the worker saw k.
 
     Parameters
     ----------
     joint
-        ``joint[k, l] = P(worker sees k, peer says l)``, shape (K, L), summing to 1.
+        ``joint[k, l] = P(worker sees k, peer reports l)``, shape (K, L), summing to 1.
 
     Returns
     -------
-    S, shape (K, L); rows of impossible signals are zero.
+    S, shape (K, L); rows of signals with probability zero are zero.
 
     Examples
     --------
@@ -47,7 +47,7 @@ def logarithmic_matrix(joint: ArrayLike) -> FloatArray:
     Parameters
     ----------
     joint
-        ``joint[k, l] = P(worker sees k, peer says l)``, shape (K, L), summing to 1.
+        ``joint[k, l] = P(worker sees k, peer reports l)``, shape (K, L), summing to 1.
 
     Returns
     -------
@@ -71,7 +71,7 @@ def expected_score(score_matrix: ArrayLike, joint: ArrayLike) -> float:
     Parameters
     ----------
     score_matrix
-        ``S[own, peer]``; −∞ is allowed and counts only where the pair has positive probability.
+        ``S[own, peer]``; −∞ is allowed and counts only if the pair has positive probability.
     joint
         Joint probabilities of the two *reports*, the same shape.
 
@@ -120,7 +120,7 @@ def expected_ca_score(score_matrix: ArrayLike, joint: ArrayLike) -> float:
 
 
 def _conditional(joint: FloatArray) -> FloatArray:
-    """P(l | k), with a row of zeros for each k that never occurs."""
+    """Return P(l | k), with a row of zeros for each k of probability zero."""
     totals = joint.sum(axis=1, keepdims=True)
     conditional: FloatArray = np.divide(joint, totals, out=np.zeros_like(joint), where=totals > 0)
     return conditional
@@ -134,7 +134,8 @@ def _paired(score_matrix: ArrayLike, joint: ArrayLike) -> tuple[FloatArray, Floa
         raise InvalidInputError(f"`score_matrix` must be a table of numbers; {error}.") from error
     if score.shape != table.shape or np.isnan(score).any():
         raise InvalidInputError(
-            f"`score_matrix` must be numbers of the shape of `joint`, {table.shape}; got shape {score.shape}"
-            f"{' with nan' if np.isnan(score).any() else ''}. Rows are own reports, columns the peer's."
+            f"`score_matrix` must hold numbers in the shape of `joint`, {table.shape}; got shape "
+            f"{score.shape}{' with nan' if np.isnan(score).any() else ''}. Rows are own reports, columns the "
+            "peer's."
         )
     return score, table

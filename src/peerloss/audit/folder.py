@@ -1,10 +1,10 @@
-"""An audit on disk: the data as they came, a table of the labels, the page, and later a person's decisions.
+"""The folder that an audit writes and a review reads.
 
-audit.json        format, name of the data, SHA-256 of data and labels.csv, label column, summary
-data.*            the table, byte for byte
+audit.json        format, name of the data, SHA-256 of data and labels.csv, label columns, summary
+data.*            an exact copy of the table
 labels.csv        one row per label: row (from 0), name, given, suggested, p_error, rank, flagged
 index.html        the page
-decisions.jsonl   written by the review
+decisions.jsonl   the decisions of the review, written by ``review/_decisions_file.py``
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import pandas as pd
 
 from peerloss._files import atomic_folder, check_output_folder, restore_folder
 from peerloss._version import __version__
-from peerloss.audit._page import audit_page
+from peerloss.audit._audit_page import audit_page
 from peerloss.datasets import read_table
 from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
@@ -37,7 +37,7 @@ FORMAT = 2
 FORMATS = (1, FORMAT)
 MANIFEST, LABELS, PAGE, DECISIONS = "audit.json", "labels.csv", "index.html", "decisions.jsonl"
 COLUMNS = ("row", "name", "given", "suggested", "p_error", "rank", "flagged")
-TEXTS = ("name", "given", "suggested")
+TEXT_COLUMNS = ("name", "given", "suggested")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +56,7 @@ class AuditFolder:
 
     @property
     def decisions_path(self) -> Path:
-        """The file of decisions, which need not exist."""
+        """The file of decisions, which may not exist yet."""
         return self.path / DECISIONS
 
     @property
@@ -65,7 +65,7 @@ class AuditFolder:
         return list(map(str, self.manifest["summary"]["classes"]))
 
     def suspects(self) -> pd.DataFrame:
-        """Return the flagged rows, likeliest errors first."""
+        """Return the flagged rows, most probable errors first."""
         return self.labels[self.labels["flagged"]].sort_values("rank", kind="stable")
 
     def features(self) -> pd.DataFrame:
@@ -74,17 +74,17 @@ class AuditFolder:
         return table[[name for name in table.columns if name not in self.manifest["labels"]]]
 
     def check_rows(self, named: Iterable[int], rows: int) -> None:
-        """Refuse rows named by labels.csv that data with so many ``rows`` do not have."""
+        """Refuse row numbers of labels.csv that do not exist in data with ``rows`` rows."""
         last = max(named, default=-1)
         if last >= rows:
             raise InvalidInputError(
                 f"{self.path}: labels.csv names row {last}, but the data have {rows} rows, counted from 0. "
-                "Correct it, or run `peerloss audit` again."
+                "Correct the row number, or run `peerloss audit` again."
             )
 
 
 def check_free(folder: Path) -> None:
-    """Refuse a place that cannot be written, or a folder with anything but an audit without decisions."""
+    """Refuse a path that cannot be written, or a folder with other files than an audit without decisions."""
     check_output_folder(folder)
     if not folder.exists() or not any(folder.iterdir()):
         return
@@ -95,14 +95,14 @@ def check_free(folder: Path) -> None:
         known = set()
     if (folder / DECISIONS).exists() and known:
         raise InvalidInputError(
-            f"{folder} holds decisions of a review; it is left as it is. Choose another folder, or "
-            "remove this one."
+            f"{folder} contains decisions of a review and is not replaced. Choose another folder, or delete "
+            "this one."
         )
     others = sorted(path.name for path in folder.iterdir() if path.name not in known)
     if others:
         raise InvalidInputError(
-            f"{folder} holds other things ({', '.join(others[:5])}); it is left as it is. "
-            "Choose another folder."
+            f"{folder} contains other files ({', '.join(others[:5])}) and is not replaced. Choose another "
+            "folder."
         )
 
 
@@ -121,20 +121,20 @@ def write_folder(
     Parameters
     ----------
     folder
-        Where to; see :func:`check_free`.
+        The folder to write; see :func:`check_free`.
     audit
-        Of the rows of the file.
+        The audit of the rows of the file.
     data
-        The file.
+        The file that was audited.
     rows
-        Position in the file of each row of the audit.
+        The position in the file of each row of the audit.
     labels
         Columns of the file that hold labels: one, or one per annotator; none if the labels came from another
         file.
     title
         Heading of the page.
     spreadsheet_safe
-        Whether labels.csv gets an apostrophe before texts that a spreadsheet would take for a formula.
+        Whether to write an apostrophe before texts in labels.csv that a spreadsheet would read as a formula.
     """
     check_free(folder)
     with atomic_folder(folder) as fresh:
@@ -142,11 +142,11 @@ def write_folder(
         shutil.copyfile(data, copy)
         table = audit.table
         named = pd.DataFrame({"row": rows, "name": [str(name) for name in table.index]})
-        figures = table.reset_index(drop=True).assign(
+        results = table.reset_index(drop=True).assign(
             given=table["given"].astype(str).to_numpy(), suggested=table["suggested"].astype(str).to_numpy()
         )
         with (fresh / LABELS).open("x", encoding="utf-8", newline="") as stream:
-            write_table(stream, pd.concat([named, figures], axis=1), spreadsheet_safe=spreadsheet_safe)
+            write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=spreadsheet_safe)
         (fresh / PAGE).write_text(audit_page(audit, title=title), encoding="utf-8")
         manifest = {
             "format": FORMAT,
@@ -164,14 +164,14 @@ def write_folder(
 
 
 def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
-    """Read an audit; refuse what is not one, or whose files were changed.
+    """Read an audit; refuse other folders, and audits whose files were changed.
 
     Parameters
     ----------
     folder
-        What :func:`write_folder` wrote.
+        A folder that :func:`write_folder` wrote.
     accept_edits
-        Whether to take labels.csv as it is now, though it was changed.
+        Whether to accept changes to labels.csv.
     """
     restore_folder(folder)
     if not (folder / MANIFEST).is_file():
@@ -181,29 +181,26 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         name, columns, classes = manifest["data"], manifest["labels"], manifest["summary"]["classes"]
-        sound = manifest["format"] in FORMATS and Path(name).name == name and name not in {"", ".", ".."}
-        sound &= all(isinstance(text, str) for text in [*columns, *classes])
+        valid = manifest["format"] in FORMATS and Path(name).name == name and name not in {"", ".", ".."}
+        valid &= all(isinstance(text, str) for text in [*columns, *classes])
         labels = _read_labels(folder / LABELS, spreadsheet_safe=manifest.get("spreadsheet_safe") is True)
-        sound &= _is_table_of_labels(labels)
-        digest = _digest(folder / name) if sound else ""
+        valid &= _is_table_of_labels(labels)
+        digest = _digest(folder / name) if valid else ""
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInputError(
-            f"{folder} is a damaged audit: {error}. Make it again with `peerloss audit`."
+            f"{folder} is a damaged audit: {error}. Run `peerloss audit` again."
         ) from error
-    if not sound:
+    if not valid:
         raise InvalidInputError(
-            f"{folder} is not an audit that this version can read. Make it again with `peerloss audit`."
+            f"{folder} is not an audit that this version can read. Run `peerloss audit` again."
         )
     if digest != manifest["sha256"]:
-        raise InvalidInputError(
-            f"{folder / name} is not the table that was audited: it was changed since. Run "
-            "`peerloss audit` again."
-        )
+        raise InvalidInputError(f"{folder / name} was changed since the audit. Run `peerloss audit` again.")
     if accept_edits:
         _check_edits(labels, set(classes), folder / LABELS)
     elif _digest(folder / LABELS) != manifest.get("labels_sha256"):
         raise InvalidInputError(
-            f"{folder / LABELS} is not as the audit wrote it, or was written by an earlier version that did "
+            f"{folder / LABELS} was changed since the audit, or was written by an earlier version that did "
             "not record its SHA-256. Run `peerloss audit` again, or pass --accept-edits if you changed it "
             "yourself."
         )
@@ -211,28 +208,30 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
 
 
 def _read_labels(path: Path, *, spreadsheet_safe: bool) -> pd.DataFrame:
-    labels = pd.read_csv(path, dtype=dict.fromkeys(TEXTS, str), keep_default_na=False, encoding="utf-8-sig")
+    labels = pd.read_csv(
+        path, dtype=dict.fromkeys(TEXT_COLUMNS, str), keep_default_na=False, encoding="utf-8-sig"
+    )
     if spreadsheet_safe:
-        labels = labels.assign(**{name: labels[name].str.removeprefix("'") for name in TEXTS})
+        labels = labels.assign(**{name: labels[name].str.removeprefix("'") for name in TEXT_COLUMNS})
     return labels
 
 
 def _is_table_of_labels(labels: pd.DataFrame) -> bool:
-    sound = list(labels) == list(COLUMNS) and labels["flagged"].dtype == bool
-    sound = sound and labels["row"].dtype.kind == "i" and bool((labels["row"] >= 0).all())
-    return sound and labels["p_error"].dtype.kind in "fi"
+    valid = list(labels) == list(COLUMNS) and labels["flagged"].dtype == bool
+    valid = valid and labels["row"].dtype.kind == "i" and bool((labels["row"] >= 0).all())
+    return valid and labels["p_error"].dtype.kind in "fi"
 
 
 def _check_edits(labels: pd.DataFrame, classes: set[str], path: Path) -> None:
     twice = labels["row"][labels["row"].duplicated()]
     if len(twice):
-        raise InvalidInputError(f"{path}: row {twice.iloc[0]} comes more than once. Keep one of the lines.")
+        raise InvalidInputError(f"{path}: row {twice.iloc[0]} occurs more than once. Keep one of the lines.")
     for name in ("given", "suggested"):
-        foreign = labels[~labels[name].isin(classes)]
-        if len(foreign):
+        unknown = labels[~labels[name].isin(classes)]
+        if len(unknown):
             raise InvalidInputError(
-                f"{path}: {name} of row {foreign['row'].iloc[0]} must be a label of the audit; got "
-                f"{foreign[name].iloc[0]!r}. Correct it, or run `peerloss audit` again."
+                f"{path}: {name} of row {unknown['row'].iloc[0]} must be a label of the audit; got "
+                f"{unknown[name].iloc[0]!r}. Correct it, or run `peerloss audit` again."
             )
 
 

@@ -1,32 +1,28 @@
-"""The audit as one HTML page that needs nothing but itself; everything that came from outside is escaped."""
+"""The audit as one self-contained HTML page."""
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import dataclass
-from functools import cache
-from importlib import resources
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from jinja2 import Environment, PackageLoader, StrictUndefined
 
-from peerloss._version import __version__
+from peerloss._pages import render
 
 if TYPE_CHECKING:
     from peerloss.audit._label_audit import LabelAudit
 
-#: Suspects on the page; all are in the table.
-SHOWN_SUSPECTS = 1000
-#: Columns of features beside each suspect.
-SHOWN_FEATURES = 12
-#: Larger matrices are shown as a list of their commonest confusions.
-SHOWN_CLASSES = 15
-SHOWN_CONFUSIONS = 20
-#: Longer cells are cut, with the whole text in their title.
-LONGEST_CELL = 80
+#: Suspects on the page; labels.csv has all of them.
+MAX_SUSPECTS = 1000
+#: Feature columns next to each suspect.
+MAX_FEATURES = 12
+#: With more classes, the page lists the most frequent confusions instead of the matrix.
+MAX_CLASSES = 15
+MAX_CONFUSIONS = 20
+#: Longer cells are truncated; the full text is in their title.
+MAX_CELL = 80
 BINS = 20
 
 
@@ -36,19 +32,20 @@ def audit_page(audit: LabelAudit, *, title: str, features: pd.DataFrame | None =
     Parameters
     ----------
     audit
-        What was found.
+        The result of the audit.
     title
         Heading of the page.
     features
-        What to show beside each suspect, with the index of the audit's table; by default the features that
-        the audit was made from.
+        Columns to show next to each suspect, with the index of the audit's table; by default the features
+        that were audited.
     """
-    shown = audit.suspects.head(SHOWN_SUSPECTS)
-    beside = _features(audit, features).loc[shown["rank"].to_numpy()]
+    suspects = audit.suspects.head(MAX_SUSPECTS)
+    shown_features = _features(audit, features).loc[suspects["rank"].to_numpy()]
     return render(
+        "peerloss.audit",
         "audit.html",
+        filters={"percent": "{:.1%}".format, "count": "{:,}".format},
         title=title,
-        version=__version__,
         summary=audit.summary(),
         outlook=audit.outlook,
         matrix=_matrix(audit),
@@ -56,49 +53,16 @@ def audit_page(audit: LabelAudit, *, title: str, features: pd.DataFrame | None =
         priors=_priors(audit),
         bars=_bars(audit.table["p_error"].to_numpy()),
         columns=[
-            {"name": str(name), "text": not pd.api.types.is_numeric_dtype(beside.iloc[:, place])}
-            for place, name in enumerate(beside)
+            {"name": str(name), "text": not pd.api.types.is_numeric_dtype(shown_features.iloc[:, place])}
+            for place, name in enumerate(shown_features)
         ],
-        suspects=_rows(shown, beside),
+        suspects=_rows(suspects, shown_features),
         n_suspects=int(audit.table["flagged"].sum()),
     )
 
 
-def render(template: str, **values: Any) -> str:
-    """Fill in a template of this package."""
-    return _environment().get_template(template).render(**values)
-
-
-@cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("peerloss.audit"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["percent"] = "{:.1%}".format
-    environment.filters["count"] = "{:,}".format
-    environment.filters["script_json"] = script_json
-    return environment
-
-
-def script_json(value: Any) -> str:
-    """Return JSON that may stand inside a script element, whatever its texts hold."""
-    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2
-
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
-
-
-def asset(name: str) -> str:
-    """Return the text of a style sheet or script of this package."""
-    return resources.files("peerloss.audit").joinpath("templates", name).read_text(encoding="utf-8")
-
-
 def cell_text(value: Any) -> str:
-    """Return what a cell shows: numbers in short, nothing for what is missing."""
+    """Return the text of a cell: floats with six digits, an empty text for missing values."""
     if value is None or (not isinstance(value, str) and pd.isna(value)):
         return ""
     if isinstance(value, float | np.floating):
@@ -112,32 +76,32 @@ class Cell:
 
     text: str
     value: str
-    """What the column is sorted by."""
-    whole: str = ""
-    """The whole text where it was cut."""
+    """The sort key."""
+    full: str = ""
+    """The full text, if it was truncated."""
 
 
 def _cell(value: Any) -> Cell:
     text = cell_text(value)
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
-    if len(text) > LONGEST_CELL:
-        return Cell(text[:LONGEST_CELL] + "…", text[:LONGEST_CELL], text)
+    if len(text) > MAX_CELL:
+        return Cell(text[:MAX_CELL] + "…", text[:MAX_CELL], text)
     return Cell(text, repr(float(value)) if number and text else text)
 
 
 def _features(audit: LabelAudit, features: pd.DataFrame | None) -> pd.DataFrame:
-    """Return the features by rank, since an index may repeat."""
+    """Return the features indexed by rank, since the index of the data may repeat."""
     found = audit.X if features is None else features
     ranks = audit.table["rank"].to_numpy()
     if found is None:
         return pd.DataFrame(index=ranks)
     table = found if isinstance(found, pd.DataFrame) else pd.DataFrame(np.asarray(found))
-    return table.iloc[:, :SHOWN_FEATURES].set_axis(ranks, axis=0)
+    return table.iloc[:, :MAX_FEATURES].set_axis(ranks, axis=0)
 
 
-def _rows(shown: pd.DataFrame, beside: pd.DataFrame) -> list[dict[str, Any]]:
+def _rows(suspects: pd.DataFrame, features: pd.DataFrame) -> list[dict[str, Any]]:
     found = []
-    for number, (name, row) in enumerate(shown.iterrows()):
+    for number, (name, row) in enumerate(suspects.iterrows()):
         found.append(
             {
                 "name": _cell(name),
@@ -146,17 +110,17 @@ def _rows(shown: pd.DataFrame, beside: pd.DataFrame) -> list[dict[str, Any]]:
                 "changed": row["given"] != row["suggested"],
                 "p_error": float(row["p_error"]),
                 "rank": int(row["rank"]),
-                "features": [_cell(value) for value in beside.iloc[number]],
+                "features": [_cell(value) for value in features.iloc[number]],
             }
         )
     return found
 
 
 def _matrix(audit: LabelAudit) -> list[dict[str, Any]] | None:
-    """Return T with intervals, row by row, unless it is unknown or too large to look at."""
+    """Return T with intervals, row by row, unless it is unknown or too large to show."""
     if audit.noise is None or audit.noise_low is None or audit.noise_high is None:
         return None
-    if len(audit.classes) > SHOWN_CLASSES:
+    if len(audit.classes) > MAX_CLASSES:
         return None
     return [
         {
@@ -173,18 +137,18 @@ def _matrix(audit: LabelAudit) -> list[dict[str, Any]] | None:
 
 
 def _confusions(audit: LabelAudit) -> list[dict[str, Any]]:
-    """Count which label should be which among the suspects, commonest first."""
+    """Count pairs of given and suggested labels among the suspects, most frequent first."""
     found = audit.suspects
     found = found[found["given"] != found["suggested"]]
     counts = Counter(zip(found["given"].astype(str), found["suggested"].astype(str), strict=True))
     return [
         {"given": given, "suggested": suggested, "rows": rows}
-        for (given, suggested), rows in counts.most_common(SHOWN_CONFUSIONS)
+        for (given, suggested), rows in counts.most_common(MAX_CONFUSIONS)
     ]
 
 
 def _priors(audit: LabelAudit) -> list[dict[str, Any]]:
-    order = np.argsort(-audit.noisy_prior, kind="stable")[:SHOWN_CLASSES]
+    order = np.argsort(-audit.noisy_prior, kind="stable")[:MAX_CLASSES]
     return [
         {
             "name": str(audit.classes[k]),
@@ -196,7 +160,7 @@ def _priors(audit: LabelAudit) -> list[dict[str, Any]]:
 
 
 def _bars(p_error: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
-    """Return the histogram; heights are square roots, so that few suspects are seen beside many rows."""
+    """Return the histogram; heights are square roots of the counts, so that small bars remain visible."""
     counts, edges = np.histogram(p_error, bins=BINS, range=(0.0, 1.0))
     top = float(np.sqrt(max(counts.max(), 1)))
     return [

@@ -1,3 +1,5 @@
+"""Score matrices and their expectations."""
+
 import math
 
 import numpy as np
@@ -16,7 +18,7 @@ matrices = st.lists(st.floats(-5, 5), min_size=9, max_size=9).map(lambda w: np.r
 @FEW
 @given(weights)
 def test_matrices_are_the_proper_scores(joint):
-    """Row k is the proper score of the forecast P(· | k): its mean under P(· | k) beats every other row's."""
+    """Row k is the proper score of the forecast P(· | k): its mean under P(· | k) is the largest."""
     conditional = joint / joint.sum(axis=1, keepdims=True)
     for matrix in (quadratic_matrix(joint), logarithmic_matrix(joint)):
         means = conditional @ matrix.T  # [signal, reported row]
@@ -47,7 +49,7 @@ def test_uninformed_reports_score_zero(joint, score):
 
 
 def test_impossible_pairs():
-    """−∞ counts where its pair can occur and only there; an impossible signal has a row of zeros or −∞."""
+    """−∞ counts only if its pair has positive probability; an impossible signal has a row of zeros or −∞."""
     joint = [[0.5, 0.0], [0.0, 0.5]]
     score = logarithmic_matrix(joint)
     assert expected_score(score, joint) == 0.0
@@ -69,6 +71,6 @@ def test_impossible_pairs():
     ],
 )
 def test_bad_arguments_are_refused(call, message):
-    """Wrong shapes and values are refused by name."""
+    """The message names the argument with the wrong shape or value."""
     with pytest.raises(InvalidInputError, match=message):
         call()

@@ -1,0 +1,185 @@
+"""``peerloss review`` and ``peerloss apply`` from the command line."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from peerloss.audit.review import DecisionsFile
+from tests.cli.audits import run
+
+
+def test_apply_changes_only_what_was_decided(audited):
+    """Decisions are applied, other cells do not change; suspects without a decision are kept by default."""
+    folder, data, _, _ = audited
+    with DecisionsFile(folder / "out" / "decisions.jsonl") as file:
+        file.append(10, "change", "yes" if data["label"][10] == "no" else "no")
+        file.append(20, "keep")
+        file.append(30, "skip")
+    result = run("apply", folder / "out", "-o", folder / "cleaned.csv")
+    assert result.exit_code == 0, result.output
+    cleaned = pd.read_csv(folder / "cleaned.csv")
+    assert np.flatnonzero(cleaned["label"] != data["label"]).tolist() == [10]
+    pd.testing.assert_frame_equal(cleaned.drop(columns="label"), data.drop(columns="label"))
+    assert "1 labels changed" in result.output
+
+
+@pytest.mark.parametrize("rest", ["relabel", "drop"])
+def test_apply_relabels_or_drops_undecided_suspects(audited, rest):
+    """`--rest relabel` takes the suggestions, `--rest drop` drops the rows; decisions come first."""
+    folder, data, clean, _ = audited
+    with DecisionsFile(folder / "out" / "decisions.jsonl") as file:
+        file.append(0, "keep")
+    result = run("apply", folder / "out", "-o", folder / "cleaned.csv", "--rest", rest, "--json")
+    summary = json.loads(result.stdout)
+    cleaned = pd.read_csv(folder / "cleaned.csv").set_index("id")
+    assert cleaned.loc["r0", "label"] == data["label"][0]
+    if rest == "relabel":
+        assert (cleaned["label"].to_numpy()[1:] == clean[1:]).all()
+        assert summary["dropped"] == 0
+    else:
+        assert summary["rows"] == len(cleaned) == 60 - summary["dropped"]
+        assert not {"r10", "r20", "r30"} & set(cleaned.index)
+
+
+def test_apply_keeps_cells_as_they_are_written(tmp_path):
+    """Semicolons, quotes, spellings of numbers and rows without a label are copied unchanged."""
+    n = 40
+    rows = ["number;text;class"]
+    rows += [f'1.{i:03d}0;"a ""quoted"" text; {i}";{"b" if i % 2 else "a"}' for i in range(n)]
+    rows += ["2;no label;"]
+    (tmp_path / "data.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    proba = pd.DataFrame({"a": [0.9, 0.1] * (n // 2) + [0.5], "b": [0.1, 0.9] * (n // 2) + [0.5]})
+    proba.to_csv(tmp_path / "p.csv", index=False)
+    result = run(
+        "audit",
+        tmp_path / "data.csv",
+        "--target",
+        "class",
+        "-o",
+        tmp_path / "out",
+        "--probabilities",
+        tmp_path / "p.csv",
+    )
+    assert result.exit_code == 0, result.output
+    with DecisionsFile(tmp_path / "out" / "decisions.jsonl") as file:
+        file.append(0, "change", "b")
+    assert run("apply", tmp_path / "out", "-o", tmp_path / "cleaned.csv").exit_code == 0
+    cleaned = (tmp_path / "cleaned.csv").read_text(encoding="utf-8").splitlines()
+    assert cleaned[1] == rows[1][:-1] + "b"
+    assert cleaned[2:] == rows[2:]
+
+
+def test_line_ends_in_cells_survive_audit_and_apply(tmp_path):
+    """A bare carriage return in a quoted cell is part of the cell and does not start a row."""
+    rows = [f'"n\r{i}\r", 1.{i % 2} ,{"yes" if i % 2 else "no"}\r\n' for i in range(60)]
+    content = "".join(["id,x,label\r\n", *rows]).encode()
+    (tmp_path / "data.csv").write_bytes(content)
+    pd.DataFrame({"no": [0.9, 0.1] * 30, "yes": [0.1, 0.9] * 30}).to_csv(tmp_path / "p.csv", index=False)
+    result = run(
+        "audit", tmp_path / "data.csv", "--target", "label", "--id", "id", "-o", tmp_path / "out",
+        "--probabilities", tmp_path / "p.csv",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    labels = pd.read_csv(tmp_path / "out" / "labels.csv")
+    assert labels["name"].tolist() == [f"n\r{i}\r" for i in range(60)]
+    assert run("apply", tmp_path / "out", "-o", tmp_path / "same.csv").exit_code == 0
+    assert (tmp_path / "same.csv").read_bytes() == content
+    with DecisionsFile(tmp_path / "out" / "decisions.jsonl") as file:
+        file.append(7, "change", "no")
+    assert run("apply", tmp_path / "out", "-o", tmp_path / "changed.csv").exit_code == 0
+    rows[7] = rows[7].replace("yes", "no")
+    assert (tmp_path / "changed.csv").read_bytes() == "".join(["id,x,label\r\n", *rows]).encode()
+
+
+def test_labels_that_were_changed_are_not_applied(audited):
+    """A table that was truncated at the end of a line is refused, unless the change is accepted."""
+    folder, *_ = audited
+    labels = folder / "out" / "labels.csv"
+    labels.write_bytes(b"".join(labels.read_bytes().splitlines(keepends=True)[:31]))
+    arguments = ("apply", folder / "out", "-o", folder / "cleaned.csv", "--rest", "relabel")
+    result = run(*arguments)
+    assert result.exit_code == 2
+    assert "labels.csv was changed since the audit" in result.stderr
+    assert not (folder / "cleaned.csv").exists()
+    result = run(*arguments, "--accept-edits")
+    assert result.exit_code == 0, result.output
+    assert "3 labels changed" in result.output
+
+
+def test_spreadsheet_safe_labels_are_applied_unchanged(tmp_path):
+    """`--spreadsheet-safe` changes the texts in labels.csv, not the labels that are applied."""
+    table = pd.DataFrame({"x": range(40), "label": ["=a", "b"] * 20})
+    table.loc[0, "label"] = "b"
+    table.to_csv(tmp_path / "data.csv", index=False)
+    pd.DataFrame({"=a": [0.9, 0.1] * 20, "b": [0.1, 0.9] * 20}).to_csv(tmp_path / "p.csv", index=False)
+    result = run(
+        "audit", tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "out",
+        "--probabilities", tmp_path / "p.csv", "--spreadsheet-safe",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    assert "'=a" in set(pd.read_csv(tmp_path / "out" / "labels.csv")["given"])
+    result = run("apply", tmp_path / "out", "-o", tmp_path / "cleaned.csv", "--rest", "relabel")
+    assert result.exit_code == 0, result.output
+    assert pd.read_csv(tmp_path / "cleaned.csv")["label"].tolist() == ["=a", "b"] * 20
+
+
+def test_several_annotators_become_one_label(tmp_path):
+    """With one column per annotator, apply adds a column with the majority's label or the decision."""
+    clean = np.arange(40) % 2
+    table = pd.DataFrame({"x": clean * 1.0, "ann": clean, "bob": clean, "cy": 1 - clean})
+    table.loc[:9, "cy"] = -1
+    table.to_csv(tmp_path / "data.csv", index=False)
+    targets = [part for name in ("ann", "bob", "cy") for part in ("--target", name)]
+    result = run(
+        "audit", tmp_path / "data.csv", *targets, "--abstain", "-1", "--drop", "x", "-o", tmp_path / "out"
+    )
+    assert result.exit_code == 0, result.output
+    with DecisionsFile(tmp_path / "out" / "decisions.jsonl") as file:
+        file.append(4, "change", "1")
+    assert run("apply", tmp_path / "out", "-o", tmp_path / "cleaned.csv").exit_code == 0
+    cleaned = pd.read_csv(tmp_path / "cleaned.csv")
+    expected = clean.copy()
+    expected[4] = 1
+    assert cleaned["label"].tolist() == expected.tolist()
+    assert cleaned["cy"].tolist() == table["cy"].tolist()
+
+
+@pytest.mark.parametrize("command", ["review", "apply"])
+def test_folders_that_are_not_audits_are_refused(audited, command):
+    """A missing or damaged manifest, changed data and a manifest with another path are refused."""
+    folder, *_ = audited
+    extra = ["--no-browser"] if command == "review" else ["-o", str(folder / "cleaned.csv")]
+    assert "is not an audit" in run(command, folder, *extra).output
+    data, manifest = folder / "out" / "data.csv", folder / "out" / "audit.json"
+    original = data.read_bytes()
+    data.write_bytes(original + b"r99,1,no\n")
+    assert "was changed since" in run(command, folder / "out", *extra).output
+    data.write_bytes(original)
+    written = manifest.read_text()
+    manifest.write_text(written.replace('"data.csv"', '"../data.csv"'))
+    assert "not an audit that this version can read" in run(command, folder / "out", *extra).output
+    manifest.write_text("{")
+    assert "damaged audit" in run(command, folder / "out", *extra).output
+    assert not (folder / "cleaned.csv").exists()
+
+
+def test_apply_refuses_decisions_of_another_audit(audited):
+    """A row or a label that is not in the audit is an error, and nothing is written."""
+    folder, *_ = audited
+    with DecisionsFile(folder / "out" / "decisions.jsonl") as file:
+        file.append(5, "change", "maybe")
+    result = run("apply", folder / "out", "-o", folder / "cleaned.csv")
+    assert result.exit_code == 2
+    assert "not belong to this audit" in result.output
+    assert not (folder / "cleaned.csv").exists()
+
+
+@pytest.mark.parametrize("name", ["cleaned.txt", "out/cleaned.csv"])
+def test_apply_refuses_other_outputs(audited, name):
+    """The output must be a CSV file outside the audit folder."""
+    folder, *_ = audited
+    result = run("apply", folder / "out", "-o", folder / name)
+    assert result.exit_code == 2
+    assert "--output must" in result.output
