@@ -26,7 +26,7 @@ LAYERS = [
     {"theory"},
     {"noise"},
     {"_classifier"},
-    {"_probabilities"},
+    {"_probabilities", "_holm"},
     {"_validation", "_random", "_files"},
     {"exceptions", "_version", "_folder_swap", "_deprecation"},
 ]

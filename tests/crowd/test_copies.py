@@ -96,11 +96,6 @@ def test_nothing_to_test_gives_an_empty_table():
     assert list(table) == ["worker", "other", "n_tasks", "agreements", "expected", "p_value"]
 
 
-def test_holm_is_what_its_definition_says():
-    """Each p-value is multiplied by the number not smaller, made monotone and cut at one."""
-    np.testing.assert_allclose(_copies._holm(np.array([0.04, 0.01, 0.03, 0.5])), [0.09, 0.04, 0.09, 0.5])
-
-
 def test_refuses_a_rate_outside_the_unit_interval():
     """A rate is a probability."""
     with pytest.raises(InvalidInputError, match="`false_positive_rate` must lie in"):

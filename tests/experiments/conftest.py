@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.experiments.tiny import figures, run_tiny, write_spec
+from tests.experiments.tiny import results, run_tiny, write_spec
 
 
 @pytest.fixture(scope="session")
@@ -14,4 +14,4 @@ def spec(tmp_path_factory):
 def undisturbed(spec, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
     run_tiny(spec, folder)
-    return figures(folder)
+    return results(folder)

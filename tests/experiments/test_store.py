@@ -3,17 +3,18 @@
 import json
 import os
 import warnings
-from functools import partial
 
 import pytest
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments import Store as CellStore
-from peerloss.experiments import StoreWarning
-from peerloss.experiments._cells import FORMAT
+from peerloss.experiments import Record, Store, StoreWarning
+from peerloss.experiments._record import FORMAT
 
-#: A store that takes every record, so that those below can be short.
-Store = partial(CellStore, is_usable=lambda _: True)
+
+@pytest.fixture(autouse=True)
+def short_records(monkeypatch):
+    """Accept every record, so that those below can be short."""
+    monkeypatch.setattr(Record, "is_usable", True)
 
 
 def record(key, finished="2026-01-01T00:00:00.000+00:00", **fields):
@@ -118,11 +119,12 @@ def test_an_odd_line_costs_its_own_cell_alone(tmp_path, line):
     assert len(caught) == 1
 
 
-def test_records_that_are_not_of_the_kind_are_skipped(tmp_path):
-    """As lines that cannot be read are: what is asked of a record is asked when it is read."""
+def test_unusable_records_are_skipped(tmp_path, monkeypatch):
+    """Like lines that cannot be read; records are checked when they are read."""
     fill(tmp_path, "a", "b")
+    monkeypatch.setattr(Record, "is_usable", property(lambda record: record["key"] == "a"))
     with pytest.warns(StoreWarning, match="1 of its 2 lines"):
-        assert CellStore(tmp_path, is_usable=lambda r: r["key"] == "a").done() == {"a"}
+        assert Store(tmp_path).done() == {"a"}
 
 
 def test_records_of_another_version_are_no_damage(tmp_path):

@@ -68,7 +68,7 @@ def write_spec(folder, text=SPEC):
 def run_tiny(spec, folder, **options):
     """Run what is missing, in this process; also what the killed processes of the tests do."""
     with Store(folder) as store:
-        return run_experiment(load_experiment(spec), store, **({"jobs": 1} | options))
+        return run_experiment(load_experiment(spec), store, **({"n_jobs": 1} | options))
 
 
 def run_when_ready(ready, spec, folder):
@@ -77,7 +77,7 @@ def run_when_ready(ready, spec, folder):
     run_tiny(spec, folder)
 
 
-def figures(folder):
+def results(folder):
     """Return the records of a store by key, without the circumstances."""
     return {
         record["key"]: {name: value for name, value in record.items() if name not in CIRCUMSTANCES}

@@ -19,7 +19,7 @@ def section_of(folder, records):
 
 
 def test_the_summary_counts_both_sides_on_the_same_rows_and_methods(tmp_path):
-    """PAM has no printed figure: it takes part in the best of all, not in the comparison with print."""
+    """PAM has no printed number: it counts for the best of all, not in the comparison with the paper."""
     records = row(FIGURES | {"pam": [0.95, 0.95]})
     records += row(
         {"peer": [0.9, 0.9], "surrogate": [0.95, 0.95], "nn": [0.94, 0.94], "pam": [0.1, 0.1]}, e_pos=0.4
@@ -102,8 +102,8 @@ def test_incomplete_rows_are_told(tmp_path):
     assert any("1 row is incomplete" in s and "1 remain" in s for s in findings(section))
 
 
-def test_rows_that_the_paper_lacks_are_summarised_without_print(tmp_path):
-    """No sentence mentions print."""
+def test_rows_that_the_paper_lacks_are_summarised_alone(tmp_path):
+    """No sentence mentions printed numbers."""
     section = section_of(tmp_path, row(FIGURES, data_set="mine"))
     assert section.summaries[0].printed_rows == 0
     assert section.summaries[0].methods[0].mean == pytest.approx(0.85)
@@ -111,17 +111,17 @@ def test_rows_that_the_paper_lacks_are_summarised_without_print(tmp_path):
     assert section.deviations == ()
 
 
-def test_cells_far_from_print_are_listed_with_the_reason(tmp_path):
-    """More than 3 points; the standard error is that of two means, eight seeds in print."""
+def test_cells_far_from_the_paper_are_listed_with_the_reason(tmp_path):
+    """More than 3 points; the standard error is that of two means, eight seeds in the paper."""
     figures = {"peer": [0.80, 0.90], "surrogate": [0.85, 0.85], "nn": [0.70, 0.72], "c-svm": [0.60, 0.61]}
     section = section_of(tmp_path, row(figures))
     found = {entry.method: entry for entry in section.deviations}
-    assert set(found) == {"surrogate", "nn", "c-svm"}, "peer is .006 from print"
+    assert set(found) == {"surrogate", "nn", "c-svm"}, "peer is .006 from the paper"
     nn = found["nn"]
     spread = math.sqrt(2) * 0.01
     assert nn.difference == pytest.approx(0.71 - 0.75)
     assert nn.error == pytest.approx(spread * math.sqrt(1 / 2 + 1 / 8))
-    assert "a test set has 40 rows, so that one row is 2.5 points" in nn.reason
+    assert "the test set has 40 rows, so one row is 2.5 points" in nn.reason
     assert "3.6 standard errors: more than chance; the authors chose settings on test" in nn.reason
     assert "no spread over seeds: more than chance" in found["surrogate"].reason
     assert "never tunes the class weight" in found["c-svm"].reason
@@ -132,11 +132,11 @@ def test_exactly_three_points_are_not_far(tmp_path):
     assert section_of(tmp_path, row({"peer": [0.826], "nn": [0.78]})).deviations == ()
 
 
-def test_small_differences_in_spread_are_put_down_to_chance(tmp_path):
-    """With one seed, the spread is that of counting the test rows."""
+def test_differences_within_the_spread_can_be_chance(tmp_path):
+    """With one seed, the spread is the binomial standard deviation over the test rows."""
     (found,) = section_of(tmp_path / "a", row({"peer": [0.80], "nn": [0.75]}, n_test=20)).deviations
     assert found.error == pytest.approx(math.sqrt(0.8 * 0.2 / 20) * math.sqrt(1 + 1 / 8))
-    assert "0.6 standard errors: chance is enough" in found.reason
+    assert "0.6 standard errors: can be chance" in found.reason
     (german,) = section_of(
         tmp_path / "b", row({"peer": [0.1], "nn": [0.1]}, data_set="german", n_test=999)
     ).deviations[:1]

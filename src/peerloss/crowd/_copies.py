@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
+from peerloss._holm import holm
 from peerloss._validation import FloatArray, IntArray, check_in_range
 from peerloss.crowd._aggregate import rival_votes
 from peerloss.peer_prediction._kernel import CHUNK, SharedReports
@@ -71,7 +72,7 @@ def find_copiers(
     order = np.lexsort((test.first, pair))
     pairs, begin, sides = np.unique(pair[order], return_index=True, return_counts=True)
     worse = np.maximum.reduceat(test.p_value[order], begin) if len(pairs) else np.empty(0)
-    corrected = _holm(np.where(sides == 2, worse, 1.0))
+    corrected = holm(np.where(sides == 2, worse, 1.0))
     chosen = np.flatnonzero(corrected <= rate)
     chosen = chosen[np.argsort(corrected[chosen], kind="stable")]
     at = order[begin[chosen]]
@@ -173,11 +174,3 @@ def _test(met: _Meetings, n_workers: int, k: int) -> _Tests:
 def _totals(place: IntArray, values: FloatArray) -> FloatArray:
     """Sum the values that share a place."""
     return np.bincount(place, weights=values).astype(np.float64, copy=False)
-
-
-def _holm(p: FloatArray) -> FloatArray:
-    """Correct p-values so that the chance of any false one is at most the level."""
-    order = np.argsort(p, kind="stable")
-    corrected = np.empty_like(p)
-    corrected[order] = np.minimum(np.maximum.accumulate(p[order] * np.arange(len(p), 0, -1)), 1.0)
-    return corrected

@@ -3,11 +3,11 @@
 import pytest
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments.cifar import load_cifar
+from peerloss.experiments import load_experiment
 
 
 def template(method, *changes):
-    return load_cifar("cifar10", methods=[method], seeds=1, changes=changes).runs()[0]
+    return load_experiment("cifar10", methods=[method], seeds=1, changes=changes).runs()[0]
 
 
 def test_changes_come_last_and_change_the_key():
@@ -40,7 +40,7 @@ def test_values_of_every_kind():
         ("epochs", "`set` must be name=value"),
         ("epochs=many", "`set` must be name=value"),
         ("epochs={[]}", "`set` must be name=value"),
-        ("epoch=3", "there is no setting 'epoch'; DeepRecipe has epochs"),
+        ("epoch=3", "unknown setting 'epoch'; DeepRecipe has epochs"),
         ("epochs.more=3", "'epochs' has no settings of its own"),
         ("epochs=3.5", "`epochs` must be an integer; got 3.5"),
         ("epochs=True", "`epochs` must be an integer; got True"),
@@ -58,7 +58,7 @@ def test_values_of_every_kind():
         ("augment=None", "`augment` must be changed by its own settings"),
         ("sieve.balance='even'", "`balance` must be True or False or a tuple; got 'even'"),
         ("sieve.augment=None", "`augment` must be changed by its own settings"),
-        ("sieve.round=3", "there is no setting 'round'; Sieve has start"),
+        ("sieve.round=3", "unknown setting 'round'; Sieve has start"),
         ("seed=7", "cannot change the seed.*`--seed`"),
         ("width.more=3", "'width' has no settings of its own"),
     ],
