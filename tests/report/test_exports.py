@@ -4,6 +4,9 @@ import csv
 import io
 import json
 
+import pytest
+
+import peerloss.report
 from peerloss.report import build_report, report_numbers
 from peerloss.report._exports import section_markdown, table_csv
 from tests.report.made_up import HOSTILE, everything, record, row, store
@@ -81,3 +84,9 @@ def test_a_section_without_a_table_has_no_markdown(tmp_path):
     """It has only pictures."""
     (section,) = build_report(store(tmp_path, [record()])).sections
     assert section_markdown(section) == ""
+
+
+def test_the_old_name_of_report_numbers_warns():
+    """It still works."""
+    with pytest.warns(DeprecationWarning, match=r"Use `peerloss.report.report_numbers`"):
+        assert peerloss.report.figures is report_numbers

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from peerloss._deprecation import renamed_parameters
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments._limits import check_numbers
+from peerloss.experiments._experiment_checks import check_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -92,7 +92,7 @@ def load_experiment(
 
         _refuse(of_tables, known)
         return parse_cifar(known, table, **common, **of_images)
-    from peerloss.experiments.tables._table_experiment import parse_tables  # noqa: PLC0415
+    from peerloss.experiments.tables._parse_tables import parse_tables  # noqa: PLC0415
 
     _refuse(of_images, known)
     return parse_tables(known, table, **common, **of_tables)

@@ -15,7 +15,7 @@ import numpy as np
 
 from peerloss._validation import FIRST_INEXACT
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments._limits import check_noise
+from peerloss.experiments._experiment_checks import check_noise
 
 #: Part of every hash and record: raised when the meaning of a recipe or a record changes, so that runs in an
 #: older format are run again.

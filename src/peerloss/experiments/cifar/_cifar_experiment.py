@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.exceptions import DivergenceError
 from peerloss.experiments._experiment import Experiment, Outcome
-from peerloss.experiments._limits import check_keys, check_noise, check_seeds
+from peerloss.experiments._experiment_checks import check_keys, check_noise, check_seeds
 from peerloss.experiments._record import SMOKE_WIDTH, image_protocol
 from peerloss.experiments.cifar._changes import changed
 from peerloss.experiments.cifar._cifar_run import LOSSES, CifarRun, WarmStart
