@@ -64,15 +64,19 @@ class Experiment:
         raise NotImplementedError
 
     def batches(self, runs: Sequence[Any]) -> list[list[Any]]:
-        """Return runs in the order of execution; those in one list are executed together."""
+        """Return ``runs`` in the order of execution; those in one list are executed together."""
         raise NotImplementedError
 
     def prepare(self, options: dict[str, Any], runs: Sequence[Any]) -> dict[str, Any]:
-        """Check the options and load what the missing runs need, before anything is written."""
+        """Check the ``options`` and load what the missing ``runs`` need, before anything is written."""
         raise NotImplementedError
 
     def execute(self, batches: Iterable[list[Any]], folder: Any, **options: Any) -> Iterator[Outcome]:
-        """Yield one outcome per batch as soon as it is known; a batch is taken when it can start."""
+        """Execute the ``batches`` of runs and yield one outcome for each as soon as it is known.
+
+        A batch is taken when it can start. ``folder`` is that of the store, ``options`` are from
+        :meth:`prepare`.
+        """
         raise NotImplementedError
 
     def cells(self) -> Sequence[Any]:

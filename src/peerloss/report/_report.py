@@ -43,6 +43,7 @@ class Section:
     invariance: tuple[InvariancePanel, ...]
     boundaries: tuple[Boundary, ...]
     images: CifarTable | None = None
+    """The table of an experiment on images."""
 
     @property
     def name(self) -> str:

@@ -68,18 +68,21 @@ class CifarExperiment(Experiment):
         return {"seeds": list(self.seeds), "keys": {run.key: run.method for run in self.runs()}}
 
     def batches(self, runs: Sequence[CifarRun]) -> list[list[CifarRun]]:
-        """Return the runs one by one."""
+        """Return the ``runs`` one by one."""
         return [[run] for run in runs]
 
     def prepare(self, options: dict[str, Any], runs: Sequence[CifarRun]) -> dict[str, Any]:
-        """Check the device and read the images if a run needs them."""
+        """Check the device in ``options`` and read the images if there are ``runs``."""
         resources = options.get("resources") or SharedResources()
         if runs:
             resources.load(test=not self.closed)
         return {"resources": resources}
 
     def execute(self, batches: Iterable[list[CifarRun]], folder: Path, **options: Any) -> Iterator[Outcome]:
-        """Train one run after another; a run that was stopped continues from its checkpoint."""
+        """Train one run after another; a run that was stopped continues from its checkpoint.
+
+        ``batches`` have one run each; checkpoints are written to ``folder``, ``options`` are the resources.
+        """
         resources: SharedResources = options["resources"]
         for (run,) in batches:
             stem = folder / self.name / "unfinished" / run.key.replace("/", "_").replace(":", "_")

@@ -51,7 +51,10 @@ class TableExperiment(Experiment):
         }
 
     def batches(self, runs: Sequence[TableRun]) -> list[list[TableRun]]:
-        """Put the networks of one row into one batch, because the engine trains them together."""
+        """Return ``runs`` in random order, with the networks of one row in one batch.
+
+        The engine trains these together.
+        """
         batches: list[list[TableRun]] = []
         rows: dict[tuple[Any, ...], list[TableRun]] = defaultdict(list)
         for run in runs:
@@ -74,17 +77,17 @@ class TableExperiment(Experiment):
     def prepare(
         self,
         options: dict[str, Any],
-        runs: Sequence[TableRun],  # noqa: ARG002 - each process loads its data itself
+        runs: Sequence[TableRun],  # noqa: ARG002 - not needed here
     ) -> dict[str, Any]:
-        """Check the options."""
+        """Check the ``options``; the data of the ``runs`` are loaded by each process."""
         check_backend(**options)
         return options
 
     def execute(
         self,
         batches: Iterable[list[TableRun]],
-        folder: object,  # noqa: ARG002 - runs on tables leave no other files there
+        folder: object,  # noqa: ARG002 - not needed here
         **options: Any,
     ) -> Iterator[Outcome]:
-        """Yield one outcome per batch as soon as it is known."""
+        """Spread ``batches`` over processes, as ``options`` demand; nothing else is written to ``folder``."""
         return spread(try_runs, batches, **options)
