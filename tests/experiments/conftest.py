@@ -1,4 +1,4 @@
-"""One undisturbed run that the others are compared with."""
+"""One undisturbed run with which the others are compared."""
 
 import pytest
 

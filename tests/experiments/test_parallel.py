@@ -1,4 +1,4 @@
-"""Workers that are killed are told of; workers whose parent is killed end."""
+"""Killed workers are reported; workers whose parent is killed end."""
 
 import os
 import signal
@@ -14,7 +14,7 @@ from peerloss.exceptions import WorkerError
 from peerloss.experiments import _parallel
 from peerloss.experiments._parallel import _take_from_ray, end_with_parent, spread
 
-#: A parent that starts two workers, which write down who they are and would sleep for an hour.
+#: A parent that starts two workers, which write their process numbers and sleep for an hour.
 PARENT = """
 import os, sys, time
 from pathlib import Path
@@ -53,7 +53,7 @@ def is_alive(process):
 
 
 def wait_for(condition, seconds=120.0):
-    """Return whether the condition came true; generous, for a busy machine."""
+    """Return whether the condition became true; the limit suits a busy machine."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if condition():
@@ -67,7 +67,7 @@ needs_kill = pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="this sys
 
 @needs_kill
 def test_parallel_end_when_their_parent_is_killed(tmp_path):
-    """SIGKILL leaves the parent no time to end them: they find out by themselves, as Ray's do."""
+    """A parent killed by SIGKILL cannot end them: they notice it themselves, as those of Ray do."""
     parent = subprocess.Popen([sys.executable, "-c", PARENT, str(tmp_path)], stderr=subprocess.PIPE)
     try:
         started = wait_for(
@@ -85,14 +85,14 @@ def test_parallel_end_when_their_parent_is_killed(tmp_path):
 
 
 @needs_kill
-def test_a_killed_worker_is_told_of():
-    """As an error of ours that says what may have happened and how to go on."""
+def test_a_killed_worker_is_reported():
+    """The error explains what may have happened and how to continue."""
     with pytest.raises(WorkerError, match=r"worker process was killed.*run the same command again"):
         list(spread(kill_itself, range(2), n_jobs=2))
 
 
-def test_a_worker_that_ray_lost_is_told_of_alike():
-    """Errors of the work itself come through as they are."""
+def test_a_worker_lost_by_ray_is_reported_in_the_same_way():
+    """Errors of the function itself are not changed."""
     exceptions = pytest.importorskip("ray", reason="Ray is not installed").exceptions
 
     def lost(_):
@@ -124,6 +124,6 @@ def test_only_a_direct_child_watches_its_parent(monkeypatch):
     assert watched == [os.getppid()]
 
 
-def test_the_parent_itself_is_not_watched():
-    """With one process the work is done here."""
+def test_one_process_computes_here():
+    """Nothing is watched."""
     assert list(spread(str, range(3), n_jobs=1)) == ["0", "1", "2"]

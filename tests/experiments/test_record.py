@@ -1,4 +1,4 @@
-"""A record is read if it holds what is asked of it; everything else is skipped, not stumbled over."""
+"""A record is read if it has all fields of the right types; everything else is skipped."""
 
 import pytest
 
@@ -11,7 +11,7 @@ def is_usable(fields):
 
 
 def test_a_complete_record_is_usable():
-    """With curves and planes, and where training diverged."""
+    """With curves and planes, and if training diverged."""
     assert is_usable(record())
     assert is_usable(record(test_accuracy=None))
     assert is_usable(record(curve=curve(test_accuracy=[0.5]), plane=plane()))
@@ -53,14 +53,14 @@ def test_a_complete_record_is_usable():
     ],
     ids=lambda damage: f"{damage}"[:60],
 )
-def test_a_damaged_record_is_not(damage):
-    """Whatever a file may hold, it is refused rather than counted or drawn."""
-    whole, changed = record(), record(**damage)
-    assert not is_usable(whole | {k: v for k, v in changed.items() if k in {*damage, "trials", "key"}})
+def test_a_damaged_record_is_not_usable(damage):
+    """It is neither counted nor drawn."""
+    complete, changed = record(), record(**damage)
+    assert not is_usable(complete | {k: v for k, v in changed.items() if k in {*damage, "trials", "key"}})
 
 
-def test_a_record_without_a_field_is_not():
-    """Every field that somebody reads is needed."""
+def test_a_record_without_a_field_is_not_usable():
+    """Every field that is read is required."""
     for name in (
         "key",
         "trials",
@@ -76,6 +76,6 @@ def test_a_record_without_a_field_is_not():
         assert not is_usable({key: value for key, value in record().items() if key != name})
 
 
-def test_the_key_says_which_cell_it_is():
-    """A record under the key of another cell would stand for a figure that nobody found."""
+def test_the_key_must_match_the_run():
+    """A record under the key of another run is rejected."""
     assert not is_usable(record(seed=1) | {"key": record(seed=2)["key"]})

@@ -67,24 +67,24 @@ def test_results_do_not_depend_on_the_number_of_processes(spec, undisturbed, tmp
 def start(processes, spec, folder):
     """Start a process and wait until it is about to begin."""
     ready = processes.Event()
-    runner = processes.Process(target=run_when_ready, args=(ready, spec, folder))
-    runner.start()
+    process = processes.Process(target=run_when_ready, args=(ready, spec, folder))
+    process.start()
     assert ready.wait(60)
-    return runner
+    return process
 
 
 def test_twenty_kills_lose_nothing(spec, undisturbed, tmp_path, processes):
     """SIGKILL at random times, twenty times; then one run to the end has exactly the undisturbed records."""
-    whole = start(processes, spec, tmp_path / "whole")
+    complete = start(processes, spec, tmp_path / "undisturbed")
     started = time.monotonic()
-    whole.join()
+    complete.join()
     length = time.monotonic() - started
     folder, pause, counts = tmp_path / "killed", np.random.default_rng(1), []
     for _ in range(20):
-        runner = start(processes, spec, folder)
+        process = start(processes, spec, folder)
         time.sleep(pause.uniform(0.0, length / 4))
-        runner.kill()
-        runner.join()
+        process.kill()
+        process.join()
         counts.append(len(Store(folder).done()))
     assert counts == sorted(counts), "finished runs stay finished"
     assert counts[-1] > 0, "some were killed while they were working"
@@ -110,10 +110,10 @@ def test_two_processes_can_share_a_store(spec, undisturbed, tmp_path, processes)
 
 def test_two_processes_share_the_runs(spec, undisturbed, tmp_path, processes):
     """Both end without errors and with the undisturbed records, few of which are duplicates."""
-    runners = [start(processes, spec, tmp_path) for _ in range(2)]
-    for runner in runners:
-        runner.join()
-    assert [runner.exitcode for runner in runners] == [0, 0]
+    started = [start(processes, spec, tmp_path) for _ in range(2)]
+    for process in started:
+        process.join()
+    assert [process.exitcode for process in started] == [0, 0]
     assert results(tmp_path) == undisturbed
     assert len(lines(tmp_path)) < 2 * len(undisturbed)
 

@@ -12,7 +12,7 @@ def table_of(folder, records):
 
 
 def test_a_cell_by_hand(tmp_path):
-    """Mean, standard deviation and error over seeds, and the difference to print (.856)."""
+    """Mean, standard deviation and error over seeds, and the difference from the paper (.856)."""
     table = table_of(tmp_path, row({"peer": [0.8, 0.9, 0.7], "nn": [0.75, 0.75, 0.75]}))
     cell = table.rows[0].cells["peer"]
     assert cell.mean == pytest.approx(0.8)
@@ -25,13 +25,13 @@ def test_a_cell_by_hand(tmp_path):
 
 
 def test_bold_marks_the_methods_within_two_points(tmp_path):
-    """By the means, whatever the printed ones are."""
+    """By the means here, not by the printed ones."""
     table = table_of(tmp_path, row({"peer": [0.80, 0.80], "dmi": [0.70, 0.86], "nn": [0.7, 0.81]}))
     assert table.rows[0].bold == {"peer", "dmi"}
 
 
 def test_one_seed_has_no_spread(tmp_path):
-    """And so nothing is said about the printed figure lying within it."""
+    """So it is unknown whether the printed number is within it."""
     cell = table_of(tmp_path, row({"peer": [0.8], "nn": [0.7]})).rows[0].cells["peer"]
     assert (cell.spread, cell.error, cell.within_spread) == (None, None, None)
 
@@ -69,7 +69,7 @@ def test_pictures_and_single_methods_have_no_table(tmp_path):
 
 
 def test_records_that_contradict_each_other_are_an_error(tmp_path):
-    """Two seeds of one recipe with different numbers of trials: told, not a traceback."""
+    """Two seeds of one recipe with different numbers of trials: a message, not a traceback."""
     records = [
         record(choose="row", test_accuracy=[0.5, 0.5]),
         record(choose="row", seed=1),

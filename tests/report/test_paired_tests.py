@@ -60,6 +60,6 @@ def test_incomplete_rows_are_left_out(tmp_path):
 
 
 def test_without_differences_there_is_no_evidence():
-    """Zeros say nothing, nor does what rounding makes of them."""
+    """Zeros are ignored, also after rounding."""
     assert signed_rank([0.0, 0.1 + 0.2 - 0.3]) == 1.0
     assert signed_rank([0.1, 0.2, 0.0]) == signed_rank([0.1, 0.2]) == 0.5

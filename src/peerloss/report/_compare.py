@@ -56,12 +56,12 @@ class MethodSummary:
     mean: float
     near_best: int
     """Rows within 2 points of the best of all methods here."""
-    beside_paper: BesidePaper | None
+    beside_paper: PaperComparison | None
     """``None`` for methods without printed numbers."""
 
 
 @dataclass(frozen=True)
-class BesidePaper:
+class PaperComparison:
     """The same for the rows and methods that the paper prints, so that both sides are comparable."""
 
     mean: float
@@ -131,8 +131,8 @@ def _summary(table: AccuracyTable, prior: str) -> PriorSummary:
     common = [m for m in table.methods if shared and all(e.cells[m].printed is not None for e in shared)]
     here = [near_best({m: entry.means[m] for m in common}) for entry in shared]
     there = [near_best({m: _printed(entry, m) for m in common}) for entry in shared]
-    beside = {
-        m: BesidePaper(
+    comparison = {
+        m: PaperComparison(
             mean=_mean(entry.means[m] for entry in shared),
             printed_mean=_mean(_printed(entry, m) for entry in shared),
             near_best=sum(m in bold for bold in here),
@@ -145,7 +145,7 @@ def _summary(table: AccuracyTable, prior: str) -> PriorSummary:
             method=m,
             mean=_mean(entry.means[m] for entry in rows),
             near_best=sum(m in entry.bold for entry in rows),
-            beside_paper=beside.get(m),
+            beside_paper=comparison.get(m),
         )
         for m in table.methods
         if rows
@@ -158,8 +158,8 @@ def _summary(table: AccuracyTable, prior: str) -> PriorSummary:
         incomplete=len(table.of_prior(prior)) - len(rows),
         printed_rows=len(shared),
         methods=tuple(methods),
-        ordering_here=_ordered({m: beside[m].mean for m in ORDER}) if ordered else None,
-        ordering_printed=_ordered({m: beside[m].printed_mean for m in ORDER}) if ordered else None,
+        ordering_here=_ordered({m: comparison[m].mean for m in ORDER}) if ordered else None,
+        ordering_printed=_ordered({m: comparison[m].printed_mean for m in ORDER}) if ordered else None,
         within_spread=sum(inside is True for inside in compared),
         compared=sum(inside is not None for inside in compared),
     )

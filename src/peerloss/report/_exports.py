@@ -146,13 +146,13 @@ def _summary_table(summary: PriorSummary) -> str:
     head += ["rows near the best *", "rows near the best, in the paper"]
     lines = []
     for entry in summary.methods:
-        beside = entry.beside_paper
+        comparison = entry.beside_paper
         line = [method_title(entry.method), accuracy(entry.mean), str(entry.near_best)]
-        if beside is None:
+        if comparison is None:
             line += [MISSING] * 4
         else:
-            line += [accuracy(beside.mean), accuracy(beside.printed_mean)]
-            line += [str(beside.near_best), str(beside.printed_near_best)]
+            line += [accuracy(comparison.mean), accuracy(comparison.printed_mean)]
+            line += [str(comparison.near_best), str(comparison.printed_near_best)]
         lines.append(line)
     return _markdown(head, lines) + "\n\n\\* among the rows and methods that the paper prints"
 

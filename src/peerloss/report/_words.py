@@ -68,18 +68,18 @@ def _about_prior(summary: PriorSummary) -> Iterator[str]:
             f"{where}: {summary.incomplete} {rows} incomplete (a method or seed is missing or diverged) and "
             f"excluded from the comparisons; {summary.rows} remain."
         )
-    beside = {entry.method: entry.beside_paper for entry in summary.methods if entry.beside_paper}
+    comparison = {entry.method: entry.beside_paper for entry in summary.methods if entry.beside_paper}
     if summary.ordering_here:
         paper = " > ".join(method_title(method) for method in ORDER)
-        here = ", ".join(f"{method_title(m)} {accuracy(beside[m].mean)}" for m in summary.ordering_here)
-        printed = ", ".join(accuracy(beside[m].printed_mean) for m in summary.ordering_here)
+        here = ", ".join(f"{method_title(m)} {accuracy(comparison[m].mean)}" for m in summary.ordering_here)
+        printed = ", ".join(accuracy(comparison[m].printed_mean) for m in summary.ordering_here)
         verdict = "holds" if summary.ordering_holds else "does not hold"
         yield (
             f"{where}, {row_count(summary.printed_rows)}: the paper's order of means, {paper}, {verdict} "
             f"here: {here} (printed: {printed})."
         )
-    if "peer" in beside:
-        peer = beside["peer"]
+    if "peer" in comparison:
+        peer = comparison["peer"]
         yield (
             f"{where}: peer loss reaches {accuracy(peer.mean)} here, {accuracy(peer.printed_mean)} in the "
             f"paper ({points(peer.difference)} points); it is within 2 points of the best in "

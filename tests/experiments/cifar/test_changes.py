@@ -1,4 +1,4 @@
-"""Settings that differ from a spec."""
+"""Settings that differ from the experiment file."""
 
 import pytest
 
@@ -19,8 +19,8 @@ def test_changes_come_last_and_change_the_key():
     assert template("peer", "sieve.rounds=1").key == template("peer").key
 
 
-def test_values_of_every_kind():
-    """Whole numbers where numbers are asked for; None where a setting may be absent; lists become tuples."""
+def test_values_of_every_type():
+    """Integers for numbers, None for settings that can be absent; lists become tuples."""
     run = template(
         "peer+sieve",
         *("learning_rate=1", "average=None", "compile=False", "rows=100", "alpha=[[0, 0], [1, 2]]"),
@@ -35,7 +35,7 @@ def test_values_of_every_kind():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("epochs", "`set` must be name=value"),
         ("epochs=many", "`set` must be name=value"),
@@ -64,7 +64,7 @@ def test_values_of_every_kind():
     ],
 )
 @pytest.mark.parametrize("method", ["ce", "peer+sieve"])
-def test_a_value_of_another_kind_is_refused(method, change, told):
-    """With what was expected and what came; methods without a sieve look at its settings too."""
-    with pytest.raises(InvalidInputError, match=told):
+def test_a_value_of_another_type_is_rejected(method, change, message):
+    """With what was expected and received; methods without a sieve check its settings too."""
+    with pytest.raises(InvalidInputError, match=message):
         template(method, change)

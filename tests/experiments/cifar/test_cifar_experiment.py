@@ -1,4 +1,4 @@
-"""Specs of the CIFAR experiments."""
+"""The CIFAR experiments and their settings."""
 
 import json
 from dataclasses import asdict
@@ -18,7 +18,7 @@ def template(name, method, **options):
 
 
 @pytest.mark.parametrize("name", IMAGE_EXPERIMENTS)
-def test_every_spec_is_read_and_has_what_the_issue_of_noise_needs(name):
+def test_every_file_is_valid_and_comparable(name):
     """Baselines and peer loss under the same network and rows, at least three seeds, 5,000 rows held out."""
     experiment = load_experiment(name)
     assert {"ce", "peer", "peer+sieve"} <= set(experiment.methods)
@@ -30,8 +30,8 @@ def test_every_spec_is_read_and_has_what_the_issue_of_noise_needs(name):
 
 
 @pytest.mark.parametrize(("name", "alpha"), [("cifar10", 2.0), ("cifar10n", 4.0)])
-def test_the_recipes_behind_the_published_figures(name, alpha):
-    """What the results were made with, setting by setting, whatever the defaults become."""
+def test_the_recipes_of_the_published_results(name, alpha):
+    """Every setting, independent of the defaults."""
     run = template(name, "peer+sieve")
     recipe, sieve = run.recipe, run.recipe.sieve
     assert (run.held_out_images, recipe.epochs, sieve.decisions(200)) == (True, 200, [30])
@@ -56,7 +56,7 @@ def test_the_most_important_runs_come_first():
 
 
 def test_false_means_none_and_inner_settings_are_filled():
-    """As the head of the module says; lists become tuples."""
+    """As documented in the module; lists become tuples."""
     given = {
         "average": False,
         "compile": False,
@@ -80,7 +80,7 @@ def test_dmi_trains_with_cross_entropy_first():
 
 
 def test_a_smoke_test_is_another_run():
-    """Few images, four epochs, a thin network; its records never pass for real ones."""
+    """Few images, four epochs, a narrow network; its records are kept apart from real ones."""
     smoke = template("cifar10", "ce", smoke=True)
     assert (smoke.recipe.epochs, smoke.rows, smoke.width) == (4, 200, 4)
     assert smoke.key != template("cifar10", "ce").key
@@ -99,25 +99,25 @@ def test_a_smoke_test_has_epochs_for_every_part_of_a_method(name):
 
 
 def test_keys_of_real_runs_never_change():
-    """Records of published figures stay usable: they are found by these names."""
+    """Records of published results stay usable: they are found by these keys."""
     keys = {run.key for name in IMAGE_EXPERIMENTS for run in load_experiment(name, first_seed=3).runs()}
     assert "cifar10/uniform:0.2/peer+sieve/4/741cfcc1a7e7" in keys
     assert "cifar10n/worst/peer+sieve/5/ea2a09e788ef" in keys
 
 
 def test_a_closed_run_is_another_run():
-    """It has no test figures, so it cannot stand for the same run with the test set open."""
+    """It has no test accuracy, so it cannot replace the same run with the test set open."""
     assert template("cifar10", "ce", closed=True).key != template("cifar10", "ce").key
 
 
 def test_a_run_is_plain_json():
-    """So that records hold it whole."""
+    """Records contain all of it."""
     run = template("cifar10n", "tv")
     assert json.loads(json.dumps(asdict(run)))["recipe"]["epochs"] == run.recipe.epochs
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"noise": ["uniform"]}, "`noise` must be uniform:RATE"),
         ({"noise": ["uniform:1.5"]}, "got 'uniform:1.5'"),
@@ -132,14 +132,14 @@ def test_a_run_is_plain_json():
         ({"changes": ["rows=0"]}, "`rows` must be an integer of at least 1; got 0"),
     ],
 )
-def test_what_cannot_be_run_is_named(options, told):
+def test_what_cannot_be_run_is_reported(options, message):
     """Before anything is read or trained."""
-    with pytest.raises(InvalidInputError, match=told):
+    with pytest.raises(InvalidInputError, match=message):
         load_experiment("cifar10", **options)
 
 
-def test_an_unknown_name_is_refused():
-    """With the known ones."""
+def test_an_unknown_name_is_rejected():
+    """The message lists the known ones."""
     with pytest.raises(InvalidInputError, match="must be one of boundary, cifar10, cifar10n, curves"):
         load_experiment("cifar100")
 

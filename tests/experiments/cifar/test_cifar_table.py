@@ -15,14 +15,14 @@ WHERE = {
 }
 
 
-def record(run, seconds=60.0, *, figures="test", **accuracies):
-    """Return what the store would hold of a run: everything has been JSON."""
+def record(run, seconds=60.0, *, kind="test", **accuracies):
+    """Return the fields of a stored record, after conversion to JSON and back."""
     settings = json.loads(json.dumps(asdict(run)))
     who = {name: settings[name] for name in ("experiment", "noise", "method", "seed")}
-    return {**who, **WHERE, "run": settings, figures: accuracies, "seconds": seconds}
+    return {**who, **WHERE, "run": settings, kind: accuracies, "seconds": seconds}
 
 
-def test_the_table_has_means_published_figures_and_provenance():
+def test_the_table_has_means_published_numbers_and_provenance():
     """Over seeds; published methods that were not run have rows of their own."""
     experiment = load_experiment("cifar10n", noise=["worst"], methods=["ce", "peer"])
     first, _, second, *_ = experiment.runs()
@@ -42,14 +42,14 @@ def test_the_table_has_means_published_figures_and_provenance():
     assert "No run is done" in cifar_table(experiment, [])
 
 
-def test_rows_do_not_depend_on_what_was_asked_for_now():
-    """All records in the spec's order, noise that it does not name last; one method asked for hides none."""
+def test_rows_do_not_depend_on_what_is_requested():
+    """All records in the order of the file, other noise last; a requested method does not hide the others."""
     runs = load_experiment("cifar10n", methods=["ce", "peer"], seeds=1).runs()
     runs += load_experiment("cifar10n", methods=["js"], noise=["random3"], seeds=1).runs()
     records = [record(run, last=0.9) for run in reversed(runs)]
     pages = {
-        cifar_table(load_experiment("cifar10n", **asked), records)
-        for asked in ({}, {"methods": ["ce"], "noise": ["worst"]}, {"changes": ["epochs=3"]})
+        cifar_table(load_experiment("cifar10n", **requested), records)
+        for requested in ({}, {"methods": ["ce"], "noise": ["worst"]}, {"changes": ["epochs=3"]})
     }
     (page,) = pages
     places = [line.split(" | ")[:2] for line in page.splitlines() if "90.00" in line]
@@ -60,7 +60,7 @@ def test_rows_do_not_depend_on_what_was_asked_for_now():
 
 
 def test_other_settings_are_other_rows():
-    """They are never averaged with the spec's; the row says what differs, as --set would take it."""
+    """They are never averaged with the usual ones; the row lists what differs, in the form of --set."""
     experiment = load_experiment("cifar10", noise=["uniform:0.4"], methods=["peer+sieve"], seeds=1)
     (usual,) = experiment.runs()
     changes = ["epochs=60", "sieve.augment.crop=2", "rows=1000"]
@@ -77,8 +77,8 @@ def test_other_settings_are_other_rows():
     assert "| uniform:0.4 | peer+sieve (sieve=None) | 1 | 40.00" in page
 
 
-def test_a_sieve_that_the_spec_does_not_have_is_told():
-    """With all its settings; so are methods of an older spec."""
+def test_a_sieve_that_the_file_does_not_have_is_listed():
+    """With all its settings; methods of an earlier file are listed too."""
     experiment = load_experiment("cifar10", noise=["uniform:0.4"], methods=["peer", "peer+sieve"], seeds=1)
     peer, sieve = experiment.runs()
     sieved = replace(peer, recipe=replace(peer.recipe, sieve=sieve.recipe.sieve))
@@ -88,18 +88,18 @@ def test_a_sieve_that_the_spec_does_not_have_is_told():
     assert (row["method"], row["last"]) == ("peer+old", (90.0, 0.0))
 
 
-def test_a_closed_table_has_held_out_accuracy_alone():
-    """No column for what was published about test sets; the page says that the test set was not read."""
+def test_a_closed_table_has_only_held_out_accuracy():
+    """There is no column of published test accuracies; the page states that the test set was not read."""
     experiment = load_experiment("cifar10", noise=["uniform:0.4"], methods=["ce"], seeds=1, closed=True)
-    page = cifar_table(experiment, [record(*experiment.runs(), figures="held_out", last=0.6)])
+    page = cifar_table(experiment, [record(*experiment.runs(), kind="held_out", last=0.6)])
     assert "| uniform:0.4 | ce | 1 | 60.00 |  |  |  |  | 60 |" in page.splitlines()
     assert "on 5000 held-out noisy labels" in page
     assert "The test set was not read" in page
     assert "ublished" not in page
 
 
-def test_a_smoke_page_says_so():
-    """Nobody takes it for results."""
+def test_a_smoke_page_is_marked():
+    """It cannot be mistaken for results."""
     experiment = load_experiment("cifar10", noise=["uniform:0.4"], methods=["ce"], seeds=1, smoke=True)
     page = cifar_table(experiment, [record(*experiment.runs(), last=0.1)])
     assert "(smoke test)" in page

@@ -1,4 +1,4 @@
-"""Runs of the CIFAR experiments on a folder of made-up images."""
+"""Runs of the CIFAR experiments on a folder of synthetic images."""
 
 import importlib.metadata
 import json
@@ -40,7 +40,7 @@ def in_folder(folder, experiment):
 
 
 def test_every_method_runs_and_finished_runs_are_skipped(data, tmp_path):
-    """Human labels too; the second time nothing is trained, nor are images read."""
+    """Human labels too; the second time nothing is trained and no image is read."""
     experiment = load_experiment("cifar10n", noise=["worst"], seeds=1, smoke=True)
     first = run(experiment, tmp_path, data)
     assert (first.runs, first.done, first.skipped, first.failed) == (5, 5, 0, {})
@@ -51,8 +51,8 @@ def test_every_method_runs_and_finished_runs_are_skipped(data, tmp_path):
     assert not list((tmp_path / "cifar10n" / "unfinished").iterdir())
 
 
-def test_a_smoke_test_goes_through_peer_loss_the_teacher_and_a_renewal(data, tmp_path, monkeypatch):
-    """Every part of the method with a sieve, in this order; a smoke test that skips one proves nothing."""
+def test_a_smoke_test_includes_peer_loss_the_teacher_and_a_renewal(data, tmp_path, monkeypatch):
+    """Every part of the method with a sieve, in this order."""
     seen = []
 
     def watch(owner, name, note):
@@ -73,7 +73,7 @@ def test_a_smoke_test_goes_through_peer_loss_the_teacher_and_a_renewal(data, tmp
 
 
 def test_a_closed_run_never_reads_the_test_set(data, tmp_path):
-    """Its file may be anything; the same run asked for openly is run, and neither is taken for the other."""
+    """Its file may be damaged; the same run without ``closed`` is another run."""
     closed_data = shutil.copytree(data, tmp_path / "images")
     (closed_data / "cifar-10-batches-py" / "test_batch").write_bytes(b"no pickle at all")
     closed = load("ce", closed=True)
@@ -92,8 +92,8 @@ def test_a_closed_run_never_reads_the_test_set(data, tmp_path):
     assert in_folder(tmp_path / "runs", closed) == [record]
 
 
-def test_the_folder_keeps_what_was_not_asked_for_now(data, tmp_path, monkeypatch):
-    """Other methods, seeds and settings; but smoke tests, also those of before the mark, are kept apart."""
+def test_the_folder_keeps_records_that_were_not_requested(data, tmp_path, monkeypatch):
+    """Other methods, seeds and settings; smoke tests, also those without a mark, are separate."""
     monkeypatch.setattr(cifar_experiment, "train_cifar", lambda *_: {"test": {"last": 0.5}, "seconds": 1.0})
     run(load("ce", "peer", seeds=2, smoke=False), tmp_path, data)
     run(load("ce", smoke=False, changes=["epochs=3"]), tmp_path, data)
@@ -107,19 +107,19 @@ def test_the_folder_keeps_what_was_not_asked_for_now(data, tmp_path, monkeypatch
 
 
 @pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99"])
-def test_a_device_that_is_not_there_is_named_before_images_are_read(device, tmp_path):
-    """Not one of torch's names, one without memory, one of a hundred GPUs."""
+def test_a_missing_device_is_reported_before_images_are_read(device, tmp_path):
+    """An unknown name, a device without memory, a GPU that does not exist."""
     with pytest.raises(InvalidInputError, match=f"`device` must be cpu, or cuda.*'{device}' cannot be used"):
         run(load("ce"), tmp_path, tmp_path, device)
 
 
-def test_more_rows_held_out_than_there_are(data, tmp_path):
-    """Told with the number of images, before training."""
+def test_more_rows_held_out_than_exist(data, tmp_path):
+    """The message has the number of images; nothing is trained."""
     with pytest.raises(InvalidInputError, match="less than the number of images, 60; got 60"):
         run(load("ce", changes=["rows=60", "holdout=60"]), tmp_path, data)
 
 
-def test_a_record_says_what_was_run_and_where(data, tmp_path):
+def test_a_record_has_settings_results_and_provenance(data, tmp_path):
     """Accuracies of the last and of the best epoch, the share of wrong labels, versions, time."""
     (record,) = run(load("ce"), tmp_path, data).records
     assert record["run"]["recipe"]["epochs"] == len(record["history"]) == 4
@@ -133,7 +133,7 @@ def test_a_record_says_what_was_run_and_where(data, tmp_path):
 
 
 def test_held_out_labels_are_never_trained_on(data, tmp_path, monkeypatch):
-    """With held-out images training sees all rows, but no label of those that choose the epoch."""
+    """With held-out images training uses all rows, but not the labels that choose the epoch."""
     seen = []
     train = train_cifar.train_deep
 
@@ -149,8 +149,8 @@ def test_held_out_labels_are_never_trained_on(data, tmp_path, monkeypatch):
     assert seen == [(60, 10, True), (50, 0, False)]
 
 
-def test_noise_and_rows_follow_from_the_seed(data):
-    """Two methods of one seed see the same labels; another seed sees others."""
+def test_noise_and_weights_depend_on_the_seed(data):
+    """Two methods with one seed have the same labels; another seed has others."""
     resources = SharedResources(data, "cpu")
     first, second = load("ce", "peer").runs()
     other = load("ce", seeds=2).runs()[1]
@@ -161,12 +161,12 @@ def test_noise_and_rows_follow_from_the_seed(data):
 
 
 @pytest.mark.parametrize(("method", "stop_after"), [("peer", 1), ("dmi", 1), ("dmi", 3)])
-def test_a_stopped_run_ends_with_the_figures_of_an_undisturbed_one(
+def test_a_stopped_run_ends_with_the_results_of_an_undisturbed_one(
     method, stop_after, data, tmp_path, monkeypatch
 ):
     """Stopped after any checkpoint, of the first or the second stage, and started again."""
     experiment = load(method)
-    (whole,) = run(experiment, tmp_path / "whole", data).records
+    (undisturbed,) = run(experiment, tmp_path / "undisturbed", data).records
     saved = []
 
     def save_then_stop(path, state):
@@ -180,19 +180,19 @@ def test_a_stopped_run_ends_with_the_figures_of_an_undisturbed_one(
         patch.setattr(_deep, "save_checkpoint", save_then_stop)
         with pytest.raises(KeyboardInterrupt):
             run(experiment, tmp_path / "parts", data)
-    torch.manual_seed(77)  # a new process would not be where this one is
+    torch.manual_seed(77)  # a new process has another state of the generator
     (resumed,) = run(experiment, tmp_path / "parts", data).records
     timeless = [
         [{k: v for k, v in epoch.items() if k != "seconds"} for epoch in record["history"]]
-        for record in (whole, resumed)
+        for record in (undisturbed, resumed)
     ]
     assert timeless[0] == timeless[1]
-    assert resumed["test"] == whole["test"]
+    assert resumed["test"] == undisturbed["test"]
     assert resumed["seconds"] >= sum(epoch["seconds"] for epoch in resumed["history"]) - 0.01
 
 
-def test_a_diverged_run_is_told_and_the_others_go_on(data, tmp_path, monkeypatch):
-    """It is not recorded, so the same command tries again."""
+def test_a_diverged_run_is_reported_and_the_others_continue(data, tmp_path, monkeypatch):
+    """It is not stored, so the same command tries again."""
 
     def execute(one, *arguments, **options):
         if one.method == "ce":
@@ -208,8 +208,8 @@ def test_a_diverged_run_is_told_and_the_others_go_on(data, tmp_path, monkeypatch
     assert "nan" in reason
 
 
-def test_missing_images_are_named_with_what_to_do(tmp_path):
-    """The folder, the download, the variable."""
+def test_missing_images_are_reported_with_advice(tmp_path):
+    """The message names the folder, the download and the variable."""
     with pytest.raises(InvalidInputError, match=r"must hold test_batch.*PEERLOSS_DATA"):
         run(load("ce"), tmp_path / "runs", tmp_path)
     assert not (tmp_path / "runs").exists()
@@ -230,14 +230,14 @@ def test_missing_images_are_named_with_what_to_do(tmp_path):
     ],
     ids=str,
 )
-def test_a_damaged_record_is_run_again(data, tmp_path, monkeypatch, damage):
-    """It costs its own run alone and is counted in a warning; the table is made of the others."""
+def test_the_run_of_a_damaged_record_is_repeated(data, tmp_path, monkeypatch, damage):
+    """Only its own run is affected, and a warning counts it."""
     monkeypatch.setattr(cifar_experiment, "train_cifar", lambda *_: {"test": {"last": 0.5}, "seconds": 1.0})
     experiment = load("ce", seeds=2)
     run(experiment, tmp_path, data)
     (path,) = tmp_path.glob("records-*")
-    whole, other = path.read_text().splitlines()
-    path.write_text(whole + "\n" + json.dumps(json.loads(other) | damage) + "\n")
+    first, other = path.read_text().splitlines()
+    path.write_text(first + "\n" + json.dumps(json.loads(other) | damage) + "\n")
     with pytest.warns(StoreWarning, match="1 of its 2 lines cannot be read"):
         again = run(experiment, tmp_path, data)
     assert (again.skipped, again.done) == (1, 1)

@@ -1,4 +1,4 @@
-"""Cells: what methods see, how trials are chosen, what is written down."""
+"""Runs on tables: what methods see, how trials are chosen, what is recorded."""
 
 from dataclasses import fields, replace
 
@@ -31,7 +31,7 @@ def runs_of(tmp_path, *, protocol="paper", old="", new="", **choice):
     ).runs()
 
 
-def test_a_task_has_the_shares_of_the_authors_code():
+def test_a_run_has_the_shares_of_the_authors_code():
     """15 % of all rows for the test, 10 % of all rows for validation, as train_test_split rounds."""
     data, n = heart(), len(load_dataset("heart").y)
     assert len(data.y_test) == int(np.ceil(0.15 * n))
@@ -40,7 +40,7 @@ def test_a_task_has_the_shares_of_the_authors_code():
 
 
 def test_training_and_validation_labels_are_noisy_and_the_test_is_clean():
-    """Against the clean labels of the same rows: exact counts flipped, each class at its rate."""
+    """Compared with the clean labels of the same rows, the exact number of each class is flipped."""
     data = heart(noise=(0.2, 0.4), keep_clean=True)
     clean, noisy = np.concatenate(data.clean), np.concatenate([data.y_train, data.y_validation])
     flipped = [int((noisy[clean == k] != k).sum()) for k in (0, 1)]
@@ -49,15 +49,15 @@ def test_training_and_validation_labels_are_noisy_and_the_test_is_clean():
     np.testing.assert_array_equal(data.y_test, heart(noise=(0.0, 0.0)).y_test)
 
 
-def test_equalised_tasks_have_equal_clean_classes():
-    """Over all rows, the test included."""
+def test_equalised_data_have_equal_clean_classes():
+    """Over all rows, including the test."""
     data = heart(prior="equalized", keep_clean=True)
     clean = np.concatenate([*data.clean, data.y_test])
     assert clean.mean() == 0.5
 
 
-def test_the_hash_of_a_split_tells_splits_apart():
-    """Another seed, other noise: another hash; the same again: the same."""
+def test_different_splits_have_different_hashes():
+    """Another seed or other noise changes the hash; the same split has the same hash."""
     digests = [heart().digest(), heart(seed=4).digest(), heart(noise=(0.2, 0.3)).digest()]
     assert len(set(digests)) == 3
     assert heart().digest() == digests[0]
@@ -65,7 +65,7 @@ def test_the_hash_of_a_split_tells_splits_apart():
 
 @pytest.mark.parametrize("name", [name for name in METHODS if name != "peer-classifier"])
 def test_every_method_runs_with_its_defaults(tmp_path, name):
-    """And its record says which run it is, and has figures."""
+    """Its record identifies the run and has results."""
     steps = "steps = 20\n" if "width" in METHODS[name].settings else ""
     text = f"""
 rows = [["thyroid", 0.1, 0.3]]
@@ -84,17 +84,17 @@ validation_size = 0.1
 
 
 class SealedData(RunData):
-    """A data whose test and clean labels cannot be looked at."""
+    """Data whose test and clean labels cannot be read."""
 
     def __getattribute__(self, name):
         if name in {"X_test", "y_test", "clean"}:
-            raise AssertionError(f"{name} was touched during selection")
+            raise AssertionError(f"{name} was read during selection")
         return super().__getattribute__(name)
 
 
 @pytest.mark.parametrize("name", METHODS)
-def test_training_and_choosing_never_touch_the_test(tmp_path, name):
-    """Every method trains, tunes and is chosen with the test split and all clean labels sealed."""
+def test_training_and_choosing_never_read_the_test(tmp_path, name):
+    """Every method trains, tunes and is chosen without access to the test split and clean labels."""
     grid = "learning_rate = [0.001, 0.01]\nsteps = 20\n" if "width" in METHODS[name].settings else ""
     text = f"""
 rows = [["thyroid", 0.1, 0.3]]
@@ -108,7 +108,7 @@ validation_size = 0.1
     (run,) = load_experiment(write_spec(tmp_path, text)).runs()
     data = make_data("thyroid", NoiseModel.binary(0.1, 0.3), prior="original", seed=100, **SIZES)
     sealed = SealedData(**{field.name: getattr(data, field.name) for field in fields(RunData)})
-    with pytest.raises(AssertionError, match="touched"):
+    with pytest.raises(AssertionError, match="was read"):
         accuracy(sealed, data.y_test)
     is_net = isinstance(METHODS[name], NetMethod)
     trials = train_networks([(run, sealed)])[0] if is_net else _fit(run, sealed)
@@ -116,18 +116,18 @@ validation_size = 0.1
     assert scores[best] == max(scores)
 
 
-def test_fair_keeps_the_test_of_rejected_trials_closed(tmp_path):
-    """One test figure a run: that of the trial which is best on noisy validation."""
+def test_fair_does_not_test_rejected_trials(tmp_path):
+    """One test accuracy per run: that of the trial which is best on noisy validation labels."""
     for record in execute_runs(runs_of(tmp_path, protocol="fair", data_sets=["heart"])):
         scores, tests = record["trials"]["noisy_validation"], record["trials"]["test_accuracy"]
         assert len(scores) == 2
-        opened = [i for i, figure in enumerate(tests) if figure is not None]
-        assert opened == [record["chosen"]] == [int(np.argmax(scores))]
-        assert record["test_accuracy"] == tests[opened[0]]
+        tested = [i for i, accuracy in enumerate(tests) if accuracy is not None]
+        assert tested == [record["chosen"]] == [int(np.argmax(scores))]
+        assert record["test_accuracy"] == tests[tested[0]]
 
 
-def test_validation_scores_by_the_alpha_of_the_spec(tmp_path):
-    """α = 1 for equalised classes: half of it is the most there is; accuracy for the original ones."""
+def test_validation_scores_with_the_alpha_of_the_file(tmp_path):
+    """α = 1 for equalised classes, where the largest score is 0.5; accuracy for the original ones."""
     records = execute_runs(
         runs_of(tmp_path, protocol="fair", data_sets=["thyroid"], methods=["pam"], seeds=1)
     )
@@ -139,7 +139,7 @@ def test_validation_scores_by_the_alpha_of_the_spec(tmp_path):
     assert max(equalized["trials"]["noisy_validation"]) <= 0.5
 
 
-def test_curves_end_with_the_figures_of_the_run(tmp_path):
+def test_curves_end_with_the_results_of_the_run(tmp_path):
     """Recorded every five of ten steps; the last point is the trained network."""
     (record,) = execute_runs(runs_of(tmp_path, data_sets=["heart"], methods=["dmi"], seeds=1)[:1])
     assert record["curve"]["step"] == [5, 10]
@@ -148,7 +148,7 @@ def test_curves_end_with_the_figures_of_the_run(tmp_path):
 
 
 @pytest.mark.parametrize("base", ["logistic", "sigmoid"])
-def test_peer_loss_on_noisy_labels_is_that_on_clean_ones_times_the_factor(tmp_path, base):
+def test_peer_loss_on_noisy_labels_is_proportional_to_that_on_clean_ones(tmp_path, base):
     """Lemma 2, exactly: ten copies of each row, of which one (class 0) or three (class 1) are flipped."""
     rng = np.random.default_rng(0)
     X = np.repeat(rng.normal(size=(12, 3)), 10, axis=0)
@@ -167,7 +167,7 @@ def test_peer_loss_on_noisy_labels_is_that_on_clean_ones_times_the_factor(tmp_pa
         assert factor == pytest.approx(1 - 0.1 - 0.3, rel=1e-12)
 
 
-def test_the_invariance_is_recorded_along_the_training(tmp_path):
+def test_the_invariance_is_recorded_during_training(tmp_path):
     """Four curves, one point every five steps."""
     old, new = 'record = ["curve"]', 'record = ["invariance"]'
     runs = runs_of(tmp_path, old=old, new=new, data_sets=["heart"], methods=["peer"], seeds=1)
@@ -178,7 +178,7 @@ def test_the_invariance_is_recorded_along_the_training(tmp_path):
 
 
 def test_a_plane_is_the_decision_over_two_features():
-    """On a grid around the training points; circles are learnt."""
+    """On a grid around the training points; the circles are learnt."""
     experiment = load_experiment("boundary", methods=["nn"])
     (record,) = execute_runs(experiment.runs()[:1])
     plane = record["plane"]
@@ -191,11 +191,11 @@ def test_a_plane_is_the_decision_over_two_features():
         for a, b in plane["points"]
     ]
     agree = np.mean((np.array(nearest) > 0.5) == np.array(plane["noisy_labels"]))
-    assert agree > 0.95, "rows are y and columns x: transposed or shifted it would not fit"
+    assert agree > 0.95, "rows are y and columns are x; a transposed or shifted grid would not agree"
 
 
 def test_c_svm_is_the_estimator_of_the_library_at_one_weight():
-    """The grid tunes the weight; the machine is CostSensitiveSVC's."""
+    """The grid tunes the weight; the classifier is that of CostSensitiveSVC."""
     data = heart()
     ours = METHODS["c-svm"].make(data, class_weight=2.0).fit(data.X_train, data.y_train)
     library = CostSensitiveSVC(class_weight_grid=(2.0,), random_state=0).fit(data.X_train, data.y_train)
@@ -211,7 +211,7 @@ def test_settings_of_networks_have_the_defaults_of_the_readme():
 
 
 def rows(scores, tests, choose="row"):
-    """Return the records of one row, a list of trials a seed."""
+    """Return the records of one row, with one list of trials per seed."""
     return [
         {
             "experiment": "x", "protocol": "paper", "data_set": "heart", "e_neg": 0.1, "e_pos": 0.3,
@@ -224,7 +224,7 @@ def rows(scores, tests, choose="row"):
 
 
 def test_a_row_chooses_by_the_mean_over_its_seeds():
-    """As the authors' code does; a seed's own best is overruled, and equals go to the first."""
+    """As in the authors' code, not by the best of each seed; ties go to the first trial."""
     tests = [[0.1, 0.2], [0.3, 0.4]]
     results = final_results(rows([[0.6, 0.5], [0.5, 0.9]], tests))
     assert [r.test_accuracy for r in results] == [0.2, 0.4]
@@ -233,13 +233,13 @@ def test_a_row_chooses_by_the_mean_over_its_seeds():
     assert [r.test_accuracy for r in results] == [0.1, 0.3], "equal means: the first"
 
 
-def test_a_seed_chooses_for_itself_where_the_spec_says_so():
+def test_a_seed_chooses_for_itself_if_the_recipe_requires_it():
     """The other protocol."""
     results = final_results(rows([[0.6, 0.5], [0.5, 0.9]], [[0.1, None], [None, 0.4]], choose="seed"))
     assert [r.test_accuracy for r in results] == [0.1, 0.4]
 
 
 def test_a_trial_that_diverged_is_not_chosen_for_a_row():
-    """Nor does it hide the others."""
+    """The other trials can be chosen."""
     results = final_results(rows([[0.4, None], [0.4, 0.9]], [[0.1, None], [0.3, 0.4]]))
     assert [r.test_accuracy for r in results] == [0.1, 0.3]
