@@ -32,8 +32,7 @@ from peerloss.experiments._store import Store, StoreWarning
 from peerloss.experiments.tables._final_results import Result, final_results
 from peerloss.experiments.tables._methods import METHODS, EstimatorMethod, NetMethod
 from peerloss.experiments.tables._parse_tables import PROTOCOLS
-from peerloss.experiments.tables._table_experiment import TableExperiment
-from peerloss.experiments.tables._table_run import Recipe, TableRun
+from peerloss.experiments.tables._table_experiment import Recipe, TableExperiment, TableRun
 
 __all__ = [
     "IMAGE_EXPERIMENTS",

@@ -14,7 +14,7 @@ from peerloss.training import Sieve
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from peerloss.experiments.cifar._cifar_run import CifarRun
+    from peerloss.experiments.cifar._cifar_experiment import CifarRun
 
 #: Settings of the run itself that may be changed; all others belong to its recipe.
 _RUN_SETTINGS = ("architecture", "width", "holdout", "held_out_images", "rows")

@@ -10,19 +10,20 @@ the epochs with cross entropy, then the other loss with its ``learning_rate``); 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields, replace
 from itertools import product
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.exceptions import DivergenceError
-from peerloss.experiments._experiment import Experiment, Outcome
+from peerloss.experiments._experiment import Experiment, Outcome, Run
 from peerloss.experiments._experiment_checks import check_keys, check_noise, check_seeds
 from peerloss.experiments._record import SMOKE_WIDTH, image_protocol
 from peerloss.experiments.cifar._changes import changed
-from peerloss.experiments.cifar._cifar_run import LOSSES, CifarRun, WarmStart
 from peerloss.experiments.cifar._shared_resources import SharedResources
-from peerloss.experiments.cifar._train_cifar import checkpoint_file, make_record, train_cifar
+from peerloss.experiments.cifar._train_cifar import LOSSES, checkpoint_file, make_record, train_cifar
 from peerloss.training import DeepRecipe, Sieve
 
 if TYPE_CHECKING:
@@ -37,6 +38,65 @@ _MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve")
 WIDTH = 64
 #: Size of a smoke test: enough to execute every step.
 SMOKE_ROWS, SMOKE_EPOCHS = 200, 4
+
+
+class WarmStart(NamedTuple):
+    """Training with cross entropy first, for losses that cannot start from random weights."""
+
+    share: float
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class CifarRun(Run):
+    """One method on CIFAR-10 with noisy labels, with one seed. The fields determine its result."""
+
+    experiment: str
+    noise: str
+    method: str
+    seed: int
+    loss: str
+    warm_start: WarmStart | None
+    architecture: str
+    width: int
+    rows: int | None
+    """Number of images used, from the first one; ``None`` means all."""
+    holdout: int
+    held_out_images: bool
+    """Whether a sieve trains on the images of the held-out rows. Their labels are never trained on."""
+    recipe: DeepRecipe
+    smoke: bool = False
+    """Whether it only checks that everything works; its results mean nothing."""
+    closed: bool = False
+    """Whether the test set is not read: recipes are compared on held-out noisy labels only."""
+
+    @property
+    def key(self) -> str:
+        """Unique name: noise, method, seed and a hash of every setting."""
+        settings = asdict(self)
+        for mark in ("smoke", "closed"):
+            if not settings[mark]:  # records made before these marks existed keep their keys
+                del settings[mark]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+        return f"{self.experiment}/{self.noise}/{self.method}/{self.seed}/{digest}"
+
+    @property
+    def size(self) -> int:
+        """Number of epochs."""
+        return self.recipe.epochs
+
+    def stages(self) -> list[tuple[str, DeepRecipe]]:
+        """Return the losses and recipes to train with, in order: two with a warm start."""
+        if self.warm_start is None:
+            return [(self.loss, self.recipe)]
+        first = min(max(1, round(self.recipe.epochs * self.warm_start.share)), self.recipe.epochs - 1)
+        second = replace(
+            self.recipe,
+            epochs=self.recipe.epochs - first,
+            learning_rate=self.warm_start.learning_rate,
+            warm_up=0.0,
+        )
+        return [("cross_entropy", replace(self.recipe, epochs=first, alpha=())), (self.loss, second)]
 
 
 @dataclass(frozen=True, eq=False)

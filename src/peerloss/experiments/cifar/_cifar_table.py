@@ -13,8 +13,7 @@ from peerloss.experiments.cifar._train_cifar import MIRRORED
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from peerloss.experiments.cifar._cifar_experiment import CifarExperiment
-    from peerloss.experiments.cifar._cifar_run import CifarRun
+    from peerloss.experiments.cifar._cifar_experiment import CifarExperiment, CifarRun
 
 #: Column of the table → name of the weights in a record.
 _ACCURACIES = {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from peerloss._validation import IntArray
     from peerloss.datasets._cifar import Rows
-    from peerloss.experiments.cifar._cifar_run import CifarRun
+    from peerloss.experiments.cifar._cifar_experiment import CifarRun
 
 NETWORKS = {"resnet18": resnet18, "resnet34": resnet34}
 #: On a fast GPU an epoch takes half a second and its checkpoint a tenth, so this interval costs little.

@@ -15,18 +15,26 @@ from peerloss._version import __version__
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._provenance import commit, machine, versions
 from peerloss.experiments._record import FORMAT, Record
-from peerloss.experiments.cifar._cifar_run import LOSSES
+from peerloss.losses import BaseLoss, DMILoss, FDivergenceLoss, PeerLoss
 from peerloss.training import predict_logits, predict_mirrored, train_deep
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from torch import nn
 
     from peerloss._validation import IntArray
-    from peerloss.experiments.cifar._cifar_run import CifarRun
+    from peerloss.experiments.cifar._cifar_experiment import CifarRun
     from peerloss.experiments.cifar._shared_resources import SharedResources
 
+LOSSES: dict[str, Callable[[], nn.Module]] = {
+    "cross_entropy": BaseLoss,
+    "peer": PeerLoss,
+    "dmi": lambda: DMILoss(eps=0.0),  # log |det J| itself, as in the published results
+    "total_variation": lambda: FDivergenceLoss("total_variation"),
+    "jensen_shannon": lambda: FDivergenceLoss("jensen_shannon"),
+}
 #: Suffix of the names of accuracies for which the outputs for an image and its mirror image are averaged.
 MIRRORED = ", mirrored too"
 

@@ -25,7 +25,7 @@ from peerloss.noise import NoiseModel
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from peerloss.experiments.tables._table_run import TableRun
+    from peerloss.experiments.tables._table_experiment import TableRun
 
 
 def try_runs(runs: Sequence[TableRun]) -> Outcome:

@@ -29,10 +29,9 @@ from peerloss.experiments._experiment_checks import (
     check_setting,
 )
 from peerloss.experiments.tables._methods import METHODS, NET_SETTINGS, NetMethod
-from peerloss.experiments.tables._observe import OBSERVATIONS
 from peerloss.experiments.tables._run_data import PRIORS
-from peerloss.experiments.tables._table_experiment import TableExperiment
-from peerloss.experiments.tables._table_run import Recipe, Settings
+from peerloss.experiments.tables._table_experiment import Recipe, Settings, TableExperiment
+from peerloss.experiments.tables._trials import OBSERVATIONS
 from peerloss.noise import NoiseModel
 
 if TYPE_CHECKING:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 import numpy as np
 
 from peerloss.experiments.tables._methods import METHODS, NET_SETTINGS, NetMethod
-from peerloss.experiments.tables._observe import draw_plane, observe
-from peerloss.experiments.tables._trials import Trial
+from peerloss.experiments.tables._trials import Trial, draw_plane, observe
 from peerloss.training import Net, TrainedNets, train_nets
 
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from peerloss._validation import FloatArray, IntArray
     from peerloss.experiments.tables._run_data import RunData
-    from peerloss.experiments.tables._table_run import Settings, TableRun
+    from peerloss.experiments.tables._table_experiment import Settings, TableRun
 
 #: Largest number of networks that are trained in one call.
 MAX_NETS = 512
