@@ -18,14 +18,13 @@ if TYPE_CHECKING:
 
 #: The experiments with images. They need a folder with CIFAR-10 and should run on a GPU.
 IMAGE_EXPERIMENTS = ("cifar10", "cifar10n")
+_DEFINITIONS = "peerloss.experiments.definitions"
 
 
 def list_experiments() -> list[str]:
     """Return the names of the experiments that come with the package."""
-    folder = resources.files("peerloss.experiments") / "definitions"
-    return sorted(
-        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
-    )
+    names = (entry.name for entry in resources.files(_DEFINITIONS).iterdir())
+    return sorted(name.removesuffix(".toml") for name in names if name.endswith(".toml"))
 
 
 @renamed_parameters(spec="name")
@@ -107,7 +106,7 @@ def _refuse(options: dict[str, Any], name: str) -> None:
 def _read(name: str | Path) -> tuple[str, dict[str, Any]]:
     text = str(name)
     if text in list_experiments():
-        source = resources.files("peerloss.experiments") / "definitions" / f"{text}.toml"
+        source = resources.files(_DEFINITIONS) / f"{text}.toml"
         return text, tomllib.loads(source.read_text(encoding="utf-8"))
     path = Path(name)
     if path.suffix != ".toml" or not path.is_file():
