@@ -1,10 +1,10 @@
-"""``peerloss reproduce cifar10`` and ``cifar10n`` where the package's other dependencies are not installed.
+"""``peerloss reproduce cifar10`` and ``cifar10n`` without the package's other dependencies.
 
-Run ``PYTHONPATH=src python benchmarks/cifar.py --data FOLDER --noise uniform:0.4 worst --method ce peer``;
-torch, NumPy, SciPy and scikit-learn are enough. Uniform noise has the recipes of cifar10, human labels those
-of cifar10n; ``--set name=value`` changes them. All runs share one process, so that compilation is paid once.
-Records go to ``OUTPUT/cifar10`` and ``OUTPUT/cifar10n``; what is there is skipped, and the command line of
-the package makes its table from the same folder.
+Run ``PYTHONPATH=src python benchmarks/cifar.py --data FOLDER --noise uniform:0.4 worst --method ce peer``. It
+needs torch, NumPy, SciPy and scikit-learn. Uniform noise uses the recipes of cifar10, human labels those of
+cifar10n; ``--set name=value`` changes them. All runs share one process, so that networks are compiled once.
+Records are written to the folder OUTPUT; runs that are done are skipped, and ``peerloss reproduce``,
+``peerloss status`` and ``peerloss report`` read the same folder.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ import sys
 import types
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import peerloss
 
 
 def skip_tables() -> None:
-    """Let modules for images be imported without their packages' other half, which needs more."""
+    """Make the modules for images importable without the dependencies of the modules for tables."""
     for name in ("peerloss.datasets", "peerloss.experiments"):
         package = types.ModuleType(name)
         package.__path__ = [str(Path(peerloss.__file__).parent / name.rpartition(".")[2])]
@@ -29,38 +30,39 @@ def skip_tables() -> None:
 if any(find_spec(name) is None for name in ("pandas", "skops")):
     skip_tables()
 
-from peerloss._device import resolve_device  # noqa: E402 (see above)
-from peerloss.datasets.cifar10 import HUMAN_LABELS  # noqa: E402
-from peerloss.experiments.cifar import (  # noqa: E402
-    Workshop,
-    cifar_table,
-    load_cifar,
-    run_cifar,
-)
+from peerloss.datasets.cifar10 import HUMAN_LABELS  # noqa: E402 (see above)
+from peerloss.experiments._load import load_experiment  # noqa: E402
+from peerloss.experiments._run_experiment import run_experiment  # noqa: E402
+from peerloss.experiments._store import Store  # noqa: E402
+from peerloss.experiments.cifar import SharedResources, cifar_table  # noqa: E402
+
+if TYPE_CHECKING:
+    from peerloss.experiments import Record
+    from peerloss.experiments.cifar import CifarExperiment
 
 
 def main() -> None:
-    """Run what is asked for and not in the folder yet."""
+    """Execute the requested runs that are not in the folder yet."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", help="folder of CIFAR-10; PEERLOSS_DATA if not given")
+    parser.add_argument("--data", help="folder of CIFAR-10; default: PEERLOSS_DATA")
     parser.add_argument("--noise", nargs="+", default=["uniform:0.4"])
-    parser.add_argument("--method", nargs="+", help="all of the spec if not given")
-    parser.add_argument("--seeds", type=int, default=1, help="how many")
+    parser.add_argument("--method", nargs="+", help="default: all methods of the experiment")
+    parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
     parser.add_argument("--first-seed", type=int, default=0)
     parser.add_argument(
-        "--set", nargs="*", action="extend", default=[], metavar="NAME=VALUE", help="change the recipe"
+        "--set", nargs="*", action="extend", default=[], metavar="NAME=VALUE", help="change a setting"
     )
     parser.add_argument("--output", type=Path, default=Path("runs"))
-    parser.add_argument("--device", help="a GPU where there is one if not given")
+    parser.add_argument("--device", help="default: a GPU if there is one")
     parser.add_argument("--smoke", action="store_true", help="few images, four epochs")
-    parser.add_argument("--closed", action="store_true", help="leave the test set unread")
+    parser.add_argument("--closed", action="store_true", help="do not read the test set")
     options = parser.parse_args()
-    workshop = Workshop(options.data, resolve_device(options.device))
+    resources = SharedResources(options.data, options.device)
     human = [noise for noise in options.noise if noise in HUMAN_LABELS]
-    made = [noise for noise in options.noise if noise not in HUMAN_LABELS]
-    for name, noise in (("cifar10", made), ("cifar10n", human)):
+    synthetic = [noise for noise in options.noise if noise not in HUMAN_LABELS]
+    for name, noise in (("cifar10", synthetic), ("cifar10n", human)):
         if noise:
-            experiment = load_cifar(
+            experiment = load_experiment(
                 name,
                 noise=noise,
                 methods=options.method,
@@ -70,11 +72,14 @@ def main() -> None:
                 smoke=options.smoke,
                 closed=options.closed,
             )
-            summary = run_cifar(experiment, options.output, workshop=workshop, on_result=tell)
-            print(cifar_table(experiment, summary.records), *summary.failed.items(), sep="\n", flush=True)
+            with Store(options.output) as store:
+                summary = run_experiment(experiment, store, resources=resources, on_record=print_record)
+            table = cifar_table(cast("CifarExperiment", experiment), summary.records)
+            print(table, *summary.failed.items(), sep="\n", flush=True)
 
 
-def tell(record: dict[str, object]) -> None:
+def print_record(record: Record) -> None:
+    """Print the results of a run."""
     names = (
         "noise",
         "method",

@@ -20,12 +20,13 @@ from PIL import Image
 
 from peerloss.experiments import Store, load_experiment, run_experiment
 from peerloss.report import build_report
-from peerloss.report._figures import draw_boundary, draw_curves, draw_invariance
-from peerloss.report._records import method_title
+from peerloss.report._pictures import draw_boundary, draw_curves, draw_invariance
+from peerloss.report._read_results import method_title
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from peerloss.experiments import Record
     from peerloss.report import Section
 
 SEEDS = {"curves": 8, "boundary": 40, "invariance": 8}
@@ -37,8 +38,8 @@ def main(runs: Path, folder: Path) -> None:
     """Run, draw and print."""
     with Store(runs) as store:
         for name, seeds in SEEDS.items():
-            run_experiment(load_experiment(name, seeds=seeds), store, jobs=1)
-        planes = [record for record in store.records() if record["plane"] is not None]
+            run_experiment(load_experiment(name, seeds=seeds), store, n_jobs=1)
+        planes = [record for record in store.records() if record.get("plane") is not None]
     sections = {section.experiment: section for section in build_report(runs).sections}
     folder.mkdir(parents=True, exist_ok=True)
     print(provenance("1 thread"), end="\n\n")
@@ -95,7 +96,7 @@ def _curve_table(section: Section) -> str:
     return _table(["data set", "e_neg, e_pos", *map(method_title, methods)], lines)
 
 
-def _boundary_table(records: list[dict[str, Any]]) -> str:
+def _boundary_table(records: list[Record]) -> str:
     rows: dict[tuple[float, float], dict[str, dict[int, tuple[float, ...]]]] = {}
     for record in records:
         e_neg, e_pos = record["e_neg"], record["e_pos"]

@@ -13,7 +13,7 @@ from peerloss.experiments.demo import CASES, run_demo
 
 
 def test_demo_prints_a_table_and_a_summary_and_writes_a_page(tmp_path):
-    """One row a case, with error bars, a page, and one line that says what came out."""
+    """One row per case, with error bars, a page, and one line with the result."""
     pytest.importorskip("matplotlib", reason="the page needs peerloss[report]")
     page = tmp_path / "new" / "page.html"
     run = CliRunner().invoke(app, ["demo", "--seeds", "2", "--steps", "20", "-o", str(page)])
@@ -28,7 +28,7 @@ def test_demo_prints_a_table_and_a_summary_and_writes_a_page(tmp_path):
     assert "on average" in run.output.splitlines()[-1]
 
 
-def test_a_wrong_path_is_told_before_training(tmp_path):
+def test_a_wrong_path_is_reported_before_training(tmp_path):
     """A page ends in .html; nothing is trained for a page that cannot be written."""
     run = CliRunner().invoke(app, ["demo", "-o", str(tmp_path / "page.pdf")])
     assert run.exit_code == 2
@@ -36,7 +36,7 @@ def test_a_wrong_path_is_told_before_training(tmp_path):
 
 
 def test_demo_prints_json_alone():
-    """Machines get figures only, the same for the same seed and any number of jobs."""
+    """Numbers only, the same for the same seed and any number of processes."""
     outputs = [
         CliRunner().invoke(app, ["demo", "--seeds", "1", "--steps", "20", "--json", "--jobs", jobs]).stdout
         for jobs in ("1", "2")
@@ -47,20 +47,20 @@ def test_demo_prints_json_alone():
     assert rows[0]["plain_error"] is None, "one seed has no standard error"
 
 
-def test_peer_loss_wins_where_noise_is_asymmetric():
-    """The job itself: on splice with rates .2 and .4 peer loss beats plain training on clean test labels."""
+def test_peer_loss_is_better_if_noise_is_asymmetric():
+    """On splice with rates .2 and .4 peer loss is better than plain training on clean test labels."""
     splice = next(row for row in run_demo(seeds=2) if row.data_set == "splice")
     assert splice.peer > splice.plain + 0.03
 
 
 def test_version_and_help():
-    """The command knows its name."""
+    """They contain the version and the name of the command."""
     assert CliRunner().invoke(app, ["--version"]).stdout.strip() == peerloss.__version__
     assert "demo" in CliRunner().invoke(app, ["--help"]).stdout
 
 
-def test_a_killed_worker_is_told_of(tmp_path, monkeypatch):
-    """The message does not promise that results were kept: the demonstration stores none before its end."""
+def test_a_killed_worker_is_reported(tmp_path, monkeypatch):
+    """The message does not claim that results were kept: the demonstration stores none before its end."""
 
     def killed(**_):
         raise BrokenProcessPool

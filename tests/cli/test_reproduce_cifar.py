@@ -7,8 +7,9 @@ import torch
 from typer.testing import CliRunner
 
 from peerloss.cli import app
-from peerloss.cli._reproduce_cifar import CIFAR
-from peerloss.experiments.cifar import CIFAR_SPECS, _runner
+from peerloss.cli._reproduce_cifar import IMAGES
+from peerloss.experiments import IMAGE_EXPERIMENTS
+from peerloss.experiments.cifar import _cifar_experiment
 from tests.experiments.cifar.made_up import write_cifar
 
 
@@ -26,34 +27,34 @@ def data(tmp_path_factory):
 
 
 def test_a_smoke_test_ends_with_a_table(data, tmp_path):
-    """Four epochs on a few images, from the command line; the second time everything is there."""
+    """Four epochs on a few images, from the command line; the second time everything is done."""
     options = ("--smoke", "--methods", "ce,peer", "--noise", "uniform:0.4", "--seeds", "1", "-o", tmp_path)
     first = invoke("cifar10", *options, "--data-dir", data)
     assert first.exit_code == 0, first.output
     assert "Run 2 of 2: uniform:0.4 peer seed 0" in first.stderr
     assert "| uniform:0.4 | peer | 1 |" in first.stdout
-    assert "CPU-minutes in all" in first.stdout
+    assert "CPU-minutes in total" in first.stdout
     assert first.stdout.splitlines()[-1].startswith("2 runs in ")
     assert "| uniform:0.4 | peer | 1 |" in read(tmp_path / "cifar10" / "table_smoke.md")
     assert not (tmp_path / "cifar10" / "table.md").exists()
     again = invoke("cifar10", *options, "--data-dir", data)
-    assert again.stdout.splitlines()[-1].startswith("0 runs in 0 s, 2 were there")
+    assert again.stdout.splitlines()[-1].startswith("0 runs in 0 s, 2 already done")
 
 
 @pytest.fixture
 def no_training(monkeypatch):
-    """Let runs take no time; their accuracy in per cent is the number of epochs."""
+    """Replace training; the accuracy in per cent is the number of epochs."""
 
-    def execute(run, *_, **__):
+    def train_cifar(run, *_):
         accuracy = {"last": 0.01 * run.recipe.epochs}
-        figures = {"held_out": accuracy} if run.closed else {"test": accuracy, "held_out": {"last": 0.0}}
-        return {**figures, "best_epoch": 1, "seconds": 1.0}
+        results = {"held_out": accuracy} if run.closed else {"test": accuracy, "held_out": {"last": 0.0}}
+        return {**results, "best_epoch": 1, "seconds": 1.0}
 
-    monkeypatch.setattr(_runner, "execute", execute)
+    monkeypatch.setattr(_cifar_experiment, "train_cifar", train_cifar)
 
 
 @pytest.mark.usefixtures("no_training")
-def test_a_part_of_the_runs_or_a_smoke_test_takes_nothing_from_the_table(data, tmp_path):
+def test_a_part_of_the_runs_or_a_smoke_test_removes_nothing_from_the_table(data, tmp_path):
     """All, then one method, then other settings, then a smoke test: the page only gains rows."""
     options = ("cifar10", "--data-dir", data, "-o", tmp_path)
     page = tmp_path / "cifar10" / "table.md"
@@ -76,7 +77,7 @@ def test_a_part_of_the_runs_or_a_smoke_test_takes_nothing_from_the_table(data, t
 
 @pytest.mark.usefixtures("no_training")
 def test_closed_runs_have_a_page_of_their_own(data, tmp_path):
-    """Held-out accuracy is all that is told, and the open table is not touched."""
+    """Only held-out accuracy is printed, and the other table is not changed."""
     options = ("cifar10n", "--noise", "worst", "--methods", "ce", "--seeds", 1, "-o", tmp_path)
     closed = invoke(*options, "--data-dir", data, "--closed")
     assert "held out: last 30.00" in closed.stderr
@@ -89,7 +90,7 @@ def test_closed_runs_have_a_page_of_their_own(data, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("option", "told"),
+    ("option", "message"),
     [
         (
             ("--device", "gpu"),
@@ -109,37 +110,37 @@ def test_closed_runs_have_a_page_of_their_own(data, tmp_path):
         (("--set", "compile='yes'"), "`compile` must be True or False; got 'yes'"),
     ],
 )
-def test_what_cannot_be_run_is_told_in_one_line(option, told, data, tmp_path):
+def test_what_cannot_be_run_is_reported_in_one_line(option, message, data, tmp_path):
     """Nothing is trained or written."""
     result = invoke("cifar10", *option, "--smoke", "--data-dir", data, "-o", tmp_path / "runs")
     assert result.exit_code == 2
     (line,) = result.stderr.splitlines()
     assert line.startswith("Error: ")
-    assert told in line
+    assert message in line
     assert not (tmp_path / "runs").exists()
 
 
 def test_json_alone(data, tmp_path, monkeypatch):
     """Means by noise and method; the folder of images may come from the environment."""
     monkeypatch.setenv("PEERLOSS_DATA", str(data))
-    told = json.loads(
+    result = json.loads(
         invoke(
             *("cifar10n", "--smoke", "--methods", "ce", "--noise", "worst", "--seeds", 2, "-o", tmp_path),
             *("--set", "epochs=1", "--json"),
         ).stdout
     )
-    assert (told["runs"], told["done"], told["failed"]) == (2, 2, 0)
-    (row,) = told["means"]
+    assert (result["runs"], result["done"], result["failed"]) == (2, 2, 0)
+    (row,) = result["means"]
     assert (row["noise"], row["method"], row["seeds"], row["published"]) == ("worst", "ce", 2, 77.69)
 
 
 def test_without_images_the_error_says_what_to_do(tmp_path, monkeypatch):
-    """Which folder was looked at, where to get them, how to name it."""
+    """The folder that was searched, where to get the images, how to set the folder."""
     monkeypatch.delenv("PEERLOSS_DATA", raising=False)
-    told = invoke("cifar10", "--smoke", "-o", tmp_path, "--data-dir", tmp_path)
-    assert told.exit_code == 2
-    assert f"`data_dir` must contain test_batch; {tmp_path} does not" in told.stderr
-    assert "PEERLOSS_DATA" in told.stderr
+    result = invoke("cifar10", "--smoke", "-o", tmp_path, "--data-dir", tmp_path)
+    assert result.exit_code == 2
+    assert f"`data_dir` must contain test_batch; {tmp_path} does not" in result.stderr
+    assert "PEERLOSS_DATA" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -160,19 +161,19 @@ def test_without_images_the_error_says_what_to_do(tmp_path, monkeypatch):
         ("all", ("--data-sets", "heart")),
     ],
 )
-def test_options_that_do_not_apply_are_refused(name, option, tmp_path):
-    """Also at their default values, before anything is written; the message names those that do apply."""
-    told = invoke(name, *option, "-o", tmp_path / "runs")
-    assert told.exit_code == 2
-    words = " ".join(told.stderr.split())
+def test_options_that_do_not_apply_are_rejected(name, option, tmp_path):
+    """Also at their default values, before anything is written; the message lists those that apply."""
+    result = invoke(name, *option, "-o", tmp_path / "runs")
+    assert result.exit_code == 2
+    words = " ".join(result.stderr.split())
     given = "--data-dir" if option[0] == "--data" else option[0]
     assert f"{given} does not apply to {name}. Options of {name}: --output, " in words
     known = words.partition("Options of")[2]
-    assert ("--device" in known) == (name != "all" and name in CIFAR)
-    assert ("--jobs" in known) == (name not in CIFAR)
+    assert ("--device" in known) == (name != "all" and name in IMAGES)
+    assert ("--jobs" in known) == (name not in IMAGES)
     assert not (tmp_path / "runs").exists()
 
 
 def test_names_are_those_of_the_specs():
-    """The command line knows them without importing the package."""
-    assert CIFAR == CIFAR_SPECS
+    """The command line lists them without importing the package."""
+    assert IMAGES == IMAGE_EXPERIMENTS

@@ -10,7 +10,7 @@ from typer.testing import CliRunner
 
 from peerloss.cli import app
 from peerloss.cli._terminal import say, visible
-from peerloss.experiments._cells import FORMAT
+from peerloss.experiments._record import FORMAT
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2028"
 SHOWN = r"\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2028"

@@ -1,8 +1,8 @@
-"""One undisturbed run that the others are compared with."""
+"""One undisturbed run with which the others are compared."""
 
 import pytest
 
-from tests.experiments.tiny import figures, run_tiny, write_spec
+from tests.experiments.tiny import results, run_tiny, write_spec
 
 
 @pytest.fixture(scope="session")
@@ -14,4 +14,4 @@ def spec(tmp_path_factory):
 def undisturbed(spec, tmp_path_factory):
     folder = tmp_path_factory.mktemp("undisturbed")
     run_tiny(spec, folder)
-    return figures(folder)
+    return results(folder)

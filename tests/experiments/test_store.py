@@ -1,19 +1,20 @@
-"""The store: append-only, and whatever is cut off or damaged costs its own cell alone."""
+"""The store: append-only; a damaged line affects only its own run."""
 
 import json
 import os
 import warnings
-from functools import partial
 
 import pytest
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments import Store as CellStore
-from peerloss.experiments import StoreWarning
-from peerloss.experiments._cells import FORMAT
+from peerloss.experiments import Record, Store, StoreWarning
+from peerloss.experiments._record import FORMAT
 
-#: A store that takes every record, so that those below can be short.
-Store = partial(CellStore, is_usable=lambda _: True)
+
+@pytest.fixture(autouse=True)
+def short_records(monkeypatch):
+    """Accept every record, so that those below can be short."""
+    monkeypatch.setattr(Record, "is_usable", True)
 
 
 def record(key, finished="2026-01-01T00:00:00.000+00:00", **fields):
@@ -27,56 +28,56 @@ def only_file(folder):
 
 def fill(folder, *keys):
     with Store(folder) as store:
-        store.append([record(key, figure=0.1) for key in keys])
+        store.append([record(key, accuracy=0.1) for key in keys])
     return only_file(folder)
 
 
 def test_what_is_appended_is_read_in_the_order_of_keys(tmp_path):
-    """By a store of its own, with nothing lost."""
+    """By another store, without loss."""
     fill(tmp_path, "b", "a")
-    assert Store(tmp_path).records() == [record("a", figure=0.1), record("b", figure=0.1)]
+    assert Store(tmp_path).records() == [record("a", accuracy=0.1), record("b", accuracy=0.1)]
 
 
 def test_an_absent_folder_is_an_empty_store(tmp_path):
-    """Looking does not make it."""
+    """Reading does not create it."""
     assert Store(tmp_path / "none").records() == []
     assert not (tmp_path / "none").exists()
 
 
-def test_a_file_is_no_store(tmp_path):
+def test_a_file_is_not_a_store(tmp_path):
     """The message names it."""
     (tmp_path / "file").write_text("x")
     with pytest.raises(InvalidInputError, match="file is a file"):
         Store(tmp_path / "file")
 
 
-def test_a_cut_line_costs_one_cell_wherever_it_is_cut(tmp_path):
-    """For every length of the last line that a kill may leave: the cells before stay, a warning tells."""
+def test_a_cut_line_affects_one_run_only(tmp_path):
+    """For every length of the last line: the records before it are read, and a warning reports it."""
     path = fill(tmp_path, "a", "b")
-    whole = path.read_bytes()
-    first = whole.index(b"\n") + 1
-    for length in range(first + 1, len(whole)):
-        path.write_bytes(whole[:length])
+    content = path.read_bytes()
+    first = content.index(b"\n") + 1
+    for length in range(first + 1, len(content)):
+        path.write_bytes(content[:length])
         with pytest.warns(StoreWarning, match="last line is incomplete"):
             assert [r["key"] for r in Store(tmp_path).records()] == ["a"]
-    path.write_bytes(whole[:first])
+    path.write_bytes(content[:first])
     assert [r["key"] for r in Store(tmp_path).records()] == ["a"]
 
 
-def test_repair_cuts_an_incomplete_line_off(tmp_path):
-    """With a warning, once; afterwards all is in order."""
+def test_repair_removes_an_incomplete_line(tmp_path):
+    """With one warning; afterwards there is nothing to repair."""
     path = fill(tmp_path, "a", "b")
-    whole = path.read_bytes()
-    path.write_bytes(whole[:-7])
+    content = path.read_bytes()
+    path.write_bytes(content[:-7])
     with pytest.warns(StoreWarning, match="repaired"):
         Store(tmp_path).repair()
-    assert path.read_bytes() == whole[: whole.index(b"\n") + 1]
+    assert path.read_bytes() == content[: content.index(b"\n") + 1]
     Store(tmp_path).repair()
     assert Store(tmp_path).done() == {"a"}
 
 
-def test_repair_leaves_the_file_of_a_living_runner_alone(tmp_path):
-    """Its line may be in the middle of being written."""
+def test_repair_does_not_change_the_file_of_a_living_process(tmp_path):
+    """Its line may be unfinished."""
     with Store(tmp_path) as alive:
         alive.append([record("a")])
         path = only_file(tmp_path)
@@ -89,15 +90,15 @@ def test_repair_leaves_the_file_of_a_living_runner_alone(tmp_path):
 #: Lines that no store writes, by what is wrong with them.
 ODD_LINES = {
     "noise": b"\x00\xff\x00",
-    "no object": b"[1, 2]",
-    "key of another kind": b'{"format": 1, "key": 3, "finished": "2026"}',
+    "not an object": b"[1, 2]",
+    "key of another type": b'{"format": 1, "key": 3, "finished": "2026"}',
     "no key": b'{"format": 1, "finished": "2026"}',
     "no format": b'{"key": "x", "finished": "2026"}',
     "nested too deeply to be parsed": b'{"format": 1, "key": "x", "finished": "2026", "more": '
     + b"[" * 100_000
     + b"]" * 100_000
     + b"}",
-    "nested too deeply to be walked": b'{"format": 1, "key": "x", "finished": "2026", "more": '
+    "nested too deeply to be traversed": b'{"format": 1, "key": "x", "finished": "2026", "more": '
     + b"[" * 500
     + b"]" * 500
     + b"}",
@@ -108,8 +109,8 @@ ODD_LINES = {
 
 
 @pytest.mark.parametrize("line", ODD_LINES.values(), ids=ODD_LINES)
-def test_an_odd_line_costs_its_own_cell_alone(tmp_path, line):
-    """The records before and after it are read, and one warning says how many lines were skipped."""
+def test_a_damaged_line_affects_its_own_run_only(tmp_path, line):
+    """The records before and after it are read, and one warning counts the skipped lines."""
     path = fill(tmp_path, "a", "b")
     first, second = path.read_bytes().splitlines()
     path.write_bytes(b"\n".join([first, line, line, second, b""]))
@@ -118,15 +119,16 @@ def test_an_odd_line_costs_its_own_cell_alone(tmp_path, line):
     assert len(caught) == 1
 
 
-def test_records_that_are_not_of_the_kind_are_skipped(tmp_path):
-    """As lines that cannot be read are: what is asked of a record is asked when it is read."""
+def test_unusable_records_are_skipped(tmp_path, monkeypatch):
+    """Like lines that cannot be read; records are checked when they are read."""
     fill(tmp_path, "a", "b")
+    monkeypatch.setattr(Record, "is_usable", property(lambda record: record["key"] == "a"))
     with pytest.warns(StoreWarning, match="1 of its 2 lines"):
-        assert CellStore(tmp_path, is_usable=lambda r: r["key"] == "a").done() == {"a"}
+        assert Store(tmp_path).done() == {"a"}
 
 
-def test_records_of_another_version_are_no_damage(tmp_path):
-    """They are skipped without a word."""
+def test_records_of_another_version_are_not_damage(tmp_path):
+    """They are skipped without a warning."""
     path = fill(tmp_path, "a")
     old = json.dumps(record("old") | {"format": FORMAT + 1}).encode()
     path.write_bytes(old + b"\n\n" + path.read_bytes())
@@ -136,8 +138,8 @@ def test_records_of_another_version_are_no_damage(tmp_path):
 
 
 @pytest.mark.parametrize("room", [0, 1, 40, 10_000])
-def test_a_full_disk_leaves_whole_records(tmp_path, room):
-    """Wherever it fills up: the error names the file, nothing half-written stays, and appending can go on."""
+def test_a_full_disk_leaves_complete_records(tmp_path, room):
+    """At any size: the error names the file, no part of a record stays, and appending can continue."""
     resource = pytest.importorskip("resource", reason="this system has no limits on files")
     with Store(tmp_path) as store:
         store.append([record("a")])
@@ -157,8 +159,8 @@ def test_a_full_disk_leaves_whole_records(tmp_path, room):
         assert Store(tmp_path).done() == {"a", "d"}
 
 
-def test_a_disk_that_fails_at_the_end_leaves_whole_records(tmp_path, monkeypatch):
-    """A network disk may tell only when the file is forced to it."""
+def test_a_disk_that_fails_at_the_end_leaves_complete_records(tmp_path, monkeypatch):
+    """A network disk may report an error only when the file is flushed."""
 
     def full(_):
         raise OSError(28, "No space left on device")
@@ -173,17 +175,17 @@ def test_a_disk_that_fails_at_the_end_leaves_whole_records(tmp_path, monkeypatch
     assert Store(tmp_path).done() == {"a", "c"}
 
 
-def test_of_two_records_of_a_cell_the_earlier_counts(tmp_path):
-    """Whatever the order of the files: readers agree."""
-    for finished, figure in (("2026-01-02", 0.2), ("2026-01-01", 0.1), ("2026-01-03", 0.3)):
+def test_of_two_records_of_a_run_the_earlier_counts(tmp_path):
+    """In any order of the files."""
+    for finished, accuracy in (("2026-01-02", 0.2), ("2026-01-01", 0.1), ("2026-01-03", 0.3)):
         with Store(tmp_path) as store:
-            store.append([record("a", finished, figure=figure)])
+            store.append([record("a", finished, accuracy=accuracy)])
     (found,) = Store(tmp_path).records()
-    assert found["figure"] == 0.1
+    assert found["accuracy"] == 0.1
 
 
 def test_a_store_sees_what_others_add(tmp_path):
-    """Line by line, also where it saw half a line before."""
+    """Line by line, also after it read a part of a line."""
     reader = Store(tmp_path)
     path = fill(tmp_path, "a")
     assert reader.done() == {"a"}
@@ -198,8 +200,8 @@ def test_a_store_sees_what_others_add(tmp_path):
         assert len(reader.records()) == 2
 
 
-def test_figures_are_finite_or_null(tmp_path):
-    """NaN is no JSON; a record with it is refused before anything is written."""
+def test_numbers_are_finite_or_null(tmp_path):
+    """NaN is not JSON; a record with it is rejected before anything is written."""
     with Store(tmp_path) as store, pytest.raises(ValueError, match="JSON"):
-        store.append([record("a"), record("b", figure=float("nan"))])
+        store.append([record("a"), record("b", accuracy=float("nan"))])
     assert list(tmp_path.iterdir()) == []

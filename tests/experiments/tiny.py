@@ -1,4 +1,4 @@
-"""A spec small enough to be run a hundred times."""
+"""An experiment small enough to be run a hundred times."""
 
 import json
 from pathlib import Path
@@ -55,7 +55,7 @@ base = ["logistic", "sigmoid"]
 margin = [0.0, 1.0, 2.0]
 """
 
-#: Fields that two runs of one cell may differ in.
+#: Fields that may differ if a run is repeated.
 CIRCUMSTANCES = {"seconds", "finished", "versions", "machine"}
 
 
@@ -66,18 +66,18 @@ def write_spec(folder, text=SPEC):
 
 
 def run_tiny(spec, folder, **options):
-    """Run what is missing, in this process; also what the killed processes of the tests do."""
+    """Execute the missing runs in this process; the killed processes of the tests call it too."""
     with Store(folder) as store:
-        return run_experiment(load_experiment(spec), store, **({"jobs": 1} | options))
+        return run_experiment(load_experiment(spec), store, **({"n_jobs": 1} | options))
 
 
 def run_when_ready(ready, spec, folder):
-    """Say that the process is there, then run."""
+    """Signal that the process has started, then run."""
     ready.set()
     run_tiny(spec, folder)
 
 
-def figures(folder):
+def results(folder):
     """Return the records of a store by key, without the circumstances."""
     return {
         record["key"]: {name: value for name, value in record.items() if name not in CIRCUMSTANCES}
@@ -86,7 +86,7 @@ def figures(folder):
 
 
 def lines(folder):
-    """Return all records as they lie on the disk, duplicates included."""
+    """Return all records on disk, including duplicates."""
     found = []
     for path in sorted(Path(folder).glob("records-*.jsonl")):
         found += [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

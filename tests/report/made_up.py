@@ -1,14 +1,14 @@
-"""Stores whose figures are known because they were made up."""
+"""Stores with made-up, known results."""
 
 from peerloss.experiments import Store
-from peerloss.experiments._cells import FORMAT, IDENTITY, cell_key
+from peerloss.experiments._record import FORMAT, IDENTITY, run_key
 
 #: A name that is a tag, a formula, a path and a cell border at once.
 HOSTILE = "<script>document.title='owned'</script>$\\frac|../"
 
 
 def record(**changes):
-    """Return one record; of ``test_accuracy`` a number is the figure of the only trial, a list of several."""
+    """Return the fields of one record; ``test_accuracy`` is a number for one trial or a list for several."""
     accuracy = changes.pop("test_accuracy", 0.8)
     accuracies = accuracy if isinstance(accuracy, list) else [accuracy]
     made = {
@@ -34,15 +34,15 @@ def record(**changes):
         "versions": {"peerloss": "0.1.0"},
         "machine": {"cores": 2},
     } | changes
-    made["key"] = cell_key({name: made[name] for name in IDENTITY}, str(made["spec"]))
+    made["key"] = run_key({name: made[name] for name in IDENTITY}, str(made["spec"]))
     return made
 
 
-def row(figures, **place):
-    """Return the records of one row: method → accuracies, one a seed from 0 on."""
+def row(accuracies, **place):
+    """Return the records of one row: method → accuracies, one per seed."""
     return [
         record(method=method, seed=seed, test_accuracy=value, **place)
-        for method, values in figures.items()
+        for method, values in accuracies.items()
         for seed, value in enumerate(values)
     ]
 
@@ -54,7 +54,7 @@ def curve(**recorded):
 
 
 def plane():
-    """Return a decision that changes half-way along the first feature."""
+    """Return a decision boundary in the middle of the first feature."""
     x = [-1.0, 0.0, 1.0]
     return {
         "x": x,
@@ -84,7 +84,7 @@ def everything():
 
 
 def store(folder, records):
-    """Write records as a runner would; return the folder."""
+    """Write records as ``peerloss reproduce`` does; return the folder."""
     with Store(folder) as made:
         made.append(records)
     return folder

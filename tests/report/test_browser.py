@@ -44,7 +44,7 @@ def test_no_error_in_the_console_and_every_picture_is_shown(opened):
 
 
 def test_a_click_on_a_heading_sorts(opened):
-    """Up, then down; numbers as numbers, names as names; cells without a figure stay below."""
+    """Up, then down; numbers as numbers, names as names; cells without a number stay at the end."""
     tables = opened.execute_script("return document.querySelectorAll('table').length")
     accuracies = opened.execute_script(
         "return Array.from(document.querySelectorAll('table')).findIndex((t) => t.matches('.accuracies'))"

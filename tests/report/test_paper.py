@@ -1,4 +1,4 @@
-"""The printed figures and the rule for bold face."""
+"""The printed numbers and the rule for bold face."""
 
 import numpy as np
 import pytest
@@ -14,15 +14,15 @@ def test_the_printed_table_is_whole():
     assert len(table) == 100
     assert len({row.data_set for row in table}) == 10
     assert len({(row.e_neg, row.e_pos) for row in table}) == 5
-    assert all(tuple(figures) == METHODS for figures in table.values())
-    assert all(0.3 < figure < 1 for figures in table.values() for figure in figures.values())
+    assert all(tuple(row) == METHODS for row in table.values())
+    assert all(0.3 < accuracy < 1 for row in table.values() for accuracy in row.values())
 
 
 @pytest.mark.parametrize(("prior", "peer"), [("equalized", 0.820), ("original", 0.834)])
 def test_its_means_are_those_the_paper_is_quoted_with(prior, peer):
-    """A slip in copying 600 figures would show."""
-    figures = [by_method["peer"] for row, by_method in printed_table().items() if row.prior == prior]
-    assert np.mean(figures) == pytest.approx(peer, abs=5e-4)
+    """They would reveal an error in copying 600 numbers."""
+    accuracies = [by_method["peer"] for row, by_method in printed_table().items() if row.prior == prior]
+    assert np.mean(accuracies) == pytest.approx(peer, abs=5e-4)
 
 
 def test_the_row_of_the_authors_readme():

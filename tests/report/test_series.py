@@ -1,4 +1,4 @@
-"""What the figures show, by hand."""
+"""The data of the plots, computed by hand."""
 
 import numpy as np
 import pytest

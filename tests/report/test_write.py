@@ -1,4 +1,4 @@
-"""Files beside the page; whole, or as they were."""
+"""The page and its files are written completely or not at all."""
 
 import json
 from pathlib import Path
@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.report import _write, build_report, figures, write_report
-from peerloss.report._files import file_name, write_files
+from peerloss.report import _write, build_report, report_numbers, write_report
+from peerloss.report._report_page import file_name
 from tests.report.made_up import HOSTILE, everything, record, store
 
 
-def test_pictures_tables_and_figures_lie_beside_the_page(page, report):
+def test_pictures_tables_and_numbers_are_written_next_to_the_page(page, report):
     """PNG, Markdown, CSV and JSON in a folder of the page's name; hostile names stay inside it."""
     names = sorted(path.name for path in page.with_suffix("").iterdir())
     assert [name for name in names if not name.endswith(".png")] == [
@@ -22,11 +22,11 @@ def test_pictures_tables_and_figures_lie_beside_the_page(page, report):
     assert all(path.read_bytes().startswith(b"\x89PNG\r\n") for path in pictures)
     assert sorted(path.name for path in page.parent.iterdir()) == ["page", "page.html"]
     written = json.loads((page.with_suffix("") / "figures.json").read_text())
-    assert written == json.loads(json.dumps(figures(report)))
+    assert written == json.loads(json.dumps(report_numbers(report)))
 
 
 @pytest.mark.parametrize("name", ["../../etc", HOSTILE, "…", "a" * 999, ".hidden", "C:\\x"])
-def test_any_name_becomes_a_harmless_file_name(name):
+def test_any_name_becomes_a_safe_file_name(name):
     """No separators, no leading dot, no endless names."""
     made = file_name(name, 0.1)
     assert Path(made).name == made
@@ -35,7 +35,7 @@ def test_any_name_becomes_a_harmless_file_name(name):
 
 
 def test_a_hostile_experiment_is_written_inside_the_folder(tmp_path):
-    """Names of experiments become names of files; none of them leads out."""
+    """Names of experiments become file names; none of them leaves the folder."""
     pytest.importorskip("matplotlib", reason="pages need peerloss[report]")
     records = [record(experiment="../../out", method=method) for method in ("peer", "nn")]
     page = tmp_path / "deep" / "page.html"
@@ -45,7 +45,7 @@ def test_a_hostile_experiment_is_written_inside_the_folder(tmp_path):
 
 
 def test_nothing_changes_when_a_file_cannot_be_written(tmp_path, monkeypatch):
-    """The disk fills up at the second file: the old ones stay, no scraps are left."""
+    """The disk is full at the second file: the old files stay, and nothing else is left."""
     old = tmp_path / "a.txt"
     old.write_bytes(b"old")
     write = Path.write_bytes
@@ -58,23 +58,23 @@ def test_nothing_changes_when_a_file_cannot_be_written(tmp_path, monkeypatch):
 
     monkeypatch.setattr(Path, "write_bytes", full)
     with pytest.raises(OSError, match="No space"):
-        write_files({old: b"new", tmp_path / "b.txt": b"new"})
+        _write._write_files({old: b"new", tmp_path / "b.txt": b"new"})
     assert [path.name for path in tmp_path.iterdir()] == ["a.txt"]
     assert old.read_bytes() == b"old"
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("page.pdf", r"must end in \.html"), ("folder.html", "is a folder")]
+    ("name", "message"), [("page.pdf", r"must end in \.html"), ("folder.html", "is a folder")]
 )
-def test_a_page_needs_a_path_of_its_own(tmp_path, name, told):
-    """Said before anything is drawn."""
+def test_the_path_of_a_page_is_checked(tmp_path, name, message):
+    """Before anything is drawn."""
     (tmp_path / "folder.html").mkdir()
-    with pytest.raises(InvalidInputError, match=told):
+    with pytest.raises(InvalidInputError, match=message):
         write_report(build_report(store(tmp_path / "results", everything())), tmp_path / name)
 
 
 def test_missing_packages_are_named_with_the_command(tmp_path, monkeypatch, report):
-    """Figures need neither; pages do, and say how to get them."""
+    """The numbers need neither; pages do, and the message says how to install them."""
     monkeypatch.setattr(_write, "find_spec", lambda name: None if name == "jinja2" else object())
     with pytest.raises(InvalidInputError, match=r"need jinja2: pip install 'peerloss\[report\]'"):
         write_report(report, tmp_path / "page.html")

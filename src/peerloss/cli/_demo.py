@@ -1,4 +1,4 @@
-"""``peerloss demo``."""
+"""``peerloss demo``: plain training compared with peer loss."""
 
 from __future__ import annotations
 
@@ -12,18 +12,20 @@ from peerloss.exceptions import InvalidInputError
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(min=1, help="Splits and initialisations a case.")] = 8,
-    seed: Annotated[int, typer.Option(min=0, help="First seed; 0 to 7 were used to choose the loss.")] = 200,
-    steps: Annotated[int, typer.Option(min=1, help="Training steps a network.")] = 1000,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 takes every core.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of splits and initialisations per case.")] = 8,
+    seed: Annotated[
+        int, typer.Option(min=0, help="The first seed; 0 to 7 were used to choose the loss.")
+    ] = 200,
+    steps: Annotated[int, typer.Option(min=1, help="Training steps per network.")] = 1000,
+    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses every core.")] = 1,
     output: Annotated[Path, typer.Option("-o", "--output", help="The HTML page to write.")] = Path(
         "demo/page.html"
     ),
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Train the same small network on noisy labels, plainly and with peer loss; tell clean accuracy.
+    """Train the same small network on noisy labels with the plain loss and with peer loss.
 
-    Prints a table and writes it, with a picture, as an HTML page.
+    Prints the accuracy on clean labels as a table and writes it, with a picture, as an HTML page.
 
     Example: peerloss demo --seeds 4
     """
@@ -40,7 +42,7 @@ def demo(
     with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), TimeRemainingColumn(), console=quiet,
                   disable=as_json) as progress:  # fmt: skip
         task = progress.add_task("training", total=len(CASES))
-        for row in run_demo(seeds=seeds, first_seed=seed, steps=steps, jobs=jobs):
+        for row in run_demo(seeds=seeds, first_seed=seed, max_steps=steps, n_jobs=jobs):
             rows.append(row)
             progress.advance(task)
     if as_json:
@@ -61,7 +63,7 @@ def demo(
     try:
         write_demo(rows, output, steps=steps)
         typer.echo(f"The same as a page: {output}")
-    except InvalidInputError as error:  # matplotlib or jinja2 is missing; the table is there all the same
+    except InvalidInputError as error:  # matplotlib or jinja2 is missing; the table is printed in any case
         typer.echo(f"No page: {error}", err=True)
     gain = sum(row.peer - row.plain for row in rows) / len(rows)
     typer.echo(

@@ -1,4 +1,4 @@
-"""``peerloss report``: what a folder of results says, as a page or as JSON."""
+"""``peerloss report``: the results in a folder, as a page or as JSON."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ def report(
     *,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The page (.html). Without it: report.html in RESULTS."),
+        typer.Option("-o", "--output", help="The page (.html); default: report.html in RESULTS."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print figures as JSON only, in a fixed order; write nothing.")
+        bool, typer.Option("--json", help="Print the numbers as JSON only, in a fixed order; write nothing.")
     ] = False,
 ) -> None:
-    """Write tables beside the paper's, tests and figures as one HTML page that needs nothing but itself.
+    """Write tables compared with the paper's, tests and pictures as one self-contained HTML page.
 
-    Beside it a folder of the same name holds pictures (PNG), tables (Markdown, CSV) and figures (JSON).
+    A folder of the same name next to it has the pictures (PNG), tables (Markdown, CSV) and numbers (JSON).
 
     Example: peerloss report runs -o page.html
     """
     if as_json and output is not None:
-        raise typer.BadParameter("give either -o or --json, not both.")
+        raise typer.BadParameter("-o and --json cannot be used together.")
     if not as_json:
         write_page(results, output)
         return
-    from peerloss.report import build_report, figures
+    from peerloss.report import build_report, report_numbers
 
-    typer.echo(json.dumps(figures(build_report(results))))
+    typer.echo(json.dumps(report_numbers(build_report(results))))
 
 
 def write_page(results: Path, output: Path | None = None) -> None:
-    """Write the page, by default into the folder of results, and say where."""
+    """Write the page, by default into the folder of results, and print its path."""
     from peerloss.report import build_report, write_report
 
     found = build_report(results)
@@ -48,4 +48,4 @@ def write_page(results: Path, output: Path | None = None) -> None:
     for note in found.notes:
         say(f"Note: {note}", err=True)
     experiments = ", ".join(section.name for section in found.sections)
-    say(f"{page}: {experiments}; {len(written) - 1} files more in {page.with_suffix('')}.")
+    say(f"{page}: {experiments}; {len(written) - 1} more files in {page.with_suffix('')}.")

@@ -1,16 +1,16 @@
-"""``peerloss reproduce``: run a table or figure of the paper, or go on with it."""
+"""``peerloss reproduce``: run an experiment of the paper, or resume it."""
 
 from __future__ import annotations
 
 import json
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from peerloss.cli._report import write_page
-from peerloss.cli._reproduce_cifar import CIFAR, reproduce_cifar
+from peerloss.cli._reproduce_cifar import IMAGES, reproduce_images
 from peerloss.cli._terminal import say, visible
 from peerloss.cli._warnings import store_warnings
 
@@ -19,15 +19,13 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from peerloss.experiments import Experiment, Result, RunSummary, Store
+    from peerloss.experiments import Experiment, Result, RunSummary
 
-#: Exit code of a command ended by Ctrl-C, as shells expect it.
+#: Exit code of a command stopped by Ctrl-C, as shells expect it.
 INTERRUPTED = 130
-#: What ``all`` runs: every table and figure of the paper that needs no images.
+#: What ``all`` runs: every table and plot of the paper that needs no images.
 ALL = ("table-a1", "heart-as-released", "curves", "boundary", "invariance")
-
-
-#: Options of every experiment, of tables and figures, and of images.
+#: Options of every experiment, of those on tables and of those on images.
 _COMMON = ("output", "methods", "seeds", "seed", "as_json")
 _OF_TABLES = ("protocol", "data_sets", "backend", "address", "jobs")
 _OF_IMAGES = ("data_dir", "noise", "changes", "device", "smoke", "closed")
@@ -39,79 +37,79 @@ def reproduce(
         str,
         typer.Argument(
             help="all, table-a1, table-a1-grid, heart-as-released, curves, boundary, invariance, cifar10, "
-            "cifar10n, or a TOML file (a spec)."
+            "cifar10n, or a TOML file."
         ),
     ],
     *,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of results.")] = Path("runs"),
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder for the results.")] = Path("runs"),
     protocol: Annotated[
         str, typer.Option(help="paper: the authors' settings. fair: equal tuning, on noisy labels only.")
     ] = "paper",
-    data_sets: Annotated[str | None, typer.Option(help="Only these, for example heart,thyroid.")] = None,
-    methods: Annotated[str | None, typer.Option(help="Only these, for example peer,nn.")] = None,
+    data_sets: Annotated[
+        str | None, typer.Option(help="Data sets to run, for example heart,thyroid.")
+    ] = None,
+    methods: Annotated[str | None, typer.Option(help="Methods to run, for example peer,nn.")] = None,
     seeds: Annotated[
-        int | None, typer.Option(min=1, help="Splits a row; as in the spec if not given.")
+        int | None, typer.Option(min=1, help="Number of seeds; default: that of the experiment.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
     backend: Annotated[
         str, typer.Option(help="joblib: processes on this machine. ray: a Ray cluster.")
     ] = "joblib",
     address: Annotated[
-        str | None, typer.Option(help="Of a running Ray cluster; none starts one here.")
+        str | None, typer.Option(help="Address of a running Ray cluster; omit to start one locally.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Processes; -1 takes every core.")] = -1,
+    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses every core.")] = -1,
     data_dir: Annotated[
         Path | None,
-        typer.Option("--data-dir", "--data", help="CIFAR: folder of the images; PEERLOSS_DATA if not given."),
+        typer.Option("--data-dir", "--data", help="CIFAR: folder of the images; default: PEERLOSS_DATA."),
     ] = None,
     noise: Annotated[
-        str | None, typer.Option(help="CIFAR: only these, for example uniform:0.4 or worst,random1.")
+        str | None, typer.Option(help="CIFAR: noise to run, for example uniform:0.4 or worst,random1.")
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="CIFAR: change the recipe, for example epochs=60."),
+        typer.Option("--set", metavar="NAME=VALUE", help="CIFAR: change a setting, for example epochs=60."),
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="CIFAR: cuda or cpu; a GPU where there is one if not given.")
+        str | None, typer.Option(help="CIFAR: cuda or cpu; default: a GPU if there is one.")
     ] = None,
     smoke: Annotated[
-        bool, typer.Option("--smoke", help="CIFAR: few images, four epochs: does everything work?")
+        bool,
+        typer.Option("--smoke", help="CIFAR: few images and four epochs, to check that everything works."),
     ] = False,
     closed: Annotated[
-        bool, typer.Option("--closed", help="CIFAR: leave the test set unread, to compare recipes.")
+        bool, typer.Option("--closed", help="CIFAR: do not read the test set, to compare recipes.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Run the cells of a table or figure that the folder of results does not hold yet.
+    """Execute the runs of an experiment that the folder of results does not contain yet.
 
-    It may be stopped at any moment; the same command goes on where it was. Several may share a folder. "all"
-    runs every table and figure of the paper but CIFAR-10's and writes the report. cifar10 and cifar10n want a
-    GPU, and a folder with CIFAR-10.
+    The command can be stopped at any time; the same command resumes it. Several may share a folder. "all"
+    runs every table and plot of the paper except CIFAR-10's and writes the report. cifar10 and cifar10n need
+    a folder with CIFAR-10 and should run on a GPU.
 
     Example: peerloss reproduce table-a1 --data-sets heart,thyroid -o runs/a1
     Example: peerloss reproduce cifar10n --noise worst --methods ce,peer --data-dir DATA -o runs
     """
     from peerloss.experiments import load_experiment
 
-    everything, images = name == "all", name in CIFAR
+    everything, images = name == "all", name in IMAGES
     _refuse_other_options(context, name)
     failed = False
     with store_warnings(), _interruptible(output):
         if images:
-            failed = reproduce_cifar(
+            on_images: Any = load_experiment(
                 name,
-                output,
                 noise=_names(noise),
                 methods=_names(methods),
                 seeds=seeds,
                 first_seed=seed,
-                changes=changes or [],
+                changes=changes,
                 smoke=smoke,
-                data_dir=data_dir,
-                device=device,
-                as_json=as_json,
                 closed=closed,
             )
+            failed = reproduce_images(on_images, output, data_dir, device, as_json=as_json)
         for part in () if images else ALL if everything else (name,):
             experiment = load_experiment(
                 part,
@@ -121,7 +119,7 @@ def reproduce(
                 seeds=None if everything and part == "boundary" else seeds,
                 first_seed=seed,
             )
-            failed |= _run_and_tell(experiment, output, backend, jobs, address, as_json=as_json)
+            failed |= _run_and_print(experiment, output, backend, jobs, address, as_json=as_json)
     if everything and not as_json:
         write_page(output)
     if failed:
@@ -130,19 +128,17 @@ def reproduce(
 
 @contextmanager
 def _interruptible(output: Path) -> Iterator[None]:
-    """End with a line that says how to go on when Ctrl-C is pressed."""
+    """Print how to resume when Ctrl-C is pressed."""
     try:
         yield
     except KeyboardInterrupt:
-        typer.echo(
-            f"Stopped. What is finished lies in {output}; the same command goes on from there.", err=True
-        )
+        typer.echo(f"Stopped. Finished runs are in {output}; the same command resumes.", err=True)
         raise typer.Exit(code=INTERRUPTED) from None
 
 
 def _refuse_other_options(context: typer.Context, name: str) -> None:
-    """Refuse options that were given but do not apply to the experiment, whatever their values."""
-    applicable = {*_COMMON, *(_OF_IMAGES if name in CIFAR else _OF_TABLES)}
+    """Reject options that were given but do not apply to the experiment, whatever their values."""
+    applicable = {*_COMMON, *(_OF_IMAGES if name in IMAGES else _OF_TABLES)}
     if name == "all":
         applicable -= {"data_sets", "methods"}
     options = {
@@ -163,24 +159,22 @@ def _refuse_other_options(context: typer.Context, name: str) -> None:
         )
 
 
-def _run_and_tell(
+def _run_and_print(
     experiment: Experiment, output: Path, backend: str, jobs: int, address: str | None, *, as_json: bool
 ) -> bool:
-    """Run one experiment, print what came of it, and return whether a cell failed."""
+    """Run one experiment, print its results, and return whether a run failed."""
     from rich.console import Console
 
-    from peerloss.experiments import Store, final_results
+    from peerloss.experiments import final_results
 
-    with Store(output) as store:
-        summary = _run_with_bar(experiment, store, backend, jobs, address, quiet=as_json)
-        wanted = {cell.key for cell in experiment.cells()}
-        results = final_results(record for record in store.records() if record["key"] in wanted)
+    summary = _run_with_bar(experiment, output, backend, jobs, address, quiet=as_json)
+    results = final_results(summary.records)
     if as_json:
         typer.echo(json.dumps(_as_json(experiment.name, experiment.protocol, summary, results)))
     else:
-        say(f"{experiment.title} (test accuracy, mean over the cells that are done)")
+        say(f"{experiment.title} (test accuracy, mean over the finished runs)")
         Console().print(_table(results, experiment.methods))
-        say(_told(summary, output))
+        say(_summary_text(summary, output))
     for key, trace in list(summary.failed.items())[:3]:
         typer.echo(f"Failed: {key}\n{trace}", err=True)
     return bool(summary.failed)
@@ -191,46 +185,49 @@ def _names(text: str | None) -> list[str] | None:
 
 
 def _run_with_bar(
-    experiment: Experiment, store: Store, backend: str, jobs: int, address: str | None, *, quiet: bool
+    experiment: Experiment, output: Path, backend: str, jobs: int, address: str | None, *, quiet: bool
 ) -> RunSummary:
     from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
 
-    from peerloss.experiments import run_experiment
+    from peerloss.experiments import Store, run_experiment
 
-    columns = ("cells", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left", TimeRemainingColumn())
-    # Pieces of work differ a hundredfold in length: the time left is foretold from a long stretch.
-    with Progress(*columns, console=Console(stderr=True), disable=quiet, speed_estimate_period=600) as bar:
-        task = bar.add_task("cells", total=None)
+    columns = ("runs", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left", TimeRemainingColumn())
+    # Runs differ a hundredfold in length: the ETA is estimated from a long period.
+    bar = Progress(*columns, console=Console(stderr=True), disable=quiet, speed_estimate_period=600)
+    with Store(output) as store, bar:
+        task = bar.add_task("runs", total=None)
 
         def show(summary: RunSummary) -> None:
             bar.update(
-                task, total=summary.cells - summary.skipped, completed=summary.done + len(summary.failed)
+                task, total=summary.runs - summary.skipped, completed=summary.done + len(summary.failed)
             )
 
         return run_experiment(
-            experiment, store, backend=backend, jobs=jobs, address=address, on_progress=show
+            experiment, store, backend=backend, n_jobs=jobs, address=address, on_progress=show
         )
 
 
 def _means(results: list[Result]) -> dict[tuple[str, str], tuple[float, int]]:
-    """Return mean test accuracy and number of cells of each method and prior."""
-    figures: dict[tuple[str, str], list[float]] = {}
+    """Return mean test accuracy and number of runs of each method and prior."""
+    accuracies: dict[tuple[str, str], list[float]] = {}
     for result in results:
         if result.test_accuracy is not None:
-            figures.setdefault((result.method, result.prior), []).append(result.test_accuracy)
-    return {place: (sum(values) / len(values), len(values)) for place, values in figures.items()}
+            accuracies.setdefault((result.method, result.prior), []).append(result.test_accuracy)
+    return {place: (sum(values) / len(values), len(values)) for place, values in accuracies.items()}
 
 
 def _as_json(name: str, protocol: str, summary: RunSummary, results: list[Result]) -> dict[str, object]:
+    """Return the results for JSON; ``cells`` is the deprecated name of ``runs``."""
     means = [
-        {"method": method, "prior": prior, "test_accuracy": mean, "cells": count}
+        {"method": method, "prior": prior, "test_accuracy": mean, "runs": count, "cells": count}
         for (method, prior), (mean, count) in sorted(_means(results).items())
     ]
     return {
         "experiment": name,
         "protocol": protocol,
-        "cells": summary.cells,
+        "runs": summary.runs,
+        "cells": summary.runs,
         "skipped": summary.skipped,
         "done": summary.done,
         "failed": len(summary.failed),
@@ -255,9 +252,9 @@ def _table(results: list[Result], methods: Sequence[str]) -> Table:
     return table
 
 
-def _told(summary: RunSummary, output: Path) -> str:
+def _summary_text(summary: RunSummary, output: Path) -> str:
     failed = f", {len(summary.failed)} failed" if summary.failed else ""
     return (
-        f"{summary.done} cells run in {summary.seconds:.0f} s, {summary.skipped} were there{failed}; "
+        f"{summary.done} runs in {summary.seconds:.0f} s, {summary.skipped} already done{failed}; "
         f"results in {output}."
     )

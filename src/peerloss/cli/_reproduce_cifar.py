@@ -1,4 +1,4 @@
-"""``peerloss reproduce cifar10`` and ``cifar10n``: the deep loop on images, with the table it ends in."""
+"""``peerloss reproduce cifar10`` and ``cifar10n``: deep networks on images, and their table."""
 
 from __future__ import annotations
 
@@ -9,91 +9,80 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
-    from peerloss.experiments.cifar import CifarExperiment, CifarRun, CifarSummary
+    from peerloss.experiments import Record, RunSummary
+    from peerloss.experiments.cifar import CifarExperiment
 
-#: As in ``peerloss.experiments.cifar``, which is imported when it is needed.
-CIFAR = ("cifar10", "cifar10n")
+#: ``peerloss.experiments.IMAGE_EXPERIMENTS``; the package is imported only when it is needed.
+IMAGES = ("cifar10", "cifar10n")
 
 
-def reproduce_cifar(
-    name: str,
-    output: Path,
-    *,
-    noise: Sequence[str] | None,
-    methods: Sequence[str] | None,
-    seeds: int | None,
-    first_seed: int,
-    changes: Sequence[str],
-    smoke: bool,
-    data_dir: Path | None,
-    device: str | None,
-    as_json: bool,
-    closed: bool,
+def reproduce_images(
+    experiment: CifarExperiment, output: Path, data_dir: Path | None, device: str | None, *, as_json: bool
 ) -> bool:
-    """Run what is missing, write and print the table, and return whether a run failed.
+    """Execute the missing runs, write and print the table, and return whether a run failed.
 
-    ``table.md`` has every run that the folder holds, those that were not asked for now included. Smoke tests
-    are never among them, nor are runs with the test set ``closed``: they have pages of their own.
+    ``table.md`` has every run in the folder, also those that were not requested now. Smoke tests and runs
+    with a closed test set have pages of their own.
     """
-    from peerloss.experiments.cifar import cifar_table, load_cifar, run_cifar
+    from peerloss._files import atomic_files
+    from peerloss.experiments import Store, run_experiment
+    from peerloss.experiments.cifar import SharedResources, cifar_table
 
-    experiment = load_cifar(
-        name,
-        noise=noise,
-        methods=methods,
-        seeds=seeds,
-        first_seed=first_seed,
-        changes=changes,
-        smoke=smoke,
-        closed=closed,
-    )
-    summary = run_cifar(
-        experiment,
-        output,
-        data_dir=data_dir,
-        device=device,
-        on_run=None if as_json else _announce,
-        on_result=None if as_json else _tell_result,
-        progress=not as_json and sys.stdout.isatty(),
-    )
-    page = output / name / f"table{'_closed' if closed else ''}{'_smoke' if smoke else ''}.md"
-    text = cifar_table(experiment, summary.in_folder)
-    if summary.in_folder:
-        _write(page, text)
+    with Store(output) as store:
+        summary = run_experiment(
+            experiment,
+            store,
+            resources=SharedResources(data_dir, device, progress=not as_json and sys.stdout.isatty()),
+            on_progress=None if as_json else _print_start,
+            on_record=None if as_json else _print_record,
+        )
+        records = store.records_of(experiment)
+    name = f"table{'_closed' if experiment.closed else ''}{'_smoke' if experiment.smoke else ''}.md"
+    page = output / experiment.name / name
+    text = cifar_table(experiment, records)
+    if records:
+        with atomic_files(page) as (unfinished,):
+            unfinished.write_text(text, encoding="utf-8")
     if as_json:
         typer.echo(json.dumps(_as_json(experiment, summary)))
     else:
-        typer.echo(text)
         failed = f", {len(summary.failed)} failed" if summary.failed else ""
-        told = f"{summary.done} runs in {summary.seconds:.0f} s, {summary.skipped} were there{failed}"
-        typer.echo(f"{told}; table in {page}.")
+        typer.echo(text)
+        typer.echo(
+            f"{summary.done} runs in {summary.seconds:.0f} s, {summary.skipped} already done{failed}; "
+            f"table in {page}."
+        )
     for key, reason in summary.failed.items():
         typer.echo(f"Failed: {key}: {reason}", err=True)
     return bool(summary.failed)
 
 
-def _announce(run: CifarRun, so_far: CifarSummary) -> None:
-    number = so_far.skipped + so_far.done + len(so_far.failed) + 1
+def _print_start(summary: RunSummary) -> None:
+    """Print which run starts, if one does, and the estimated time left."""
+    run: Any = summary.current
+    if run is None:
+        return
+    number = summary.skipped + summary.done + len(summary.failed) + 1
     left = ""
-    if so_far.epochs_done:
-        minutes = so_far.seconds / so_far.epochs_done * so_far.epochs_left / 60.0
+    if summary.size_done:
+        minutes = summary.seconds / summary.size_done * summary.size_left / 60.0
         left = f", about {minutes:.0f} minutes left"
-    typer.echo(f"Run {number} of {so_far.runs}: {run.noise} {run.method} seed {run.seed}{left}", err=True)
+    typer.echo(f"Run {number} of {summary.runs}: {run.noise} {run.method} seed {run.seed}{left}", err=True)
 
 
-def _tell_result(record: dict[str, Any]) -> None:
+def _print_record(record: Record) -> None:
     kind = "test" if "test" in record else "held_out"
-    told = ", ".join(f"{name} {100 * accuracy:.2f}" for name, accuracy in record[kind].items())
+    accuracies = ", ".join(f"{name} {100 * accuracy:.2f}" for name, accuracy in record[kind].items())
     typer.echo(
-        f"  {kind.replace('_', ' ')}: {told}; best epoch {record['best_epoch']}; {record['seconds']:.0f} s",
+        f"  {kind.replace('_', ' ')}: {accuracies}; best epoch {record['best_epoch']}; "
+        f"{record['seconds']:.0f} s",
         err=True,
     )
 
 
-def _as_json(experiment: CifarExperiment, summary: CifarSummary) -> dict[str, Any]:
+def _as_json(experiment: CifarExperiment, summary: RunSummary) -> dict[str, Any]:
     from peerloss.experiments.cifar import cifar_means
 
     return {
@@ -106,10 +95,3 @@ def _as_json(experiment: CifarExperiment, summary: CifarSummary) -> dict[str, An
         "device_minutes": round(sum(record["seconds"] for record in summary.records) / 60.0, 2),
         "means": cifar_means(experiment, summary.records),
     }
-
-
-def _write(page: Path, text: str) -> None:
-    from peerloss._files import atomic_stream
-
-    with atomic_stream(page) as stream:
-        stream.write(text.encode())

@@ -1,4 +1,4 @@
-"""``peerloss status``: how far the runs in a folder have come."""
+"""``peerloss status``: the progress of the experiments in a folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def status(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Say how many cells of each experiment are done, by method, and whether any line is damaged.
+    """Print how many runs of each experiment are done, by method, and whether any line is damaged.
 
     Example: peerloss status runs/a1
     """
@@ -32,11 +32,12 @@ def status(
     with store_warnings():
         if not results.is_dir():
             raise InvalidInputError(
-                f"{results} is not a folder; give the one that peerloss reproduce -o wrote."
+                f"{results} is not a folder; use the one that peerloss reproduce -o wrote."
             )
         plans = progress(Store(results))
     if as_json:
-        typer.echo(json.dumps([asdict(plan) for plan in plans]))
+        # `cells` is the deprecated name of `runs`.
+        typer.echo(json.dumps([asdict(plan) | {"cells": plan.runs} for plan in plans]))
         return
     for plan in plans:
         say(f"{plan.experiment}, protocol {plan.protocol}: {plan.title}")
@@ -47,8 +48,8 @@ def status(
             table.add_row(Text(visible(method)), str(done), str(planned))
         Console().print(table)
         say(
-            f"{plan.done} of {plan.cells} cells done, {len(plan.seeds)} seeds from {plan.seeds[0]} on, "
-            f"{plan.training_seconds:.0f} s of training; the latest: {plan.last_finished or 'none yet'}."
+            f"{plan.done} of {plan.runs} runs done, {len(plan.seeds)} seeds from {plan.seeds[0]}, "
+            f"{plan.training_seconds:.0f} s of training; last finished: {plan.last_finished or 'none yet'}."
         )
     if not plans:
         say(f"No experiment has been started in {results}.")

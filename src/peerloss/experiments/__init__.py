@@ -1,35 +1,61 @@
-"""Experiments that reproduce the paper and go beyond it: specs, runner, store of results.
+"""Experiments that reproduce the paper and extend it.
+
+Five terms:
+
+experiment
+    A TOML file, loaded and checked: the runs of a table or plot under one protocol.
+run
+    One method on one noisy data set with one seed.
+recipe
+    How the result of a run is obtained: its settings, what is searched and how the choice is made.
+trial
+    One training of a run, with one choice of the settings that are searched.
+plan
+    The runs that were requested; a file in the store from which progress is computed.
+
+A :class:`Store` is a folder with one :class:`Record` per finished run. There are two families of methods:
+``tables`` (small networks and scikit-learn estimators) and ``cifar`` (deep networks on images).
 
 >>> from peerloss.experiments import Store, final_results, load_experiment, run_experiment
 >>> heart = load_experiment("table-a1", data_sets=["heart"], methods=["nn"], seeds=1)
->>> len(heart.cells())  # five noise pairs, two priors
+>>> len(heart.runs())  # five noise pairs, two priors
 10
 """
 
-from peerloss.experiments._cells import Cell, Recipe
-from peerloss.experiments._methods import METHODS, EstimatorMethod, NetMethod
+from peerloss._deprecation import renamed
+from peerloss.experiments._experiment import Experiment, Run
+from peerloss.experiments._load import IMAGE_EXPERIMENTS, list_experiments, load_experiment
 from peerloss.experiments._plans import Progress, progress
-from peerloss.experiments._results import Result, final_results
-from peerloss.experiments._runner import RunSummary, run_experiment
-from peerloss.experiments._spec import PROTOCOLS, Experiment, list_experiments, load_experiment
+from peerloss.experiments._record import Record
+from peerloss.experiments._run_experiment import RunSummary, run_experiment
 from peerloss.experiments._store import Store, StoreWarning
+from peerloss.experiments.tables._final_results import Result, final_results
+from peerloss.experiments.tables._methods import METHODS, EstimatorMethod, NetMethod
+from peerloss.experiments.tables._parse_tables import PROTOCOLS
+from peerloss.experiments.tables._table_experiment import Recipe, TableExperiment, TableRun
 
 __all__ = [
+    "IMAGE_EXPERIMENTS",
     "METHODS",
     "PROTOCOLS",
-    "Cell",
     "EstimatorMethod",
     "Experiment",
     "NetMethod",
     "Progress",
     "Recipe",
+    "Record",
     "Result",
+    "Run",
     "RunSummary",
     "Store",
     "StoreWarning",
+    "TableExperiment",
+    "TableRun",
     "final_results",
     "list_experiments",
     "load_experiment",
     "progress",
     "run_experiment",
 ]
+
+__getattr__ = renamed(__name__, {"Cell": "peerloss.experiments.TableRun"})

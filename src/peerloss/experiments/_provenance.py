@@ -1,4 +1,4 @@
-"""Where figures were made: versions and the kind of machine, nothing that names it."""
+"""Where results were computed: versions and the kind of machine, but not its name."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-#: Packages that decide figures.
+#: Packages that can change results.
 PACKAGES = ("peerloss", "numpy", "scipy", "scikit-learn", "torch", "numba")
 
 
@@ -35,17 +35,17 @@ def machine() -> dict[str, Any]:
 
 @cache
 def commit() -> str:
-    """Return the commit of the sources, or where git cannot tell the variable ``PEERLOSS_COMMIT``."""
+    """Return the commit of the sources, or ``PEERLOSS_COMMIT`` if git does not know it."""
     git = shutil.which("git")
     folder = str(Path(__file__).parent)
 
-    def ask(*question: str) -> str:
+    def call_git(*arguments: str) -> str:
         if git is None:
             return ""
-        run = subprocess.run([git, "-C", folder, *question], capture_output=True, text=True, check=False)  # noqa: S603 (fixed words)
+        run = subprocess.run([git, "-C", folder, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 (fixed words)
         return run.stdout.strip() if run.returncode == 0 else ""
 
-    if not ask("ls-files", "--", __file__):  # installed: a repository around it is somebody else's
+    if not call_git("ls-files", "--", __file__):  # an installed package may be inside another repository
         return os.environ.get("PEERLOSS_COMMIT", "unknown")
-    found = ask("rev-parse", "--short", "HEAD")
-    return f"{found} with changes" if ask("status", "--porcelain", "--", ":/src") else found
+    found = call_git("rev-parse", "--short", "HEAD")
+    return f"{found} with changes" if call_git("status", "--porcelain", "--", ":/src") else found

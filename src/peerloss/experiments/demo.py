@@ -1,4 +1,4 @@
-"""The main job in a minute: the same network, the same noisy labels, plain training against peer loss."""
+"""A one-minute demonstration: the same network and noisy labels, plain training and peer loss."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from joblib import Parallel, delayed
 
+from peerloss._deprecation import renamed_parameters
 from peerloss._threads import one_thread
 from peerloss.datasets import load_dataset, split_and_flip
-from peerloss.experiments._workers import worker_errors
+from peerloss.experiments._parallel import worker_errors
 from peerloss.losses import PeerLoss, PlainLoss
 from peerloss.models import MLP
 from peerloss.noise import NoiseModel
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 
     from peerloss.datasets import Split
 
-#: Data set, e_neg, e_pos: rows of the paper's Table A1 with classes near balance, so that α = 1 is right. In
-#: the last the noise is symmetric; plain training resists that by itself, and peer loss need not win.
+#: Data set, e_neg, e_pos: rows of the paper's Table A1 with almost balanced classes, where α = 1 is right.
+#: In the last row the noise is symmetric; plain training is robust to it, and peer loss need not be better.
 CASES = (
     ("heart", 0.1, 0.3),
     ("heart", 0.2, 0.4),
@@ -59,32 +60,34 @@ class DemoRow:
         return asdict(self)
 
 
+@renamed_parameters(steps="max_steps", jobs="n_jobs")
 def run_demo(
-    *, seeds: int = 8, first_seed: int = FIRST_SEED, steps: int = 1000, jobs: int = 1
+    *, seeds: int = 8, first_seed: int = FIRST_SEED, max_steps: int = 1000, n_jobs: int = 1
 ) -> Iterator[DemoRow]:
-    """Yield one row a case; training sees noisy labels only, the test is clean.
+    """Yield one row per case; training uses noisy labels only, test labels are clean.
 
     Parameters
     ----------
     seeds
-        Splits and initialisations a case.
+        Number of splits and initialisations per case.
     first_seed
-        Where they start.
-    steps
-        Training steps a network.
-    jobs
-        Processes; the figures do not depend on it.
+        The first of these seeds.
+    max_steps
+        Training steps per network.
+    n_jobs
+        Number of processes; the results do not depend on it.
     """
     for name, e_neg, e_pos in CASES:
         dataset = load_dataset(name)
         noise = NoiseModel.binary(e_neg, e_pos)
         splits = [split_and_flip(dataset, noise, random_state=first_seed + i) for i in range(seeds)]
-        tasks = [(method, i) for method in METHODS for i in range(seeds)]
         with worker_errors(stored=False):
-            figures = Parallel(n_jobs=jobs)(
-                delayed(_accuracy)(splits[i], method, first_seed + i, steps) for method, i in tasks
+            accuracies = Parallel(n_jobs=n_jobs)(
+                delayed(_accuracy)(splits[i], method, first_seed + i, max_steps)
+                for method in METHODS
+                for i in range(seeds)
             )
-        accuracy = dict(zip(METHODS, np.reshape(figures, (len(METHODS), seeds)), strict=True))
+        accuracy = dict(zip(METHODS, np.reshape(accuracies, (len(METHODS), seeds)), strict=True))
         mean = {method: float(values.mean()) for method, values in accuracy.items()}
         error = {
             method: float(values.std(ddof=1) / np.sqrt(seeds)) if seeds > 1 else None
@@ -96,7 +99,7 @@ def run_demo(
 def _accuracy(split: Split, method: str, seed: int, steps: int) -> float:
     with one_thread():
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)  # layers draw their first weights from the global generator
+            torch.manual_seed(seed)  # layers draw their initial weights from the global generator
             model = MLP(split.X_train.shape[1])
         X, y = torch.tensor(split.X_train, dtype=torch.float32), torch.tensor(split.y_train)
         train(model, METHODS[method](), X, y, max_steps=steps, generator=torch.Generator().manual_seed(seed))

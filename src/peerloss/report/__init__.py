@@ -1,12 +1,22 @@
-"""What a folder of results says: tables beside the paper's, tests, figures, one page.
+"""Report on a folder of results: tables compared with the paper's, tests, pictures, one page.
 
-``build_report`` works everything out, ``write_report`` writes the page and its files. Pages and pictures need
-the extra ``report`` (matplotlib and jinja2); ``build_report`` and ``figures`` do not.
+``build_report`` computes everything, ``write_report`` writes the page and its files. Pages and pictures need
+the extra ``report`` (matplotlib and jinja2); ``build_report`` and ``report_numbers`` do not.
 """
 
-from peerloss.report._files import check_page_path
+from peerloss._deprecation import renamed
+from peerloss.report._exports import report_numbers
 from peerloss.report._report import Report, Section, build_report
-from peerloss.report._text import figures
-from peerloss.report._write import write_demo, write_report
+from peerloss.report._write import check_page_path, write_demo, write_report
 
-__all__ = ["Report", "Section", "build_report", "check_page_path", "figures", "write_demo", "write_report"]
+__all__ = [
+    "Report",
+    "Section",
+    "build_report",
+    "check_page_path",
+    "report_numbers",
+    "write_demo",
+    "write_report",
+]
+
+__getattr__ = renamed(__name__, {"figures": "peerloss.report.report_numbers"})

@@ -1,4 +1,4 @@
-"""A table beside the paper's: means, rows near the best, the order of methods, and cells that differ."""
+"""A table compared with the paper's: means, rows near the best, order of methods, cells that differ."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from peerloss.report._paper import PAPER_SEEDS, Row, near_best
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from peerloss.report._table import AccuracyTable, Cell, TableRow
+    from peerloss.report._accuracy_table import AccuracyTable, Cell, TableRow
 
-#: Beyond this many standard errors a difference is not put down to chance.
-CHANCE = 2.0
+#: A difference of more standard errors than this is not explained by chance.
+MAX_CHANCE_ERRORS = 2.0
 #: The paper's order of methods, by mean accuracy.
 ORDER = ("peer", "surrogate", "nn")
-#: What separates every figure here from the printed one.
+#: A difference between every result here and the printed one.
 CHOSEN_ON_TEST = (
     "the authors' code chose width, rate and batch of all networks on the clean test accuracy of peer loss, "
     "here nothing is chosen on test labels"
@@ -36,15 +36,15 @@ DIFFERENCES = {
     ),
     "dmi": (
         "DMI starts with 500 steps of cross entropy (in the fair protocol 500 or 200 are chosen), without "
-        "which it cannot tell classes apart; the paper names no such start"
+        "which it cannot separate the classes; the paper does not mention such a start"
     ),
 }
-#: What the methods of the fair protocol do not have in common.
+#: A difference between the methods in the fair protocol.
 ONLY_PEER_SEARCHES_ITS_BASE = (
     "only peer loss searches its base loss (logistic or sigmoid); all networks search width, rate and weight "
     "decay"
 )
-#: Test sets up to this size are named as a reason.
+#: Test sets up to this size are given as a reason.
 SMALL_TEST = 100
 
 
@@ -56,13 +56,13 @@ class MethodSummary:
     mean: float
     near_best: int
     """Rows within 2 points of the best of all methods here."""
-    beside_paper: BesidePaper | None
-    """``None`` for methods without printed figures."""
+    beside_paper: PaperComparison | None
+    """``None`` for methods without printed numbers."""
 
 
 @dataclass(frozen=True)
-class BesidePaper:
-    """The same among rows and methods that the paper prints, so that both sides choose among the same."""
+class PaperComparison:
+    """The same for the rows and methods that the paper prints, so that both sides are comparable."""
 
     mean: float
     printed_mean: float
@@ -81,33 +81,33 @@ class PriorSummary:
 
     prior: str
     rows: int
-    """Complete rows; what follows is about them."""
+    """Complete rows; all other fields refer to them."""
     incomplete: int
     printed_rows: int
     """Complete rows that the paper has too."""
     methods: tuple[MethodSummary, ...]
     ordering_here: tuple[str, ...] | None
-    """Methods of the paper's order by mean here, the best first; ``None`` where one is missing."""
+    """The methods in ``ORDER`` sorted by mean here, the best first; ``None`` if one is missing."""
     ordering_printed: tuple[str, ...] | None
     within_spread: int
-    """Cells whose printed figure is within one standard deviation over seeds."""
+    """Cells whose printed number is within one standard deviation over seeds."""
     compared: int
-    """Cells for which that can be said."""
+    """Cells for which this is known."""
 
     @property
     def all_printed(self) -> bool:
-        """Whether the paper has all of these rows and methods, so that both sides compare the same."""
+        """Whether the paper has all of these rows and methods."""
         return self.printed_rows == self.rows and all(entry.beside_paper for entry in self.methods)
 
     @property
     def ordering_holds(self) -> bool | None:
-        """Whether peer loss leads the surrogate, and that plain training, as in the paper."""
+        """Whether peer loss is better than the surrogate, and the surrogate than plain training."""
         return None if self.ordering_here is None else self.ordering_here == ORDER
 
 
 @dataclass(frozen=True)
 class Deviation:
-    """A cell that is far from the printed figure."""
+    """A cell that is far from the printed number."""
 
     row: Row
     method: str
@@ -116,7 +116,7 @@ class Deviation:
     difference: float
     n_test: int
     error: float
-    """Standard error of the difference, if the printed mean spreads like ours."""
+    """Standard error of the difference, if the printed mean has the same spread as ours."""
     reason: str
 
 
@@ -131,8 +131,8 @@ def _summary(table: AccuracyTable, prior: str) -> PriorSummary:
     common = [m for m in table.methods if shared and all(e.cells[m].printed is not None for e in shared)]
     here = [near_best({m: entry.means[m] for m in common}) for entry in shared]
     there = [near_best({m: _printed(entry, m) for m in common}) for entry in shared]
-    beside = {
-        m: BesidePaper(
+    comparison = {
+        m: PaperComparison(
             mean=_mean(entry.means[m] for entry in shared),
             printed_mean=_mean(_printed(entry, m) for entry in shared),
             near_best=sum(m in bold for bold in here),
@@ -145,12 +145,12 @@ def _summary(table: AccuracyTable, prior: str) -> PriorSummary:
             method=m,
             mean=_mean(entry.means[m] for entry in rows),
             near_best=sum(m in entry.bold for entry in rows),
-            beside_paper=beside.get(m),
+            beside_paper=comparison.get(m),
         )
         for m in table.methods
         if rows
     ]
-    judged = [cell.within_spread for entry in table.of_prior(prior) for cell in entry.cells.values()]
+    compared = [cell.within_spread for entry in table.of_prior(prior) for cell in entry.cells.values()]
     ordered = set(ORDER) <= set(common)
     return PriorSummary(
         prior=prior,
@@ -158,16 +158,16 @@ def _summary(table: AccuracyTable, prior: str) -> PriorSummary:
         incomplete=len(table.of_prior(prior)) - len(rows),
         printed_rows=len(shared),
         methods=tuple(methods),
-        ordering_here=_ordered({m: beside[m].mean for m in ORDER}) if ordered else None,
-        ordering_printed=_ordered({m: beside[m].printed_mean for m in ORDER}) if ordered else None,
-        within_spread=sum(inside is True for inside in judged),
-        compared=sum(inside is not None for inside in judged),
+        ordering_here=_ordered({m: comparison[m].mean for m in ORDER}) if ordered else None,
+        ordering_printed=_ordered({m: comparison[m].printed_mean for m in ORDER}) if ordered else None,
+        within_spread=sum(inside is True for inside in compared),
+        compared=sum(inside is not None for inside in compared),
     )
 
 
 def _printed(entry: TableRow, method: str) -> float:
-    figure = entry.cells[method].printed
-    return math.nan if figure is None else figure
+    printed = entry.cells[method].printed
+    return math.nan if printed is None else printed
 
 
 def _mean(values: Iterable[float]) -> float:
@@ -179,7 +179,7 @@ def _ordered(means: dict[str, float]) -> tuple[str, ...]:
 
 
 def deviations(table: AccuracyTable) -> list[Deviation]:
-    """Return the cells further than 3 points from the printed figures, in the order of the table."""
+    """Return the cells more than 3 points from the printed numbers, in the order of the table."""
     found = []
     for entry in table.rows:
         for method, cell in entry.cells.items():
@@ -195,9 +195,9 @@ def deviations(table: AccuracyTable) -> list[Deviation]:
 
 
 def error_of_difference(cell: Cell, mean: float) -> float:
-    """Return the standard error of ours minus the printed mean, if single trainings spread alike in both.
+    """Return the standard error of our mean minus the printed mean, if both have the same spread over seeds.
 
-    With one seed the spread is that of counting the test rows.
+    With one seed the spread is the binomial standard deviation over the test rows.
     """
     spread = math.sqrt(mean * (1.0 - mean) / cell.n_test) if cell.spread is None else cell.spread
     return spread * math.sqrt(1.0 / len(cell.accuracies) + 1.0 / PAPER_SEEDS)
@@ -206,13 +206,13 @@ def error_of_difference(cell: Cell, mean: float) -> float:
 def _reason(row: Row, method: str, n_test: int, difference: float, error: float) -> str:
     parts = []
     if n_test <= SMALL_TEST:
-        parts.append(f"a test set has {n_test} rows, so that one row is {100 / n_test:.1f} points")
+        parts.append(f"the test set has {n_test} rows, so one row is {100 / n_test:.1f} points")
     errors = abs(difference) / error if error > 0 else math.inf
-    if errors <= CHANCE:
-        parts.append(f"{errors:.1f} standard errors: chance is enough")
+    if errors <= MAX_CHANCE_ERRORS:
+        parts.append(f"{errors:.1f} standard errors: can be chance")
     else:
-        told = f"{errors:.1f} standard errors" if math.isfinite(errors) else "no spread over seeds"
-        parts.append(f"{told}: more than chance; {_difference_of_protocols(row, method)}")
+        size = f"{errors:.1f} standard errors" if math.isfinite(errors) else "no spread over seeds"
+        parts.append(f"{size}: more than chance; {_difference_of_protocols(row, method)}")
     return "; ".join(parts)
 
 
@@ -220,5 +220,5 @@ def _difference_of_protocols(row: Row, method: str) -> str:
     if method == "c-svm":
         return "the authors' code never tunes the class weight, here noisy validation does"
     if row.data_set == "german" and row.e_neg != row.e_pos:
-        return "the authors' code has the positive class of german reversed, so that the rates change places"
-    return "the authors chose settings on test, here nothing is"
+        return "the authors' code has the positive class of german reversed, which swaps the rates"
+    return "the authors chose settings on test labels, which is not done here"

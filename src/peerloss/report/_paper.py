@@ -1,4 +1,4 @@
-"""The figures that the paper prints, and its rule for bold face."""
+"""The numbers that the paper prints, and its rule for bold face."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-#: "Entries within 2% from the best in each row are in bold": accuracy points, the border included.
+#: "Entries within 2% from the best in each row are in bold": accuracy points, inclusive.
 WITHIN = 0.02
-#: Cells further than this from the printed figure are told, with the reason.
-FAR = 0.03
+#: Cells that differ more than this from the printed number are listed, with the reason.
+MAX_DIFFERENCE = 0.03
 #: Seeds behind each printed mean.
 PAPER_SEEDS = 8
 
 
 class Row(NamedTuple):
-    """One row of a table: the task that every method gets."""
+    """One row of a table: a data set with noise, on which every method is trained."""
 
     data_set: str
     e_neg: float
@@ -44,7 +44,7 @@ def printed_table() -> dict[Row, dict[str, float]]:
 
 
 def printed(row: Row, method: str) -> float | None:
-    """Return the printed accuracy, or ``None`` where the paper has none.
+    """Return the printed accuracy, or ``None`` if the paper has none.
 
     >>> printed(Row("heart-as-released", 0.1, 0.3, "original"), "peer")  # Heart, on the authors' splits
     0.856
@@ -60,5 +60,5 @@ def near_best(accuracies: Mapping[str, float]) -> frozenset[str]:
     ['nn', 'peer']
     """
     best = max(accuracies.values(), default=0.0)
-    # The border belongs to it: 0.9 − 0.88 must not be lost to rounding.
+    # The limit is inclusive: 0.9 − 0.88 must not be excluded by rounding.
     return frozenset(name for name, accuracy in accuracies.items() if best - accuracy <= WITHIN + 1e-9)

@@ -1,37 +1,40 @@
-"""All figures of a folder of results, worked out."""
+"""Compute all results of a folder."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
+from peerloss.experiments import load_experiment
+from peerloss.report._accuracy_table import accuracy_table
 from peerloss.report._compare import deviations, summarise
-from peerloss.report._records import read_results
+from peerloss.report._paired_tests import paired_tests
+from peerloss.report._read_results import read_results
 from peerloss.report._series import boundaries, curve_panels, invariance_panels
-from peerloss.report._table import accuracy_table
-from peerloss.report._tests import paired_tests
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from peerloss.experiments import Record
+    from peerloss.experiments.cifar import CifarExperiment, CifarTable
+    from peerloss.report._accuracy_table import AccuracyTable
     from peerloss.report._compare import Deviation, PriorSummary
-    from peerloss.report._records import Group, Record
+    from peerloss.report._paired_tests import PairedTest
+    from peerloss.report._read_results import Group
     from peerloss.report._series import Boundary, CurvePanel, InvariancePanel
-    from peerloss.report._table import AccuracyTable
-    from peerloss.report._tests import PairedTest
 
 
 @dataclass(frozen=True)
 class Section:
-    """What one experiment under one protocol shows; empty where it has nothing of a kind."""
+    """The results of one experiment under one protocol; fields are empty if there is nothing of a kind."""
 
     experiment: str
     protocol: str
     title: str
     provenance: tuple[str, ...]
-    """Number of cells, versions and machines behind the figures, one line each."""
+    """Number of runs, versions and machines, one line each."""
     table: AccuracyTable | None
     summaries: tuple[PriorSummary, ...]
     tests: tuple[PairedTest, ...]
@@ -39,6 +42,8 @@ class Section:
     curves: tuple[CurvePanel, ...]
     invariance: tuple[InvariancePanel, ...]
     boundaries: tuple[Boundary, ...]
+    images: CifarTable | None = None
+    """The table of an experiment on images."""
 
     @property
     def name(self) -> str:
@@ -48,7 +53,7 @@ class Section:
 
 @dataclass(frozen=True)
 class Report:
-    """Everything that a folder of results says."""
+    """All results of a folder."""
 
     sections: tuple[Section, ...]
     notes: tuple[str, ...]
@@ -56,23 +61,25 @@ class Report:
 
 
 def build_report(results: str | Path) -> Report:
-    """Read a folder of results and work out all tables, tests and series.
+    """Read a folder of results and compute all tables, tests and series.
 
     Parameters
     ----------
     results
-        Folder that ``peerloss reproduce -o`` wrote. It is only read, and may still be growing.
+        Folder that ``peerloss reproduce -o`` wrote. It is only read; runs may still be adding to it.
 
     Raises
     ------
     InvalidInputError
-        If it is no such folder or holds no finished cell. Cells that are missing are told in ``notes``.
+        If it is not such a folder or has no finished run. Missing runs are listed in ``notes``.
     """
     found = read_results(Path(results))
     return Report(tuple(_section(group) for group in found.groups), found.notes)
 
 
 def _section(group: Group) -> Section:
+    if group.has_images:
+        return _image_section(group)
     table = accuracy_table(group)
     return Section(
         experiment=group.experiment,
@@ -89,19 +96,39 @@ def _section(group: Group) -> Section:
     )
 
 
+def _image_section(group: Group) -> Section:
+    # The package of deep networks is imported only for stores that have some.
+    from peerloss.experiments.cifar import summarise_cifar  # noqa: PLC0415
+
+    experiment = load_experiment(
+        group.experiment, smoke="smoke" in group.protocol, closed="closed" in group.protocol
+    )
+    images = summarise_cifar(cast("CifarExperiment", experiment), group.records)
+    empty = dict.fromkeys(("summaries", "tests", "deviations", "curves", "invariance", "boundaries"), ())
+    return Section(
+        experiment=group.experiment,
+        protocol=group.protocol,
+        title=images.title,
+        provenance=(images.provenance,),
+        table=None,
+        images=images,
+        **empty,
+    )
+
+
 def _provenance(records: Iterable[Record]) -> tuple[str, ...]:
     records = list(records)
     seeds = sorted({record["seed"] for record in records})
-    told = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
+    which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
     return (
-        f"{len(records)} cells, {told}, finished by {max(r['finished'] for r in records)[:10]}",
+        f"{len(records)} runs, {which}, finished by {max(r['finished'] for r in records)[:10]}",
         _listed("versions", records),
         _listed("machine", records),
     )
 
 
 def _listed(field: str, records: Iterable[Record]) -> str:
-    """Return all values that a field of the records has had, by name."""
+    """Return all values of a field of the records, by name."""
     values: dict[str, set[str]] = defaultdict(set)
     for record in records:
         entries: Any = record.get(field)

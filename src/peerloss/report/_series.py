@@ -1,4 +1,4 @@
-"""What the figures show: learning curves, the invariance of peer loss, decision boundaries."""
+"""The data of the plots: learning curves, the invariance of peer loss, decision boundaries."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peerloss.report._paper import Row
-from peerloss.report._records import method_order, row_order
+from peerloss.report._read_results import method_order, row_order
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from peerloss._validation import FloatArray
-    from peerloss.report._records import Group, Record
+    from peerloss.experiments import Record
+    from peerloss.report._read_results import Group
 
 
 @dataclass(frozen=True)
@@ -27,7 +28,7 @@ class Curve:
     step: FloatArray
     mean: FloatArray
     spread: FloatArray
-    """Standard deviation over seeds; 0 for one."""
+    """Standard deviation over seeds; 0 for one seed."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +41,14 @@ class CurvePanel:
 
 @dataclass(frozen=True)
 class InvariancePart:
-    """Peer loss on noisy against clean labels of the same rows, one point a recorded step and seed."""
+    """Peer loss on noisy against clean labels of the same rows, one point per recorded step and seed."""
 
     name: str
     """``train`` or ``validation``."""
     clean: FloatArray
     noisy: FloatArray
     slopes: tuple[float, ...]
-    """One a seed: least squares through the origin, as Lemma 2 has no constant."""
+    """One per seed: least squares through the origin, because Lemma 2 has no constant."""
 
     @property
     def slope(self) -> float:
@@ -77,7 +78,7 @@ class InvariancePanel:
 
 @dataclass(frozen=True)
 class Boundary:
-    """The decision of one training over two features."""
+    """The predictions of one training over two features."""
 
     row: Row
     method: str
@@ -106,7 +107,7 @@ def curve_panels(group: Group) -> list[CurvePanel]:
 
 
 def invariance_panels(group: Group) -> list[InvariancePanel]:
-    """Return a panel for each row and method whose peer loss on clean labels was recorded too."""
+    """Return a panel for each row and method whose peer loss on clean labels was also recorded."""
     panels = []
     for row, records in _by_row(group, "train_clean_peer_loss"):
         for method in method_order(record["method"] for record in records):
@@ -117,13 +118,13 @@ def invariance_panels(group: Group) -> list[InvariancePanel]:
 
 
 def boundaries(group: Group) -> list[Boundary]:
-    """Return the decision boundaries, that of the first seed where there are several."""
+    """Return the decision boundaries, of the first seed if there are several."""
     first: dict[tuple[Row, str], Record] = {}
     for record in sorted(group.records, key=lambda record: record["seed"], reverse=True):
         if record["plane"] is not None:
             first[_row(record), record["method"]] = record
     methods = method_order(method for _, method in first)
-    # As the figure is read: plain training before the rest, clean first, then as noise grows.
+    # In reading order: plain training first; clean labels first, then by noise.
     places = sorted(
         first, key=lambda place: (place[1] != "nn", methods.index(place[1]), _noise_order(place[0]), place[0])
     )
@@ -138,7 +139,7 @@ def boundaries(group: Group) -> list[Boundary]:
 
 
 def _by_row(group: Group, recorded: str) -> list[tuple[Row, list[Record]]]:
-    """Return the records whose curve holds something, row by row and in the order of seeds."""
+    """Return the records whose curve has ``recorded``, by row and in the order of seeds."""
     rows: dict[Row, list[Record]] = defaultdict(list)
     for record in sorted(group.records, key=lambda record: record["seed"]):
         if record["curve"] is not None and record["curve"]["step"] and recorded in record["curve"]:
@@ -155,7 +156,7 @@ def _noise_order(row: Row) -> tuple[float, float, float]:
 
 
 def _of_equal_steps(curves: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Leave out curves that break off early or were recorded at other steps than the longest."""
+    """Return the curves with the same steps as the longest one; others ended early."""
     longest = max((curve["step"] for curve in curves), key=len)
     return [curve for curve in curves if curve["step"] == longest]
 

@@ -1,4 +1,4 @@
-"""A folder like CIFAR-10's and CIFAR-10N's, with few images that the mean colour tells apart."""
+"""A folder like that of CIFAR-10 and CIFAR-10N, with few images whose mean colour shows the class."""
 
 import pickle
 

@@ -1,13 +1,13 @@
-"""Settings that differ from a spec."""
+"""Settings that differ from the experiment file."""
 
 import pytest
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments.cifar import load_cifar
+from peerloss.experiments import load_experiment
 
 
 def template(method, *changes):
-    return load_cifar("cifar10", methods=[method], seeds=1, changes=changes).runs()[0]
+    return load_experiment("cifar10", methods=[method], seeds=1, changes=changes).runs()[0]
 
 
 def test_changes_come_last_and_change_the_key():
@@ -19,8 +19,8 @@ def test_changes_come_last_and_change_the_key():
     assert template("peer", "sieve.rounds=1").key == template("peer").key
 
 
-def test_values_of_every_kind():
-    """Whole numbers where numbers are asked for; None where a setting may be absent; lists become tuples."""
+def test_values_of_every_type():
+    """Integers for numbers, None for settings that can be absent; lists become tuples."""
     run = template(
         "peer+sieve",
         *("learning_rate=1", "average=None", "compile=False", "rows=100", "alpha=[[0, 0], [1, 2]]"),
@@ -35,12 +35,12 @@ def test_values_of_every_kind():
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ("epochs", "`set` must be name=value"),
         ("epochs=many", "`set` must be name=value"),
         ("epochs={[]}", "`set` must be name=value"),
-        ("epoch=3", "there is no setting 'epoch'; DeepRecipe has epochs"),
+        ("epoch=3", "unknown setting 'epoch'; DeepRecipe has epochs"),
         ("epochs.more=3", "'epochs' has no settings of its own"),
         ("epochs=3.5", "`epochs` must be an integer; got 3.5"),
         ("epochs=True", "`epochs` must be an integer; got True"),
@@ -58,15 +58,15 @@ def test_values_of_every_kind():
         ("augment=None", "`augment` must be changed by its own settings"),
         ("sieve.balance='even'", "`balance` must be True or False or a tuple; got 'even'"),
         ("sieve.augment=None", "`augment` must be changed by its own settings"),
-        ("sieve.round=3", "there is no setting 'round'; Sieve has start"),
+        ("sieve.round=3", "unknown setting 'round'; Sieve has start"),
         ("seed=7", "cannot change the seed.*`--seed`"),
         ("width.more=3", "'width' has no settings of its own"),
     ],
 )
 @pytest.mark.parametrize("method", ["ce", "peer+sieve"])
-def test_a_value_of_another_kind_is_refused(method, change, told):
-    """With what was expected and what came; methods without a sieve look at its settings too."""
-    with pytest.raises(InvalidInputError, match=told):
+def test_a_value_of_another_type_is_rejected(method, change, message):
+    """With what was expected and received; methods without a sieve check its settings too."""
+    with pytest.raises(InvalidInputError, match=message):
         template(method, change)
 
 

@@ -1,24 +1,38 @@
-"""CIFAR-10 with made and with human noise: specs, runs of the deep loop that resume, a table.
+"""Experiments on CIFAR-10 with synthetic or human label noise: what differs from experiments on tables.
 
->>> from peerloss.experiments.cifar import cifar_table, load_cifar, run_cifar
->>> experiment = load_cifar("cifar10", methods=["ce", "peer"], seeds=1)
->>> [(run.noise, run.method) for run in experiment.runs()][:2]
-[('uniform:0.2', 'ce'), ('uniform:0.2', 'peer')]
+Load them with :func:`~peerloss.experiments.load_experiment` and run them with
+:func:`~peerloss.experiments.run_experiment`.
+
+>>> from peerloss.experiments import load_experiment
+>>> from peerloss.experiments.cifar import cifar_table
+>>> experiment = load_experiment("cifar10", methods=["ce", "peer"], seeds=1)
+>>> print(cifar_table(experiment, []).splitlines()[0])
+# CIFAR-10 with uniform noise (the paper's Table 2)
 """
 
-from peerloss.experiments.cifar._runner import CifarSummary, run_cifar
-from peerloss.experiments.cifar._spec import CIFAR_SPECS, CifarExperiment, CifarRun, load_cifar
-from peerloss.experiments.cifar._table import cifar_means, cifar_table
-from peerloss.experiments.cifar._work import Workshop
+from peerloss._deprecation import renamed
+from peerloss.experiments.cifar._cifar_experiment import CifarExperiment, CifarRun
+from peerloss.experiments.cifar._cifar_table import CifarTable, cifar_means, cifar_table, summarise_cifar
+from peerloss.experiments.cifar._run_cifar import CifarSummary, run_cifar
+from peerloss.experiments.cifar._shared_resources import SharedResources
 
 __all__ = [
-    "CIFAR_SPECS",
     "CifarExperiment",
     "CifarRun",
     "CifarSummary",
-    "Workshop",
+    "CifarTable",
+    "SharedResources",
     "cifar_means",
     "cifar_table",
-    "load_cifar",
     "run_cifar",
+    "summarise_cifar",
 ]
+
+__getattr__ = renamed(
+    __name__,
+    {
+        "CIFAR_SPECS": "peerloss.experiments.IMAGE_EXPERIMENTS",
+        "Workshop": "peerloss.experiments.cifar.SharedResources",
+        "load_cifar": "peerloss.experiments.load_experiment",
+    },
+)

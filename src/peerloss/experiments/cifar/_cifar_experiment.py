@@ -1,0 +1,272 @@
+"""Experiments on images: which runs there are, in order, and how each is trained.
+
+The file has at the top level: ``title``, ``noise`` (the most important first), ``seeds``, ``holdout`` (number
+of rows whose noisy labels choose the epoch), ``architecture``; ``[recipe]`` has what differs from the
+defaults of :class:`DeepRecipe` for all methods. ``[methods.NAME]``: ``loss``; ``warm_start`` (``share`` of
+the epochs with cross entropy, then the other loss with its ``learning_rate``); ``held_out_images``;
+``recipe``, and ``at.NOISE`` for one noise only. ``false`` means "none" for settings that can be absent.
+``[published.NOISE]`` has published accuracies for comparison, ``source`` their origin.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+from peerloss._validation import check_choice, check_count, check_in_range
+from peerloss.exceptions import DivergenceError
+from peerloss.experiments._experiment import Experiment, Outcome, Run
+from peerloss.experiments._experiment_checks import check_keys, check_noise, check_seeds
+from peerloss.experiments._record import SMOKE_WIDTH, image_protocol
+from peerloss.experiments.cifar._changes import changed
+from peerloss.experiments.cifar._shared_resources import SharedResources
+from peerloss.experiments.cifar._train_cifar import LOSSES, checkpoint_file, make_record, train_cifar
+from peerloss.training import DeepRecipe, Sieve
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from pathlib import Path
+
+ARCHITECTURES = ("resnet18", "resnet34")
+_TOP = ("title", "noise", "seeds", "holdout", "architecture", "recipe", "methods", "published")
+_METHOD = ("loss", "warm_start", "held_out_images", "recipe", "at")
+#: Settings for which ``false`` means "none".
+_MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve")
+WIDTH = 64
+#: Size of a smoke test: enough to execute every step.
+SMOKE_ROWS, SMOKE_EPOCHS = 200, 4
+
+
+class WarmStart(NamedTuple):
+    """Training with cross entropy first, for losses that cannot start from random weights."""
+
+    share: float
+    learning_rate: float
+
+
+@dataclass(frozen=True)
+class CifarRun(Run):
+    """One method on CIFAR-10 with noisy labels, with one seed. The fields determine its result."""
+
+    experiment: str
+    noise: str
+    method: str
+    seed: int
+    loss: str
+    warm_start: WarmStart | None
+    architecture: str
+    width: int
+    rows: int | None
+    """Number of images used, from the first one; ``None`` means all."""
+    holdout: int
+    held_out_images: bool
+    """Whether a sieve trains on the images of the held-out rows. Their labels are never trained on."""
+    recipe: DeepRecipe
+    smoke: bool = False
+    """Whether it only checks that everything works; its results mean nothing."""
+    closed: bool = False
+    """Whether the test set is not read: recipes are compared on held-out noisy labels only."""
+
+    @property
+    def key(self) -> str:
+        """Unique name: noise, method, seed and a hash of every setting."""
+        settings = self.settings()
+        for mark in ("smoke", "closed"):
+            if not settings[mark]:  # records made before these marks existed keep their keys
+                del settings[mark]
+        digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:12]
+        return f"{self.experiment}/{self.noise}/{self.method}/{self.seed}/{digest}"
+
+    def settings(self) -> dict[str, Any]:
+        """Return all settings under the names that records have, which never change."""
+        settings = asdict(self)
+        recipe = settings["recipe"]
+        recipe["seed"] = recipe.pop("random_state")
+        if recipe["sieve"] is not None:
+            recipe["sieve"]["renew"] = recipe["sieve"].pop("refresh_every")
+        return settings
+
+    @property
+    def size(self) -> int:
+        """Number of epochs."""
+        return self.recipe.epochs
+
+    def stages(self) -> list[tuple[str, DeepRecipe]]:
+        """Return the losses and recipes to train with, in order: two with a warm start."""
+        if self.warm_start is None:
+            return [(self.loss, self.recipe)]
+        first = min(max(1, round(self.recipe.epochs * self.warm_start.share)), self.recipe.epochs - 1)
+        second = replace(
+            self.recipe,
+            epochs=self.recipe.epochs - first,
+            learning_rate=self.warm_start.learning_rate,
+            warm_up=0.0,
+        )
+        return [("cross_entropy", replace(self.recipe, epochs=first, alpha=())), (self.loss, second)]
+
+
+@dataclass(frozen=True, eq=False)
+class CifarExperiment(Experiment):
+    """An experiment on CIFAR-10 with synthetic or human label noise."""
+
+    noise: tuple[str, ...]
+    published: Mapping[str, Mapping[str, float]]
+    """Noise → method or other name → accuracy in per cent."""
+    source: str
+    templates: Mapping[tuple[str, str], CifarRun]
+    """One per noise and method, with seed 0."""
+    smoke: bool = False
+    closed: bool = False
+
+    OPTIONS: ClassVar[tuple[str, ...]] = ("resources",)
+    IS_SEQUENTIAL: ClassVar[bool] = True
+
+    def runs(self) -> list[CifarRun]:
+        """Return all runs, the most important first: every noise and method once, then more seeds."""
+        return [
+            replace(template, seed=seed, recipe=replace(template.recipe, random_state=seed))
+            for seed, noise, method in product(self.seeds, self.noise, self.methods)
+            for template in [self.templates[noise, method]]
+        ]
+
+    def plan(self) -> dict[str, Any]:
+        """Return the keys of all runs, each with its method."""
+        return {"seeds": list(self.seeds), "keys": {run.key: run.method for run in self.runs()}}
+
+    def batches(self, runs: Sequence[CifarRun]) -> list[list[CifarRun]]:
+        """Return the ``runs`` one by one."""
+        return [[run] for run in runs]
+
+    def prepare(self, options: dict[str, Any], runs: Sequence[CifarRun]) -> dict[str, Any]:
+        """Check the device in ``options`` and read the images if there are ``runs``."""
+        resources = options.get("resources") or SharedResources()
+        if runs:
+            resources.load(test=not self.closed)
+        return {"resources": resources}
+
+    def execute(self, batches: Iterable[list[CifarRun]], folder: Path, **options: Any) -> Iterator[Outcome]:
+        """Train one run after another; a run that was stopped continues from its checkpoint.
+
+        ``batches`` have one run each; checkpoints are written to ``folder``, ``options`` are the resources.
+        """
+        resources: SharedResources = options["resources"]
+        for (run,) in batches:
+            stem = folder / self.name / "unfinished" / run.key.replace("/", "_").replace(":", "_")
+            try:
+                results = train_cifar(run, resources, stem)
+            except DivergenceError as error:
+                yield Outcome([run], [], str(error))
+                continue
+            yield Outcome([run], [make_record(run, results, resources.torch_device)])
+            for stage in range(len(run.stages())):  # the record is stored by now
+                checkpoint_file(stem, stage).unlink(missing_ok=True)
+
+
+def parse_cifar(
+    name: str,
+    table: Mapping[str, Any],
+    *,
+    noise: Collection[str] | None,
+    methods: Collection[str] | None,
+    seeds: int | None,
+    first_seed: int,
+    changes: Sequence[str] | None,
+    smoke: bool,
+    closed: bool,
+) -> CifarExperiment:
+    """Check the content of an experiment file and select the requested part of it."""
+    check_keys(table, _TOP, name)
+    kinds = tuple(table["noise"]) if noise is None else tuple(noise)
+    for kind in kinds:
+        check_noise(kind)
+    known = list(table["methods"])
+    for method in methods or ():
+        check_choice(method, "methods", tuple(known))
+    wanted = known if methods is None else [m for m in known if m in methods]
+    templates = {
+        (kind, method): _template(name, table, kind, method, changes or (), smoke=smoke, closed=closed)
+        for kind, method in product(kinds, wanted)
+    }
+    published = dict(table.get("published", {}))
+    return CifarExperiment(
+        name=name,
+        protocol=image_protocol(smoke=smoke, closed=closed),
+        title=table["title"] + (" (smoke test)" if smoke else "") + (", test set closed" if closed else ""),
+        noise=kinds,
+        methods=tuple(wanted),
+        seeds=check_seeds(table["seeds"] if seeds is None else seeds, first_seed),
+        source=str(published.pop("source", "")),
+        published=published,
+        templates=templates,
+        smoke=smoke,
+        closed=closed,
+    )
+
+
+def _template(
+    name: str,
+    table: Mapping[str, Any],
+    noise: str,
+    method: str,
+    changes: Sequence[str],
+    *,
+    smoke: bool,
+    closed: bool,
+) -> CifarRun:
+    entry = table["methods"][method]
+    check_keys(entry, _METHOD, f"{name}: methods.{method}")
+    recipe = DeepRecipe()
+    for layer in (table.get("recipe", {}), entry.get("recipe", {}), entry.get("at", {}).get(noise, {})):
+        recipe = _filled(recipe, layer, f"{name}: methods.{method}")
+    warm = entry.get("warm_start")
+    run = CifarRun(
+        experiment=name,
+        noise=noise,
+        method=method,
+        seed=0,
+        loss=check_choice(entry.get("loss"), f"{name}: methods.{method}: loss", tuple(LOSSES)),
+        warm_start=None if warm is None else WarmStart(**warm),
+        architecture=check_choice(table["architecture"], f"{name}: architecture", ARCHITECTURES),
+        width=SMOKE_WIDTH if smoke else WIDTH,
+        rows=SMOKE_ROWS if smoke else None,
+        holdout=SMOKE_ROWS // 10 if smoke else check_count(table["holdout"], f"{name}: holdout"),
+        held_out_images=entry.get("held_out_images", False),
+        recipe=_for_smoke(recipe) if smoke else recipe,
+        smoke=smoke,
+        closed=closed,
+    )
+    for change in changes:
+        run = changed(run, change)
+    if run.warm_start is not None:
+        check_in_range(run.warm_start.share, "warm_start.share", 0.0, 1.0, low_open=True, high_open=True)
+        check_count(run.recipe.epochs, f"epochs of {method!r}, which trains in two parts,", minimum=2)
+    check_choice(run.architecture, "architecture", ARCHITECTURES)
+    check_count(run.width, "width")
+    check_count(run.holdout, "holdout")
+    if run.rows is not None:
+        check_count(run.rows, "rows")
+    return run
+
+
+def _for_smoke(recipe: DeepRecipe) -> DeepRecipe:
+    """Shorten a recipe; with a sieve the four epochs include peer loss, the teacher and a refresh of its targets."""
+    sieve = None if recipe.sieve is None else replace(recipe.sieve, start=0.5, refresh_every=1)
+    return replace(recipe, epochs=SMOKE_EPOCHS, sieve=sieve)
+
+
+def _filled(settings: Any, table: Mapping[str, Any], where: str) -> Any:
+    """Return a settings object with the entries of ``table``, including those of inner objects."""
+    check_keys(table, [f.name for f in fields(settings)], where)
+    values: dict[str, Any] = {}
+    for name, value in table.items():
+        if value is False and name in _MAY_BE_ABSENT:
+            values[name] = None
+        elif isinstance(value, dict):
+            inner = getattr(settings, name)
+            values[name] = _filled(Sieve() if inner is None else inner, value, f"{where}.{name}")
+        else:
+            values[name] = value
+    return replace(settings, **values)

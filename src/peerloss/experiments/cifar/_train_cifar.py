@@ -1,0 +1,143 @@
+"""Train one run on images: noisy labels, one or two stages of training, one test at the end."""
+
+from __future__ import annotations
+
+import statistics
+import time
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+
+from peerloss._version import __version__
+from peerloss.exceptions import InvalidInputError
+from peerloss.experiments._provenance import commit, machine, versions
+from peerloss.experiments._record import FORMAT, Record
+from peerloss.losses import DMILoss, FDivergenceLoss, PeerLoss, PlainLoss
+from peerloss.training import predict_logits, predict_mirrored, train_deep
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+
+    from torch import nn
+
+    from peerloss._validation import IntArray
+    from peerloss.experiments.cifar._cifar_experiment import CifarRun
+    from peerloss.experiments.cifar._shared_resources import SharedResources
+
+LOSSES: dict[str, Callable[[], nn.Module]] = {
+    "cross_entropy": PlainLoss,
+    "peer": PeerLoss,
+    "dmi": lambda: DMILoss(eps=0.0),  # log |det J| itself, as in the published results
+    "total_variation": lambda: FDivergenceLoss("total_variation"),
+    "jensen_shannon": lambda: FDivergenceLoss("jensen_shannon"),
+}
+#: Suffix of the names of accuracies for which the outputs for an image and its mirror image are averaged.
+MIRRORED = ", mirrored too"
+
+
+def train_cifar(run: CifarRun, resources: SharedResources, checkpoint: Path) -> dict[str, Any]:
+    """Train and test once; continue from the checkpoints of this run if there are any.
+
+    Returns
+    -------
+    Results for a record. ``test`` is the accuracy on clean labels by name of the weights
+    (:class:`~peerloss.training.DeepResult`), each also for the mean over the image and its mirror image; a
+    closed run has none. ``held_out`` is the same on the held-out noisy labels. Then scores, seconds and the
+    history.
+    """
+    device = resources.torch_device
+    test = None if run.closed else resources.test  # an unreadable file fails now, not after the training
+    images, clean = resources.training
+    X = images[: run.rows]
+    noisy = resources.noisy_labels(run)[: run.rows]
+    rows = len(X)
+    if run.holdout >= rows:
+        raise InvalidInputError(
+            f"`holdout` must be less than the number of images, {rows}; got {run.holdout}. "
+            "Hold out fewer, or use more `rows`."
+        )
+    order = np.random.default_rng(2000 + run.seed).permutation(rows)
+    held, used = order[: run.holdout], order[run.holdout :]
+    labels = noisy.copy()
+    labels[held] = -1
+    trained = np.concatenate((used, held)) if run.held_out_images else used
+    model = resources.network(run)
+    if device.type == "cuda":
+        torch.cuda.reset_peak_memory_stats(device)
+    started = time.perf_counter()
+    history = []
+    for stage, (loss, recipe) in enumerate(run.stages()):
+        result = train_deep(
+            model,
+            LOSSES[loss](),
+            X[trained],
+            labels[trained],
+            recipe=replace(recipe, compile=recipe.compile and device.type == "cuda"),
+            validation=(X[held], noisy[held]),
+            device=device,
+            checkpoint=checkpoint_file(checkpoint, stage),
+            checkpoint_every=resources.checkpoint_every,
+            progress=resources.progress,
+        )
+        history += result.history
+    seconds = time.perf_counter() - started
+    memory = torch.cuda.max_memory_allocated(device) / 2**30 if device.type == "cuda" else None
+    sets = {} if test is None else {"test": (test[0][: run.rows], test[1][: run.rows])}
+    sets["held_out"] = (X[held], noisy[held])
+    epochs = [record["seconds"] for record in history]
+    return {
+        **{name: _accuracies(model, result.weights, *images, device) for name, images in sets.items()},
+        "best_epoch": result.best_epoch,
+        "last_score": history[-1]["score"],
+        "best_score": max(record["score"] for record in result.history),
+        "noise_in_training": round(float((noisy != clean[:rows]).mean()), 4),
+        # A resumed run was started before this clock; the history has the duration of every epoch.
+        "seconds": round(max(seconds, sum(epochs)), 2),
+        "median_epoch": round(statistics.median(epochs), 3),
+        "memory_gib": None if memory is None else round(memory, 2),
+        "history": [{name: round(value, 5) for name, value in record.items()} for record in history],
+    }
+
+
+def checkpoint_file(stem: Path, stage: int) -> Path:
+    """Return the path of the checkpoint of a stage."""
+    return stem.with_name(f"{stem.name}-{stage}.pt")
+
+
+def make_record(run: CifarRun, results: dict[str, Any], device: torch.device) -> Record:
+    """Return the record of a run: its settings, its results, and where it was trained."""
+    settings = run.settings()
+    names = ("experiment", "noise", "method", "seed")
+    return Record(
+        {
+            "format": FORMAT,
+            "key": run.key,
+            **{name: settings[name] for name in names},
+            "run": settings,
+            **results,
+            "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
+            "versions": versions() | {"peerloss": __version__},  # a checkout may not be installed
+            "machine": machine(),
+            "commit": commit(),
+            "finished": datetime.now(UTC).isoformat(timespec="seconds"),
+        }
+    )
+
+
+def _accuracies(
+    model: nn.Module, weights: dict[str, Any], images: Any, labels: IntArray, device: torch.device
+) -> dict[str, float]:
+    """Return the accuracy of each set of weights, on images alone and with their mirror images."""
+    inputs = torch.as_tensor(images).to(device)
+    accuracies = {}
+    for name, state in weights.items():
+        model.load_state_dict(state)
+        outputs = {name: predict_logits, f"{name}{MIRRORED}": predict_mirrored}
+        for label, predict in outputs.items():
+            predicted = predict(model, inputs).argmax(dim=1).cpu().numpy()
+            accuracies[label] = float((predicted == labels).mean())
+    return accuracies

@@ -1,0 +1,1 @@
+"""Experiments on tables: small networks and scikit-learn estimators on the paper's data sets."""

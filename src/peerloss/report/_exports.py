@@ -1,0 +1,194 @@
+"""The results as JSON, CSV and Markdown."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from peerloss.report._read_results import method_title
+from peerloss.report._words import MISSING, accuracy, findings, p_value, points, row_count, with_error
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from peerloss.report._accuracy_table import AccuracyTable, TableRow
+    from peerloss.report._compare import PriorSummary
+    from peerloss.report._report import Report, Section
+
+#: Significant digits kept in JSON and CSV.
+DIGITS = 6
+
+
+def report_numbers(report: Report) -> list[dict[str, Any]]:
+    """Return every number of a report for JSON, in a fixed order; no times, versions or text."""
+    return [_short(_section_numbers(section)) for section in report.sections]
+
+
+def _section_numbers(section: Section) -> dict[str, Any]:
+    if section.images:
+        return {
+            "experiment": section.experiment,
+            "protocol": section.protocol,
+            "images": list(section.images.means),
+        }
+    return {
+        "experiment": section.experiment,
+        "protocol": section.protocol,
+        "rows": [_row_numbers(entry) for entry in section.table.rows] if section.table else [],
+        "summaries": [asdict(s) | {"ordering_holds": s.ordering_holds} for s in section.summaries],
+        "tests": [asdict(test) for test in section.tests],
+        "deviations": [
+            entry.row._asdict()
+            | {"method": entry.method, "difference": entry.difference, "error": entry.error}
+            for entry in section.deviations
+        ],
+        "curves": [
+            panel.row._asdict()
+            | {
+                "method": curve.method,
+                "seeds": curve.seeds,
+                "step": curve.step.tolist(),
+                "mean": curve.mean.tolist(),
+                "spread": curve.spread.tolist(),
+            }
+            for panel in section.curves
+            for curve in panel.curves
+        ],
+        "invariance": [
+            panel.row._asdict()
+            | {"method": panel.method, "part": part.name, "expected_slope": panel.expected}
+            | {"slope": part.slope, "error": part.error, "seeds": len(part.slopes)}
+            for panel in section.invariance
+            for part in panel.parts
+        ],
+        "boundaries": [
+            b.row._asdict() | {"method": b.method, "seed": b.seed, "test_accuracy": b.test_accuracy}
+            for b in section.boundaries
+        ],
+    }
+
+
+def _row_numbers(entry: TableRow) -> dict[str, Any]:
+    return entry.row._asdict() | {
+        "methods": [
+            {
+                "method": method,
+                "test_accuracy": cell.mean,
+                "error": cell.error,
+                "seeds": len(cell.accuracies),
+                "diverged": cell.diverged,
+                "n_test": cell.n_test,
+                "near_best": method in entry.bold,
+                "printed": cell.printed,
+                "difference": cell.difference,
+            }
+            for method, cell in entry.cells.items()
+        ]
+    }
+
+
+def _short(value: Any) -> Any:
+    """Round every number to the significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {name: _short(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_short(entry) for entry in value]
+    return value
+
+
+def table_csv(table: AccuracyTable) -> str:
+    """Return a table as CSV, one line per row and method."""
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
+    lines = [
+        {"data_set": row["data_set"], "e_neg": row["e_neg"], "e_pos": row["e_pos"], "prior": row["prior"]}
+        | method
+        for row in (_short(_row_numbers(entry)) for entry in table.rows)
+        for method in row["methods"]
+    ]
+    writer.writerow(lines[0])
+    writer.writerows(line.values() for line in lines)
+    return stream.getvalue()
+
+
+def section_markdown(section: Section) -> str:
+    """Return the table of a section as Markdown: provenance, findings, every row."""
+    if section.images:
+        return section.images.markdown()
+    table = section.table
+    if table is None:
+        return ""
+    blocks = [f"# {_safe(section.title)}", _safe(f"{section.name}. " + "; ".join(section.provenance) + ".")]
+    blocks += [f"- {_safe(sentence)}" for sentence in findings(section)]
+    for summary in section.summaries:
+        if summary.methods:
+            blocks += [
+                f"## Summary, {_safe(summary.prior)} prior ({row_count(summary.rows)})",
+                _summary_table(summary),
+            ]
+    if section.tests:
+        blocks += ["## Paired tests (Wilcoxon, with Holm's correction)", _test_table(section)]
+    for prior in table.priors:
+        blocks += [
+            f"## Test accuracy, {_safe(prior)} prior",
+            "Mean ± standard error over seeds (the printed number); bold: within 2 points of the best.",
+            _accuracy_table(table, prior),
+        ]
+    return "\n\n".join(blocks).replace("\n\n- ", "\n- ") + "\n"
+
+
+def _summary_table(summary: PriorSummary) -> str:
+    head = ["method", "mean", "rows near the best", "mean *", "printed mean"]
+    head += ["rows near the best *", "rows near the best, in the paper"]
+    lines = []
+    for entry in summary.methods:
+        comparison = entry.beside_paper
+        line = [method_title(entry.method), accuracy(entry.mean), str(entry.near_best)]
+        if comparison is None:
+            line += [MISSING] * 4
+        else:
+            line += [accuracy(comparison.mean), accuracy(comparison.printed_mean)]
+            line += [str(comparison.near_best), str(comparison.printed_near_best)]
+        lines.append(line)
+    return _markdown(head, lines) + "\n\n\\* among the rows and methods that the paper prints"
+
+
+def _test_table(section: Section) -> str:
+    head = ["prior", "method", "against", "rows better", "worse", "difference (points)"]
+    head += ["pairs", "p", "data sets", "p over data sets"]
+    lines = []
+    for test in section.tests:
+        line = [test.prior, method_title(test.reference), method_title(test.baseline)]
+        line += [str(test.better), str(test.worse), points(test.difference)]
+        line += [str(test.pairs), p_value(test.p_pairs), str(test.data_sets), p_value(test.p_data_sets)]
+        lines.append(line)
+    return _markdown(head, lines)
+
+
+def _accuracy_table(table: AccuracyTable, prior: str) -> str:
+    lines = []
+    for entry in table.of_prior(prior):
+        line = [entry.row.data_set, entry.row.noise]
+        for method in table.methods:
+            cell = entry.cells.get(method)
+            text = MISSING if cell is None else with_error(cell.mean, cell.error)
+            text = f"**{text}**" if method in entry.bold else text
+            line.append(text + (f" ({cell.printed:.3f})" if cell and cell.printed is not None else ""))
+        lines.append(line)
+    return _markdown(["data set", "e_neg, e_pos", *map(method_title, table.methods)], lines)
+
+
+def _markdown(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
+    rows = [list(head), *(list(line) for line in lines)]
+    rows.insert(1, ["---"] * len(rows[0]))
+    return "\n".join("| " + " | ".join(_safe(entry) for entry in row) + " |" for row in rows)
+
+
+def _safe(text: str) -> str:
+    """Escape the special characters of HTML and of Markdown tables."""
+    escaped = text.replace("&", "&amp;").replace("<", "&lt;")
+    return escaped.replace("|", "\\|").replace("\n", " ")

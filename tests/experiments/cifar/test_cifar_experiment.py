@@ -1,0 +1,151 @@
+"""The CIFAR experiments and their settings."""
+
+import json
+from dataclasses import asdict
+
+import pytest
+
+from peerloss.exceptions import InvalidInputError
+from peerloss.experiments import IMAGE_EXPERIMENTS, load_experiment
+from peerloss.experiments.cifar._cifar_experiment import _filled
+from peerloss.training import Augment, DeepRecipe, Sieve
+
+
+def template(name, method, **options):
+    run = load_experiment(name, methods=[method], seeds=1, **options).runs()[0]
+    assert run.method == method
+    return run
+
+
+@pytest.mark.parametrize("name", IMAGE_EXPERIMENTS)
+def test_every_file_is_valid_and_comparable(name):
+    """Baselines and peer loss under the same network and rows, at least three seeds, 5,000 rows held out."""
+    experiment = load_experiment(name)
+    assert {"ce", "peer", "peer+sieve"} <= set(experiment.methods)
+    assert len(experiment.seeds) >= 3
+    assert {(run.architecture, run.holdout, run.rows) for run in experiment.runs()} == {
+        ("resnet18", 5000, None)
+    }
+    assert len({run.key for run in experiment.runs()}) == len(experiment.runs())
+
+
+@pytest.mark.parametrize(("name", "alpha"), [("cifar10", 2.0), ("cifar10n", 4.0)])
+def test_the_recipes_of_the_published_results(name, alpha):
+    """Every setting, independent of the defaults."""
+    run = template(name, "peer+sieve")
+    recipe, sieve = run.recipe, run.recipe.sieve
+    assert (run.held_out_images, recipe.epochs, sieve.decisions(200)) == (True, 200, [30])
+    assert recipe.alpha == ((0.0525, 0.0), (0.15, alpha))
+    assert (sieve.threshold, sieve.mixup, sieve.refresh_every) == (0.0, False, 2)
+    assert (sieve.memory, sieve.trust, sieve.balance) == (0.8, 0.5, True)
+    assert sieve.augment == Augment(crop=4, flip=True, cutout=12, affine=20.0, colour=0.4, share=0.5)
+
+
+def test_the_most_important_runs_come_first():
+    """Every noise and method once before any second seed."""
+    runs = load_experiment("cifar10n", methods=["ce", "peer"], seeds=2).runs()
+    assert [(run.noise, run.seed) for run in runs[::2]] == [
+        ("worst", 0),
+        ("random1", 0),
+        ("aggregate", 0),
+        ("worst", 1),
+        ("random1", 1),
+        ("aggregate", 1),
+    ]
+    assert all(run.recipe.random_state == run.seed for run in runs)
+
+
+def test_false_means_none_and_inner_settings_are_filled():
+    """As documented in the module; lists become tuples."""
+    given = {
+        "average": False,
+        "compile": False,
+        "sieve": {"rounds": 3, "augment": {"cutout": 2}},
+        "alpha": [[0, 1]],
+    }
+    recipe = _filled(DeepRecipe(compile=True), given, "here")
+    assert (recipe.average, recipe.compile, recipe.alpha) == (None, False, ((0, 1),))
+    assert (recipe.sieve.rounds, recipe.sieve.start, recipe.sieve.augment.cutout) == (3, Sieve().start, 2)
+    with pytest.raises(InvalidInputError, match=r"here.sieve has the unknown key `round`"):
+        _filled(DeepRecipe(), {"sieve": {"round": 3}}, "here")
+
+
+def test_dmi_trains_with_cross_entropy_first():
+    """Two stages share the epochs; the second has its own rate."""
+    run = template("cifar10", "dmi")
+    (first, warm), (second, rest) = run.stages()
+    assert (first, second) == ("cross_entropy", "dmi")
+    assert warm.epochs + rest.epochs == run.recipe.epochs
+    assert rest.learning_rate == 0.01
+
+
+def test_a_smoke_test_is_another_run():
+    """Few images, four epochs, a narrow network; its records are kept apart from real ones."""
+    smoke = template("cifar10", "ce", smoke=True)
+    assert (smoke.recipe.epochs, smoke.rows, smoke.width) == (4, 200, 4)
+    assert smoke.key != template("cifar10", "ce").key
+
+
+@pytest.mark.parametrize("name", IMAGE_EXPERIMENTS)
+def test_a_smoke_test_has_epochs_for_every_part_of_a_method(name):
+    """Peer loss before the sieve with α > 0, the teacher's decision, a renewal; two parts of a warm start."""
+    for run in load_experiment(name, seeds=1, smoke=True).runs():
+        recipe = run.recipe
+        if recipe.sieve is not None:
+            (decision,) = recipe.sieve.decisions(recipe.epochs)
+            assert recipe.alpha[0][0] * recipe.epochs < decision - 1  # α has left 0 by the epoch before
+            assert recipe.sieve.refreshes(recipe.epochs)
+        assert sum(part.epochs for _, part in run.stages()) == 4
+
+
+def test_keys_of_real_runs_never_change():
+    """Records of published results stay usable: they are found by these keys."""
+    keys = {run.key for name in IMAGE_EXPERIMENTS for run in load_experiment(name, first_seed=3).runs()}
+    assert "cifar10/uniform:0.2/peer+sieve/4/741cfcc1a7e7" in keys
+    assert "cifar10n/worst/peer+sieve/5/ea2a09e788ef" in keys
+
+
+def test_a_closed_run_is_another_run():
+    """It has no test accuracy, so it cannot replace the same run with the test set open."""
+    assert template("cifar10", "ce", closed=True).key != template("cifar10", "ce").key
+
+
+def test_a_run_is_plain_json():
+    """Records contain all of it."""
+    run = template("cifar10n", "tv")
+    assert json.loads(json.dumps(asdict(run)))["recipe"]["epochs"] == run.recipe.epochs
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"noise": ["uniform"]}, "`noise` must be uniform:RATE"),
+        ({"noise": ["uniform:1.5"]}, "got 'uniform:1.5'"),
+        ({"methods": ["sgd"]}, "`methods` must be one of 'ce'"),
+        ({"seeds": 0}, "`seeds` must be an integer of at least 1"),
+        ({"seeds": 10**12}, "`seeds` must be at most 10,000; got 1,000,000,000,000"),
+        ({"first_seed": -1}, "`first_seed` must be an integer of at least 0"),
+        ({"changes": ["architecture='vgg'"]}, "`architecture` must be one of"),
+        ({"changes": ["epochs=1"]}, "two parts,` must be an integer of at least 2"),
+        ({"changes": ["width=0"]}, "`width` must be an integer of at least 1; got 0"),
+        ({"changes": ["holdout=-1"]}, "`holdout` must be an integer of at least 1; got -1"),
+        ({"changes": ["rows=0"]}, "`rows` must be an integer of at least 1; got 0"),
+    ],
+)
+def test_what_cannot_be_run_is_reported(options, message):
+    """Before anything is read or trained."""
+    with pytest.raises(InvalidInputError, match=message):
+        load_experiment("cifar10", **options)
+
+
+def test_an_unknown_name_is_rejected():
+    """The message lists the known ones."""
+    with pytest.raises(InvalidInputError, match="must be one of boundary, cifar10, cifar10n, curves"):
+        load_experiment("cifar100")
+
+
+@pytest.mark.parametrize("option", [{"protocol": "paper"}, {"data_sets": ["heart"]}])
+def test_options_of_tables_are_rejected(option):
+    """The message names the option."""
+    with pytest.raises(InvalidInputError, match=f"`{next(iter(option))}` does not apply to cifar10"):
+        load_experiment("cifar10", **option)
