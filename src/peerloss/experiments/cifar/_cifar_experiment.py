@@ -252,7 +252,7 @@ def _template(
 
 
 def _for_smoke(recipe: DeepRecipe) -> DeepRecipe:
-    """Shorten a recipe; with a sieve the four epochs include peer loss, the teacher and a refresh of its targets."""
+    """Shorten a recipe; with a sieve the four epochs include peer loss, the teacher and refreshed targets."""
     sieve = None if recipe.sieve is None else replace(recipe.sieve, start=0.5, refresh_every=1)
     return replace(recipe, epochs=SMOKE_EPOCHS, sieve=sieve)
 
