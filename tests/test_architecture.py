@@ -27,7 +27,7 @@ LAYERS = [
     {"noise"},
     {"_classifier"},
     {"_probabilities"},
-    {"_validation", "_random", "_files"},
+    {"_validation", "_random", "_files", "_unpacking"},
     {"exceptions", "_version", "_folder_swap", "_deprecation"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -14,8 +14,9 @@ from peerloss import (
     find_label_issues,
 )
 from peerloss._classifier import FitInput
-from peerloss.estimators import _mlp_search, _peer
-from peerloss.estimators._folds import held_out_folds
+from peerloss.estimators import _mlp_search
+from peerloss.estimators.folds import held_out_folds
+from peerloss.estimators.portfolio import _fit_portfolio
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 60
@@ -67,15 +68,15 @@ def numbered():
 def folds_of_peer(monkeypatch):
     """Run PeerClassifier with one quick candidate; keep the folds that it trains on."""
     seen = []
-    fit_fold = _peer._fit_fold
+    fit_fold = _fit_portfolio._fit_fold
 
     def spy(estimator, data, train, test):
         seen.append((train.tolist(), test.tolist()))
         return fit_fold(estimator, data, train, test)
 
-    monkeypatch.setattr(_peer, "_fit_fold", spy)
-    monkeypatch.setattr(_peer, "portfolio", lambda *_, **__: {"only": LogisticRegression()})
-    monkeypatch.setattr(_peer, "fit_networks", lambda *_, **__: {})
+    monkeypatch.setattr(_fit_portfolio, "_fit_fold", spy)
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"only": LogisticRegression()})
+    monkeypatch.setattr(_fit_portfolio, "fit_networks", lambda *_, **__: {})
     return seen
 
 
@@ -212,7 +213,7 @@ def test_splits_that_are_no_partition_are_refused(numbered):
     X, y, _ = numbered
     data = FitInput(X, y, np.ones(ROWS), np.arange(2))
     for cv in ([], list(StratifiedKFold(3).split(X, y))[:2]):
-        with pytest.raises(InvalidInputError, match="`cv` must hold each row out exactly once"):
+        with pytest.raises(InvalidInputError, match="`cv` must hold out each row exactly once"):
             held_out_folds(cv, data, seed=0)
 
 

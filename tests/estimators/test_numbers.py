@@ -74,7 +74,9 @@ def test_a_plug_in_names_the_estimator_whose_scores_overflow(frame):
     """What is infinite in the estimator's scores would end in a decomposition that does not converge."""
     X, y = frame
     X["price"] *= 1e200
-    with pytest.raises(InvalidInputError, match="`estimator` must give finite scores; RidgeClassifier gave"):
+    with pytest.raises(
+        InvalidInputError, match="`estimator` must return finite scores; RidgeClassifier returned"
+    ):
         PeerPlugInClassifier(RidgeClassifier(solver="lsqr")).fit(X, y)
 
 

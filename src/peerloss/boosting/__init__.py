@@ -1,6 +1,6 @@
 """Gradient boosting with the peer objective: a classifier, and the bare objectives for either library."""
 
-from peerloss.boosting._classifier import PeerBoostingClassifier
+from peerloss.boosting._boosting_classifier import PeerBoostingClassifier
 from peerloss.boosting._objectives import (
     PeerObjective,
     lightgbm_peer_objective,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from peerloss.estimators._folds import DEFAULT_FOLDS, held_out_folds, is_fold_count
+from peerloss.estimators.folds import DEFAULT_FOLDS, held_out_folds, is_fold_count
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.metrics import peer_score
 from peerloss.posterior._clean_map import AutomaticAlpha, automatic_alpha
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.estimators._folds import Folds
+    from peerloss.estimators.folds import Folds
     from peerloss.training import TrainedNets
 
 #: The authors' grid without 4 and with 0, which comes first: the rates are read off plain training.

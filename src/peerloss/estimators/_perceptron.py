@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.linear_model import SGDClassifier
 
-from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import FloatArray, as_float_array, check_choice, check_count, check_finite
-from peerloss.estimators._folds import held_out_folds
+from peerloss.estimators._fold_classifier import FoldClassifier
+from peerloss.estimators.folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
 from peerloss.posterior._calibrator import Calibrator, as_score_columns
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from peerloss._classifier import FitInput
     from peerloss._validation import IntArray
 
 #: The grid of the paper's code.
@@ -27,7 +28,7 @@ MARGINS = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
 AVERAGES = ("last", "averaged")
 
 
-class MarginPerceptron(NoisyLabelClassifier):
+class MarginPerceptron(FoldClassifier):
     """PAM (Khardon and Wachman, 2007), a baseline that the paper describes.
 
     One row after another, ``w += y·x`` and ``b += y`` wherever ``y(w·x + b) ≤ margin``. The margin is the one
@@ -107,48 +108,26 @@ class MarginPerceptron(NoisyLabelClassifier):
         self.scoring_alpha = scoring_alpha
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Fit to features (n, d) and noisy labels (n,).
-
-        Parameters
-        ----------
-        X, y
-            Features, best standardised, and noisy labels of any dtype.
-        sample_weight
-            Non-negative weights of the rows, which multiply their updates.
-        groups
-            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
-        """
-        with all_or_nothing(self):
-            data = self._check_fit(X, y, sample_weight)
-            alpha = check_finite(self.scoring_alpha, "scoring_alpha")
-            grid = self._check_grid()
-            seed = int(as_generator(self.random_state).integers(2**31 - 1))
-            scores = np.zeros((len(grid), len(data.codes), len(data.classes)))
-            for train, test in held_out_folds(self.cv, data, seed=seed, groups=groups):
-                for i, margin in enumerate(grid):
-                    coef, intercept = self._run(data, train, margin, seed)
-                    scores[i, test] = _score_columns(data.X[test], coef, intercept)
-            predicted = scores.argmax(axis=2)
-            self.scores_ = np.array(
-                [peer_score(data.codes, p, alpha=alpha, sample_weight=data.weight) for p in predicted]
-            )
-            best = int(self.scores_.argmax())
-            self.margin_ = float(grid[best])
-            rows = np.flatnonzero(data.weight > 0)
-            self.coef_, self.intercept_ = self._run(data, rows, self.margin_, seed)
-            self._calibrator = Calibrator.fit(
-                scores[best][rows], data.codes[rows], data.weight[rows], with_bias=False
-            )
-            self.classes_ = data.classes
-        return self
+    def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
+        alpha = check_finite(self.scoring_alpha, "scoring_alpha")
+        grid = self._check_grid()
+        seed = int(as_generator(self.random_state).integers(2**31 - 1))
+        scores = np.zeros((len(grid), len(data.codes), len(data.classes)))
+        for train, test in held_out_folds(self.cv, data, seed=seed, groups=groups):
+            for i, margin in enumerate(grid):
+                coef, intercept = self._run(data, train, margin, seed)
+                scores[i, test] = _score_columns(data.X[test], coef, intercept)
+        predicted = scores.argmax(axis=2)
+        self.scores_ = np.array(
+            [peer_score(data.codes, p, alpha=alpha, sample_weight=data.weight) for p in predicted]
+        )
+        best = int(self.scores_.argmax())
+        self.margin_ = float(grid[best])
+        rows = np.flatnonzero(data.weight > 0)
+        self.coef_, self.intercept_ = self._run(data, rows, self.margin_, seed)
+        self._calibrator = Calibrator.fit(
+            scores[best][rows], data.codes[rows], data.weight[rows], with_bias=False
+        )
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return w·x + b, shape (n,) for two classes and (n, K) for more."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit
 from sklearn.svm import SVC
 
-from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import FloatArray, as_float_array, check_finite, check_in_range
-from peerloss.estimators._folds import held_out_folds
+from peerloss.estimators._fold_classifier import FoldClassifier
+from peerloss.estimators.folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
 from peerloss.posterior._calibrator import Calibrator, as_score_columns
@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from peerloss._classifier import FitInput
+
 #: The grid of the paper's code.
 CLASS_WEIGHTS = (0.1, 0.2, 0.25, 0.33, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0)
 
 
-class CostSensitiveSVC(NoisyLabelClassifier):
+class CostSensitiveSVC(FoldClassifier):
     """C-SVM (Liu et al., 2003), a baseline of the paper: two classes, one of them reweighted.
 
     The weight of class 0 is 1; that of class 1 (the larger label) is the one of ``class_weight_grid`` whose
@@ -101,51 +103,29 @@ class CostSensitiveSVC(NoisyLabelClassifier):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Fit to features (n, d) and noisy labels (n,) of two classes.
-
-        Parameters
-        ----------
-        X, y
-            Features, best standardised, and noisy labels of any dtype.
-        sample_weight
-            Non-negative weights of the rows.
-        groups
-            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
-        """
-        with all_or_nothing(self):
-            data = self._check_fit(X, y, sample_weight)
-            if len(data.classes) > 2:
-                raise InvalidInputError(
-                    "Only binary classification is supported. The type of the target is multiclass: `y` must "
-                    f"hold two classes for CostSensitiveSVC; got {len(data.classes)}. Wrap it in "
-                    "sklearn.multiclass.OneVsRestClassifier, or use MarginPerceptron or PeerPlugInClassifier."
-                )
-            alpha = check_finite(self.scoring_alpha, "scoring_alpha")
-            grid = self._check_grid()
-            decisions = self._held_out_decisions(data, grid, groups)
-            self.scores_ = np.array(
-                [peer_score(data.codes, d > 0, alpha=alpha, sample_weight=data.weight) for d in decisions]
+    def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
+        if len(data.classes) > 2:
+            raise InvalidInputError(
+                "Only binary classification is supported. The type of the target is multiclass: `y` must "
+                f"hold two classes for CostSensitiveSVC; got {len(data.classes)}. Wrap it in "
+                "sklearn.multiclass.OneVsRestClassifier, or use MarginPerceptron or PeerPlugInClassifier."
             )
-            best = min(range(len(grid)), key=lambda i: (-self.scores_[i], abs(np.log(grid[i]))))
-            self.class_weight_ = float(grid[best])
-            rows = np.flatnonzero(data.weight > 0)
-            self.svc_ = self._fit_machine(data, rows, self.class_weight_)
-            self._calibrator = Calibrator.fit(
-                as_score_columns(decisions[best][rows]),
-                data.codes[rows],
-                data.weight[rows],
-                with_bias=False,
-            )
-            self.classes_ = data.classes
-        return self
+        alpha = check_finite(self.scoring_alpha, "scoring_alpha")
+        grid = self._check_grid()
+        decisions = self._held_out_decisions(data, grid, groups)
+        self.scores_ = np.array(
+            [peer_score(data.codes, d > 0, alpha=alpha, sample_weight=data.weight) for d in decisions]
+        )
+        best = min(range(len(grid)), key=lambda i: (-self.scores_[i], abs(np.log(grid[i]))))
+        self.class_weight_ = float(grid[best])
+        rows = np.flatnonzero(data.weight > 0)
+        self.svc_ = self._fit_machine(data, rows, self.class_weight_)
+        self._calibrator = Calibrator.fit(
+            as_score_columns(decisions[best][rows]),
+            data.codes[rows],
+            data.weight[rows],
+            with_bias=False,
+        )
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return signed distances, positive for the larger label, shape (n,)."""

@@ -12,8 +12,8 @@ import numpy as np
 import skops.io
 
 from peerloss.exceptions import InvalidInputError, ModelFolderError
-from peerloss.persistence._allowed_types import Contents
-from peerloss.persistence._state_checks import check_loaded
+from peerloss.persistence._content_checks import check_loaded
+from peerloss.persistence._skops_types import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from peerloss.boosting import PeerBoostingClassifier, _backends
+from peerloss.boosting import PeerBoostingClassifier, libraries
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import make_peer_scorer, peer_score
 from peerloss.noise import NoiseModel, flip_labels
@@ -293,7 +293,7 @@ def test_a_missing_library_is_named_with_its_remedy(monkeypatch):
     def absent(name):
         raise ModuleNotFoundError(f"No module named {name!r}")
 
-    monkeypatch.setattr(_backends, "import_module", absent)
+    monkeypatch.setattr(libraries, "import_module", absent)
     X, y = rings(60)
     model = small(backend="xgboost")
     with pytest.raises(ImportError, match=r'pip install "peerloss\[boost\]"'):

@@ -14,31 +14,10 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from peerloss import NoiseModel, RobustMLPClassifier, flip_labels
-from peerloss.estimators import PeerClassifier, _mlp, _peer
-from peerloss.estimators.portfolio import _candidates, _networks
+from peerloss.estimators import PeerClassifier, _robust_mlp
+from peerloss.estimators.portfolio import _candidates, _fit_portfolio
 from peerloss.exceptions import InvalidInputError
-
-
-@pytest.fixture
-def small_portfolio(monkeypatch):
-    """Two quick candidates instead of the whole portfolio, where the portfolio is not the point."""
-
-    def two(n_rows, n_features, *, seed):  # noqa: ARG001 (the portfolio's signature)
-        return {"weak": LogisticRegression(C=0.01), "strong": LogisticRegression(C=1.0)}
-
-    monkeypatch.setattr(_peer, "portfolio", two)
-
-
-def task(n=400, e_neg=0.1, e_pos=0.4, seed=0, positive=0.5):
-    rng = np.random.default_rng(seed)
-    y = (rng.random(n) < positive).astype(int)
-    X = rng.normal(size=(n, 4)) + 1.2 * (2 * y - 1)[:, None] * np.array([1.0, 1.0, 0.0, 0.0])
-    return (
-        X,
-        y,
-        flip_labels(y, NoiseModel.binary(e_neg, e_pos), random_state=np.random.default_rng(seed + 1000)),
-    )
-
+from tests.estimators.binary_task import task
 
 FOLDS = "folds and the noise of the score see rows, not weights: a row of weight 2 is not two rows"
 
@@ -70,7 +49,7 @@ def test_the_report_says_what_was_tried_and_how_good_it_is():
     X_test, y_test, _ = task(4000, seed=1, positive=0.4)
     model = PeerClassifier(random_state=0).fit(X, noisy)
     report = model.report_
-    tried = {*_candidates.portfolio(1500, 4, seed=0), *_candidates.networks()}
+    tried = {*_candidates.candidate_models(1500, 4, seed=0), *_candidates.candidate_networks()}
     assert set(report.candidates.index) == tried
     assert report.candidates["weight"].sum() == pytest.approx(1.0)
     assert report.noise.e_neg == pytest.approx(0.1, abs=0.06)
@@ -171,23 +150,6 @@ def test_gold_labels_help(small_portfolio):  # noqa: ARG001 (a fixture)
     assert max(error[:2]) < error[2]
 
 
-def test_groups_are_kept_together(monkeypatch):
-    """No group is on both sides of a fold."""
-    X, _, noisy = task(200)
-    groups = np.arange(200) // 4
-    seen = []
-    fit_fold = _peer._fit_fold
-
-    def spy(estimator, data, train, test):
-        seen.append(set(groups[train]) & set(groups[test]))
-        return fit_fold(estimator, data, train, test)
-
-    monkeypatch.setattr(_peer, "_fit_fold", spy)
-    PeerClassifier(random_state=0).fit(X, noisy, groups=groups)
-    assert seen
-    assert not any(seen)
-
-
 def test_it_works_in_pipelines_searches_and_clones(small_portfolio):  # noqa: ARG001 (a fixture)
     """The usual tools of scikit-learn apply."""
     X, _, noisy = task(150)
@@ -220,9 +182,9 @@ def test_bad_parameters_are_named(options, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"gold": [1.0]}, "`gold` must have one entry a row"),
-        ({"gold": np.full(60, 7.0)}, "`gold` must hold labels that occur in `y`"),
-        ({"groups": [1, 2]}, "`groups` must hold one group for each of 60 rows"),
+        ({"gold": [1.0]}, "`gold` must have one entry per row"),
+        ({"gold": np.full(60, 7.0)}, "`gold` must contain labels that occur in `y`"),
+        ({"groups": [1, 2]}, "`groups` must have one entry for each of 60 rows"),
     ],
 )
 def test_bad_arguments_of_fit_are_named(arguments, message):
@@ -237,62 +199,12 @@ def test_bad_arguments_of_fit_are_named(arguments, message):
 def test_a_device_that_is_not_there_is_refused_before_training(model, monkeypatch):
     """Without CUDA, ``device="cuda"`` fails at once: nothing is trained before the error."""
     trained = []
-    monkeypatch.setattr(_peer, "_fit_fold", lambda *_: trained.append("candidate"))
-    monkeypatch.setattr(_mlp, "train_nets", lambda *_, **__: trained.append("network"))
+    monkeypatch.setattr(_fit_portfolio, "_fit_fold", lambda *_: trained.append("candidate"))
+    monkeypatch.setattr(_robust_mlp, "train_nets", lambda *_, **__: trained.append("network"))
     X, _, noisy = task(60)
     with pytest.raises(InvalidInputError, match="`device` must be cpu, or cuda where torch finds a GPU"):
         model.fit(X, noisy)
     assert not trained
-
-
-@pytest.mark.parametrize(
-    ("device", "n_features", "gpu", "expected"),
-    [
-        ("auto", 2047, True, "cpu"),
-        ("auto", 2048, True, "cuda"),
-        ("auto", 2048, False, "cpu"),
-        ("cpu", 2048, True, "cpu"),
-    ],
-)
-def test_the_networks_train_on_the_chosen_device(monkeypatch, device, n_features, gpu, expected):
-    """``"auto"`` takes the GPU for wide tables, where there is one; the networks are told."""
-    seen = []
-
-    def spy(data, folds, *, seed, device):  # noqa: ARG001 (the signature of fit_networks)
-        seen.append(device)
-        return {}
-
-    monkeypatch.setattr(_peer, "fit_networks", spy)
-    monkeypatch.setattr(_peer, "portfolio", lambda *_, **__: {"only": LogisticRegression()})
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    X = np.random.default_rng(0).normal(size=(40, n_features))
-    PeerClassifier(device=device, cv=2, random_state=0).fit(X, X[:, 0] > 0)
-    assert seen == [expected]
-
-
-def test_only_noisy_training_labels_are_looked_at(monkeypatch):
-    """Selection never sees a held-out label while training on its rows: each fold trains without them."""
-    X, _, noisy = task(100)
-    fit_fold = _peer._fit_fold
-
-    def check(estimator, data, train, test):
-        assert not set(train) & set(test)
-        return fit_fold(estimator, data, train, test)
-
-    monkeypatch.setattr(_peer, "_fit_fold", check)
-    PeerClassifier(random_state=0).fit(X, noisy)
-
-
-def test_a_network_that_diverges_is_dropped_and_named(monkeypatch):
-    """It has no say, the others go on, and the report says so."""
-    wild = {"wild": {"base": "unhinged", "alpha": 5.0, "learning_rate": 1e30, "weight_decay": 0.0}}
-    monkeypatch.setattr(_networks, "networks", lambda: wild)
-    X, y, noisy = task(120)
-    model = PeerClassifier(random_state=0).fit(X, noisy)
-    assert model.report_.diverged == ("wild",)
-    assert "Diverged and dropped: wild" in str(model.report_)
-    assert "wild" not in model.report_.candidates.index
-    assert model.score(X, y) > 0.85
 
 
 def test_weights_count(small_portfolio):  # noqa: ARG001 (a fixture)

@@ -16,7 +16,7 @@ from sklearn.utils import Bunch
 
 from peerloss import PeerPlugInClassifier, load_model, save_model
 from peerloss.exceptions import ModelFolderError
-from peerloss.persistence import _state_checks
+from peerloss.persistence import _content_checks
 from tests.persistence.saved_models import CODES, X, assert_same
 
 
@@ -195,7 +195,7 @@ def test_content_that_leads_compiled_code_astray_is_refused(name, tmp_path):
 def test_a_random_generator_stays_within_its_buffer(kind):
     """The position of the next number is an index that compiled code does not check."""
     generator = kind(0)
-    _state_checks.check_loaded(generator)
+    _content_checks.check_loaded(generator)
     bits = getattr(generator, "bit_generator", None) or generator._bit_generator
     state = bits.state
     (state if "buffer_pos" in state else state["state"])["buffer_pos" if "buffer_pos" in state else "pos"] = (
@@ -203,7 +203,7 @@ def test_a_random_generator_stays_within_its_buffer(kind):
     )
     bits.state = state
     with pytest.raises(ValueError, match="a position out of range"):
-        _state_checks.check_loaded(generator)
+        _content_checks.check_loaded(generator)
 
 
 def test_categories_of_histogram_boosting_pass(tmp_path):

@@ -30,7 +30,7 @@ class Rows(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Plan:
+class BoosterSettings:
     """Everything a training run needs besides rows."""
 
     objective: PeerObjective
@@ -49,7 +49,7 @@ class Plan:
     n_jobs: int
 
 
-class Trained(NamedTuple):
+class TrainedBooster(NamedTuple):
     """A booster cut to its best round, that round, and the watched peer score after each round."""
 
     booster: Any
@@ -69,12 +69,12 @@ def import_backend(backend: str) -> Any:
         ) from error
 
 
-def train(backend: str, plan: Plan, rows: Rows, watched: Rows | None) -> Trained:
+def train(backend: str, plan: BoosterSettings, rows: Rows, watched: Rows | None) -> TrainedBooster:
     """Train with the named library; ``watched`` rows decide when to stop."""
     return (_train_lightgbm if backend == "lightgbm" else _train_xgboost)(plan, rows, watched)
 
 
-def raw_scores(backend: str, trained: Trained, plan: Plan, X: FloatArray) -> FloatArray:
+def raw_scores(backend: str, trained: TrainedBooster, plan: BoosterSettings, X: FloatArray) -> FloatArray:
     """Return raw scores, (n,) for two classes and (n, K) for more."""
     if backend == "lightgbm":
         scores = trained.booster.predict(X, raw_score=True, num_threads=plan.n_jobs)
@@ -84,12 +84,12 @@ def raw_scores(backend: str, trained: Trained, plan: Plan, X: FloatArray) -> Flo
     return np.asarray(scores, dtype=np.float64)
 
 
-def _watched_score(plan: Plan, raw: FloatArray, rows: Rows) -> float:
+def _watched_score(plan: BoosterSettings, raw: FloatArray, rows: Rows) -> float:
     predicted = raw.argmax(axis=1) if raw.ndim == 2 else (raw > 0).astype(np.int64)
     return peer_score(rows.codes, predicted, alpha=plan.objective.alpha, sample_weight=rows.weight)
 
 
-def _train_lightgbm(plan: Plan, rows: Rows, watched: Rows | None) -> Trained:
+def _train_lightgbm(plan: BoosterSettings, rows: Rows, watched: Rows | None) -> TrainedBooster:
     lightgbm = import_backend("lightgbm")
     parameters: dict[str, Any] = {
         "objective": plan.objective,
@@ -130,10 +130,10 @@ def _train_lightgbm(plan: Plan, rows: Rows, watched: Rows | None) -> Trained:
     booster = lightgbm.train(parameters, data, plan.n_estimators, **extra)
     n_rounds = int(np.argmax(scores)) + 1 if scores else booster.current_iteration()
     n_splits = int(booster.feature_importance("split").sum())
-    return Trained(booster, n_rounds, scores, n_splits)
+    return TrainedBooster(booster, n_rounds, scores, n_splits)
 
 
-def _train_xgboost(plan: Plan, rows: Rows, watched: Rows | None) -> Trained:
+def _train_xgboost(plan: BoosterSettings, rows: Rows, watched: Rows | None) -> TrainedBooster:
     xgboost = import_backend("xgboost")
     parameters: dict[str, Any] = {
         "tree_method": "hist",
@@ -173,11 +173,11 @@ def _train_xgboost(plan: Plan, rows: Rows, watched: Rows | None) -> Trained:
     n_rounds = int(np.argmax(scores)) + 1 if scores else booster.num_boosted_rounds()
     booster = booster[:n_rounds]
     n_splits = sum(booster.get_score(importance_type="weight").values())
-    return Trained(booster, n_rounds, scores, int(n_splits))
+    return TrainedBooster(booster, n_rounds, scores, int(n_splits))
 
 
 def _dmatrix(
-    plan: Plan, X: FloatArray, codes: IntArray | None = None, weight: FloatArray | None = None
+    plan: BoosterSettings, X: FloatArray, codes: IntArray | None = None, weight: FloatArray | None = None
 ) -> Any:
     types = ["c" if i in set(plan.categorical) else "q" for i in range(X.shape[1])]
     return import_backend("xgboost").DMatrix(

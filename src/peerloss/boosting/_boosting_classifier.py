@@ -21,9 +21,17 @@ from peerloss._validation import (
     check_magnitude,
     check_varies,
 )
-from peerloss.boosting._backends import BACKENDS, Plan, Rows, Trained, import_backend, raw_scores, train
-from peerloss.boosting._columns import CategoricalColumns
 from peerloss.boosting._objectives import BASES, PeerObjective, label_prior, raw_to_proba
+from peerloss.boosting.categorical import CategoricalColumns
+from peerloss.boosting.libraries import (
+    BACKENDS,
+    BoosterSettings,
+    Rows,
+    TrainedBooster,
+    import_backend,
+    raw_scores,
+    train,
+)
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -198,12 +206,12 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         check_magnitude(features, names=getattr(self, "feature_names_in_", None))
         return features
 
-    def _make_plan(self, generator: np.random.Generator) -> Plan:
+    def _make_plan(self, generator: np.random.Generator) -> BoosterSettings:
         stop = self.early_stopping_rounds
         if self.max_depth != -1:
             check_count(self.max_depth, "max_depth")
         prior = tuple(self.noisy_prior_.tolist())
-        return Plan(
+        return BoosterSettings(
             objective=PeerObjective(
                 check_finite(self.alpha, "alpha"), prior, check_choice(self.base, "base", BASES)
             ),
@@ -224,7 +232,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             n_jobs=check_count(self.n_jobs, "n_jobs"),
         )
 
-    def _train(self, rows: Rows) -> Trained:
+    def _train(self, rows: Rows) -> TrainedBooster:
         watched = None
         if self._plan.early_stopping_rounds is not None:
             kept, held_out = self._hold_out(rows.codes)

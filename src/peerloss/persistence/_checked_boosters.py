@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from peerloss.boosting._backends import import_backend
+from peerloss.boosting.libraries import import_backend
 from peerloss.exceptions import ModelFolderError
-from peerloss.persistence._trees import check_nodes, require, tree_depth
+from peerloss.persistence._tree_arrays import check_nodes, require, tree_depth
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")

@@ -27,8 +27,8 @@ from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
 from peerloss.boosting import PeerBoostingClassifier
-from peerloss.boosting._backends import Plan
-from peerloss.persistence._trees import check_nodes, require
+from peerloss.boosting.libraries import BoosterSettings
+from peerloss.persistence._tree_arrays import check_nodes, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -164,7 +164,7 @@ def _check_dummy(dummy: Any) -> None:
 
 def _check_booster(classifier: Any) -> None:
     if hasattr(classifier, "_plan"):
-        require(type(classifier._plan) is Plan, "a booster without a plan")  # noqa: SLF001
+        require(type(classifier._plan) is BoosterSettings, "a booster without settings")  # noqa: SLF001
         _check_jobs(classifier._plan.n_jobs)  # noqa: SLF001
 
 

@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from peerloss import MarginPerceptron, load_model, save_model
 from peerloss.estimators import TableEncoder
-from peerloss.estimators._table import MAX_CATEGORIES
+from peerloss.estimators._table_encoder import MAX_CATEGORIES
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 60
