@@ -9,7 +9,7 @@ from peerloss.exceptions import InvalidInputError
 from tests.estimators.mlp_task import data, fast
 
 
-def test_misuse_has_clear_errors():
+def test_invalid_data_have_clear_errors():
     """One class, predicting before fitting, another number of features, fewer rows than folds."""
     X, y, _ = data(50)
     with pytest.raises(InvalidInputError, match="at least two classes"):
@@ -52,7 +52,7 @@ def test_misuse_has_clear_errors():
     ],
 )
 def test_bad_parameters_are_named_in_fit(parameter, value, message):
-    """The constructor takes anything; fit names the parameter, what is allowed and what came."""
+    """The constructor accepts any value; fit names the parameter, the allowed values and the given one."""
     X, y, _ = data(50)
     model = fast(**{parameter: value}) if parameter != "loss" else fast(value)
     with pytest.raises(InvalidInputError, match=message):
@@ -69,8 +69,8 @@ def test_bad_parameters_are_named_in_fit(parameter, value, message):
         ("forward", {"noise": [[1, 2], [3, 4]]}, "`noise` must be a NoiseModel"),
     ],
 )
-def test_losses_say_what_they_need(loss, settings, message):
-    """A loss with missing or wrong settings says which."""
+def test_losses_check_their_settings(loss, settings, message):
+    """The error names the missing or wrong setting of a loss."""
     X, y, _ = data(50)
     with pytest.raises(InvalidInputError, match=message):
         fast(loss, **settings).fit(X, y)

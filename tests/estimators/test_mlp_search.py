@@ -14,7 +14,7 @@ from tests.estimators.mlp_task import data, fast
 
 
 def test_alpha_is_searched_on_noisy_labels():
-    """alpha="auto" tries the grid, 0 included, and reports the score of each candidate."""
+    """alpha="auto" tries the grid, which includes 0, and reports the score of each candidate."""
     X, _, noisy = data(300, noise=NoiseModel.binary(0.1, 0.3))
     model = fast(alpha="auto", max_steps=60).fit(X, noisy)
     assert 0.0 in ALPHA_GRID
@@ -24,13 +24,13 @@ def test_alpha_is_searched_on_noisy_labels():
     assert model.report_["alpha"] == model.alpha_
 
 
-def test_candidates_are_compared_under_one_scorer_alpha():
-    """The search takes the best peer score at the scorer's α; ties go to the nearest α, NaNs to nobody."""
+def test_candidates_are_compared_at_one_scoring_alpha():
+    """The best peer score at the scoring α wins; ties go to the nearest α, and NaN is never chosen."""
     y = np.array([0, 0, 0, 1] * 5)
     folds = [(np.arange(10, 20), np.arange(10)), (np.arange(10), np.arange(10, 20))]
-    nobody = np.full((20, 2), np.nan)
+    diverged = np.full((20, 2), np.nan)
     found = search_alpha(
-        np.stack([np.eye(2)[0 * y], np.eye(2)[y], np.eye(2)[y], nobody]),
+        np.stack([np.eye(2)[0 * y], np.eye(2)[y], np.eye(2)[y], diverged]),
         1.0,
         y=y,
         weight=None,
@@ -42,11 +42,11 @@ def test_candidates_are_compared_under_one_scorer_alpha():
     tied = search_alpha(np.eye(2)[np.stack([y, y])], 1.9, y=y, weight=None, folds=folds, grid=(1.0, 2.0))
     assert tied.alpha == 2.0
     with pytest.raises(DivergenceError, match="every candidate"):
-        search_alpha(nobody[None], 1.0, y=y, weight=None, folds=folds, grid=(3.0,))
+        search_alpha(diverged[None], 1.0, y=y, weight=None, folds=folds, grid=(3.0,))
 
 
-def test_the_search_compares_under_the_estimated_alpha():
-    """By default the scorer's α is the library's rule, from the out-of-fold probabilities of plain nets."""
+def test_the_scoring_alpha_is_estimated():
+    """By default the scoring α is α* at the rates estimated from out-of-fold probabilities of plain nets."""
     X, y, noisy = data(1500, noise=NoiseModel.binary(0.05, 0.4))
     keep = (y == 1) | (np.arange(len(y)) % 3 == 0)  # classes of unequal size, so that α* is not 1
     model = fast(alpha="auto", max_steps=150).fit(X[keep], noisy[keep])
@@ -54,10 +54,10 @@ def test_the_search_compares_under_the_estimated_alpha():
     assert abs(model.report_["scoring_alpha"] - right) < abs(1.0 - right)
 
 
-def test_balanced_noisy_labels_are_weighed_apart():
-    """With δ_p̃ = 0 no α tells unequal rates; rows weighted by their label have one, and accuracy gains.
+def test_balanced_noisy_labels_are_weighted():
+    """With δ_p̃ = 0 and unequal rates no α* exists; with weighted labels it exists and improves accuracy.
 
-    The plug-in reaches the Bayes threshold by it; the networks have a grid of α to choose from and gain less.
+    The plug-in then reaches the Bayes threshold; the networks choose α from a grid and gain less.
     """
     rng = np.random.default_rng(0)
     X = rng.normal(size=(3000, 3))
@@ -75,7 +75,7 @@ def test_balanced_noisy_labels_are_weighed_apart():
 
 
 def test_folds_and_held_out_rows_keep_the_classes():
-    """Folds spread every class evenly; the part held out has the classes in proportion."""
+    """Folds spread every class evenly; the held-out part has the classes in proportion."""
     y = np.repeat([0, 1, 2], [50, 30, 20])
     folds = assign_folds(y, 5, 3)
     for k, per_fold in enumerate((10, 6, 4)):

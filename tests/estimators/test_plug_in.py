@@ -31,7 +31,7 @@ from tests.estimators.blobs import blobs
     [PeerPlugInClassifier(LogisticRegression(), cv=2), PeerPlugInClassifier(RidgeClassifier(tol=1e-10), cv=2)]
 )
 def test_scikit_learn_conventions(estimator, check):
-    """Around a classifier with probabilities and around one with a decision function, no check is exempt."""
+    """All checks pass, around a classifier with probabilities and around one with a decision function."""
     check(estimator)
 
 
@@ -45,8 +45,8 @@ def test_prediction_is_the_peer_decision(n_classes, alpha):
     np.testing.assert_array_equal(model.predict(X), expected)
 
 
-def test_out_of_fold_probabilities_know_nothing_of_their_own_label():
-    """A forest that learns training rows by heart is far from certain of them out of fold."""
+def test_out_of_fold_probabilities_do_not_depend_on_their_own_label():
+    """A forest that memorises its training rows is not confident about them out of fold."""
     X, y = blobs(300)
     noisy = flip_labels(y, NoiseModel.binary(0.3, 0.3), random_state=99)
     model = PeerPlugInClassifier(RandomForestClassifier(30, random_state=0)).fit(X, noisy)
@@ -59,7 +59,7 @@ def test_out_of_fold_probabilities_know_nothing_of_their_own_label():
 
 
 def test_probabilities_of_an_overconfident_model_are_calibrated():
-    """Naive Bayes on repeated columns is overconfident; out-of-fold calibration repairs its log loss."""
+    """Naive Bayes on repeated columns is overconfident; out-of-fold calibration improves its log loss."""
     X, y = blobs(800)
     noisy = flip_labels(y, NoiseModel.binary(0.2, 0.2), random_state=99)
     wide = np.hstack([X] * 8)
@@ -71,8 +71,8 @@ def test_probabilities_of_an_overconfident_model_are_calibrated():
 
 
 @pytest.mark.parametrize("estimator", [LogisticRegression(), RidgeClassifier()], ids=["proba", "decision"])
-def test_asymmetric_noise_is_undone(estimator):
-    """At α* predictions follow the clean labels where the plain estimator follows the noise."""
+def test_asymmetric_noise_is_corrected(estimator):
+    """At α* predictions agree with the clean labels more often than those of the plain estimator."""
     X, y = blobs(2000, prior=[0.3, 0.7], spread=0.8)
     noise = NoiseModel.binary(0.0, 0.55)
     noisy = flip_labels(y[:1000], noise, random_state=99)
@@ -84,15 +84,15 @@ def test_asymmetric_noise_is_undone(estimator):
     assert balanced_accuracy_score(y[1000:], one.predict(X[1000:])) > 0.75
 
 
-def test_uniform_noise_on_balanced_classes_leaves_five_classes_right():
-    """Several classes with 40 % uniform noise are still told apart."""
+def test_uniform_noise_on_five_balanced_classes():
+    """With 40 % uniform noise the accuracy is near that of training on clean labels."""
     X, y = blobs(2500, n_classes=5, seed=3)
     noisy = flip_labels(y, NoiseModel.uniform(5, 0.4), random_state=99)
     clean = LogisticRegression().fit(X, y).score(X, y)
     assert PeerPlugInClassifier(LogisticRegression()).fit(X, noisy).score(X, y) > clean - 0.03
 
 
-def test_weights_move_prior_and_estimator():
+def test_weights_change_prior_and_estimator():
     """Doubling the weight of a class is the same as repeating its rows, with the same folds."""
     X, y = blobs(60)
     weight = np.where(y == 1, 2.0, 1.0)
@@ -105,8 +105,8 @@ def test_weights_move_prior_and_estimator():
     np.testing.assert_allclose(weighted.predict_proba(X), again.predict_proba(X), atol=1e-6)
 
 
-def test_rows_without_weight_teach_nothing_but_are_scored():
-    """Rows of weight 0 leave the fit as if absent, and still get an out-of-fold probability."""
+def test_rows_of_weight_zero_are_scored_but_not_trained_on():
+    """Rows of weight zero do not change the fit, and still get an out-of-fold probability."""
     X, y = blobs(90)
     weight = np.r_[np.ones(60), np.zeros(30)]
     model = PeerPlugInClassifier(LogisticRegression(), cv=3).fit(X, y, sample_weight=weight)
@@ -116,7 +116,7 @@ def test_rows_without_weight_teach_nothing_but_are_scored():
     np.testing.assert_allclose(model.oof_proba_[60:], model.predict_noisy_proba(X[60:]))
 
 
-def test_weights_are_refused_where_the_estimator_takes_none():
+def test_weights_are_rejected_if_the_estimator_does_not_accept_them():
     """Weights that would be ignored are an error."""
     X, y = blobs(30)
     with pytest.raises(InvalidInputError, match=r"KNeighborsClassifier.*does not accept"):
@@ -124,7 +124,7 @@ def test_weights_are_refused_where_the_estimator_takes_none():
 
 
 def test_data_frames_reach_a_pipeline_unchanged():
-    """The estimator may be a pipeline that selects columns of a DataFrame by name, text included."""
+    """The estimator may be a pipeline that selects columns of a DataFrame by name, also text columns."""
     X, y = blobs(200)
     frame = pd.DataFrame(
         {"size": X[:, 0], "colour": np.where(X[:, 1] > 0, "red", "blue")}, index=range(9, 209)
@@ -161,7 +161,7 @@ def test_works_in_searches_pipelines_and_pickles():
     ids=lambda model: type(model).__name__,
 )
 def test_metadata_routing_passes_weights(wrapped):
-    """With routing switched on and weights requested, cross validation hands each fold its weights."""
+    """With routing enabled and weights requested, cross-validation passes each fold its weights."""
     X, y = blobs(80)
     weight = np.random.default_rng(1).uniform(0.1, 3, 80)
     with config_context(enable_metadata_routing=True):
@@ -174,7 +174,7 @@ def test_metadata_routing_passes_weights(wrapped):
 
 
 def test_folds_may_come_from_a_splitter_or_as_pairs():
-    """Grouped folds made beforehand keep a group's rows together."""
+    """``cv`` may be a list of index pairs or a splitter."""
     X, y = blobs(120)
     groups = np.arange(120) // 10
     pairs = list(GroupKFold(4).split(X, y, groups))
@@ -190,7 +190,22 @@ def test_two_fits_agree():
     np.testing.assert_array_equal(first, second)
 
 
-def test_a_rare_class_lowers_the_number_of_folds_and_says_so():
+def test_random_state_seeds_the_folds():
+    """The default is 0, other seeds shuffle other folds, and a generator is advanced by each fit."""
+    X, y = blobs(100)
+
+    def fit(**options):
+        return PeerPlugInClassifier(LogisticRegression(), **options).fit(X, y).oof_proba_
+
+    np.testing.assert_array_equal(fit(), fit(random_state=0))
+    assert not np.array_equal(fit(), fit(random_state=1))
+    generator = np.random.default_rng(0)
+    assert not np.array_equal(fit(random_state=generator), fit(random_state=generator))
+    with pytest.raises(InvalidInputError, match="`random_state` must be a non-negative integer"):
+        fit(random_state=-1)
+
+
+def test_a_rare_class_reduces_the_number_of_folds_with_a_warning():
     """Three rows of a class allow three folds, with a warning; one row is an error that names the class."""
     X, y = blobs(40)
     y = np.where(np.arange(40) < 3, "rare", np.where(y, "b", "a"))
@@ -222,7 +237,7 @@ def test_a_rare_class_lowers_the_number_of_folds_and_says_so():
     ids=str,
 )
 def test_bad_parameters_are_named(parameters, message):
-    """An impossible parameter raises, names itself, and leaves nothing behind."""
+    """An invalid parameter raises an error that names it, and no attribute is left."""
     X, _ = blobs(40)
     model = PeerPlugInClassifier(LogisticRegression()).set_params(**parameters)
     before = dict(vars(model))

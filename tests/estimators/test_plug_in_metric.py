@@ -13,7 +13,7 @@ from tests.estimators.blobs import blobs
 
 
 def test_alpha_auto_estimates_the_optimal_one():
-    """On many rows it comes near the true α*, and its accuracy near that of the true one."""
+    """On many rows it is near the true α*, and so is its accuracy."""
     rng = np.random.default_rng(0)
     y = (rng.random(4000) < 0.35).astype(int)
     X = rng.normal(size=(4000, 2)) + 1.3 * (2 * y - 1)[:, None]
@@ -26,42 +26,42 @@ def test_alpha_auto_estimates_the_optimal_one():
     assert auto.score(X, y) > best.score(X, y) - 0.01
 
 
-def test_an_unknown_rule_for_alpha_is_refused():
-    """A word other than "auto" is a mistake."""
+def test_an_unknown_rule_for_alpha_is_rejected():
+    """A string other than "auto" is an error."""
     with pytest.raises(InvalidInputError, match=r"`alpha` must be a finite number; got 'best'\. Pass 'auto'"):
         PeerPlugInClassifier(LogisticRegression(), alpha="best").fit(np.eye(4), [0, 1, 0, 1])
 
 
 class KnownPosterior(ClassifierMixin, BaseEstimator):
-    """Gives the probabilities of the noisy label that a finite world has; X holds the number of the point."""
+    """Returns the noisy posterior of a discrete distribution; X has the index of the point."""
 
     def __init__(self, posterior):
         self.posterior = posterior
 
     def fit(self, X, y):  # noqa: ARG002 (the signature of scikit-learn)
-        """Learn the classes only."""
+        """Record the classes."""
         self.classes_ = np.unique(y)
         return self
 
     def predict_proba(self, X):
-        """Look the points up."""
+        """Return the posterior of each point."""
         return self.posterior[np.asarray(X)[:, 0].astype(int)]
 
 
 def sample_of(rng, clean, noise, n):
-    """Draw points, clean and noisy labels from a finite world."""
+    """Draw points, clean labels and noisy labels from a discrete distribution."""
     cell = rng.choice(clean.size, size=n, p=clean.ravel())
     x, y = np.divmod(cell, clean.shape[1])
     return x[:, None].astype(float), y, flip_labels(y, noise, random_state=rng)
 
 
-def five_class_world():
-    """Half of the mass lies on points of known class, so that T can be estimated, half on twelve others."""
+def five_class_distribution():
+    """Return P(point, class): half on points of one class each, which identify T, half on twelve others."""
     prior = np.array([0.5, 0.25, 0.15, 0.06, 0.04])
     rng = np.random.default_rng(3)
-    sure = np.diag(prior) * 0.5
-    unsure = rng.dirichlet(np.ones(12), size=5).T * prior * 0.5
-    return np.vstack([sure, unsure])
+    certain = np.diag(prior) * 0.5
+    uncertain = rng.dirichlet(np.ones(12), size=5).T * prior * 0.5
+    return np.vstack([certain, uncertain])
 
 
 @pytest.mark.parametrize(
@@ -69,12 +69,12 @@ def five_class_world():
     [NoiseModel.uniform(5, 0.2), NoiseModel(0.8 * np.eye(5) + [0.12, 0.05, 0.01, 0.01, 0.01])],
     ids=["uniform", "rates e_j"],
 )
-def test_balanced_accuracy_of_five_classes_is_nearly_the_best_there_is(noise):
-    """With the noisy posterior known and T estimated, it is within a point of the best; α = 1 is not.
+def test_balanced_accuracy_of_five_classes_is_nearly_optimal(noise):
+    """With a known noisy posterior and estimated T, it is within .01 of the optimum; α = 1 is not.
 
-    α = 1 loses at least two points of clean balanced accuracy here.
+    α = 1 loses at least .02 of clean balanced accuracy here.
     """
-    clean = five_class_world()
+    clean = five_class_distribution()
     noisy = noisy_joint(clean, noise)
     posterior = noisy / noisy.sum(axis=1, keepdims=True)
     X, _, labels = sample_of(np.random.default_rng(0), clean, noise, 20_000)
@@ -93,7 +93,7 @@ def test_balanced_accuracy_of_five_classes_is_nearly_the_best_there_is(noise):
 
 
 def test_balanced_accuracy_of_two_classes_is_alpha_one():
-    """No rates are estimated for it."""
+    """It needs no noise rates."""
     X, y = blobs(prior=[0.8, 0.2])
     by_metric = PeerPlugInClassifier(LogisticRegression(), metric="balanced_accuracy").fit(X, y)
     by_alpha = PeerPlugInClassifier(LogisticRegression(), alpha=1.0).fit(X, y)
@@ -102,7 +102,7 @@ def test_balanced_accuracy_of_two_classes_is_alpha_one():
 
 
 def test_metric_accuracy_is_alpha_auto():
-    """Both names of the rule give the same classifier."""
+    """``metric="accuracy"`` and ``alpha="auto"`` give the same classifier."""
     X, y = blobs(prior=[0.7, 0.3])
     noisy = flip_labels(y, NoiseModel.binary(0.1, 0.3), random_state=0)
     by_metric = PeerPlugInClassifier(LogisticRegression(), metric="accuracy").fit(X, noisy)
@@ -120,8 +120,8 @@ def test_metric_accuracy_is_alpha_auto():
         ),
     ],
 )
-def test_a_metric_beside_an_alpha_is_refused(parameters, message):
-    """Only one of the two can decide."""
+def test_metric_and_alpha_exclude_each_other(parameters, message):
+    """A metric with a number for alpha, and an unknown metric, are errors."""
     X, y = blobs()
     with pytest.raises(InvalidInputError, match=message):
         PeerPlugInClassifier(LogisticRegression(), **parameters).fit(X, y)

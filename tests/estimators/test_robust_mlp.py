@@ -43,7 +43,7 @@ def expected_failed_checks(estimator):  # noqa: ARG001 (scikit-learn passes it)
     expected_failed_checks=expected_failed_checks,
 )
 def test_scikit_learn_contract(estimator, check):
-    """Everything scikit-learn asks of a classifier, but weight equivalence (exempt with its reason)."""
+    """All checks of scikit-learn pass, except weight equivalence."""
     check(estimator)
 
 
@@ -79,7 +79,7 @@ def test_backward_correction_without_noise_is_plain_training():
 
 
 def test_sampled_peers():
-    """Sampled peers train too, to another net than expected ones."""
+    """Sampled peers train a net too, different from that of expected peers."""
     X, y, _ = data()
     sampled = fast(peers="sampled").fit(X, y)
     assert sampled.score(X, y) > 0.85
@@ -87,7 +87,7 @@ def test_sampled_peers():
 
 
 def test_noise_is_estimated_from_the_noisy_labels():
-    """noise="estimate" finds rates near the true ones and reports them."""
+    """noise="estimate" estimates rates near the true ones and reports them."""
     noise = NoiseModel.binary(0.1, 0.3)
     X, y, noisy = data(2000, noise=noise)
     with warnings.catch_warnings():
@@ -99,8 +99,8 @@ def test_noise_is_estimated_from_the_noisy_labels():
     assert model.score(X, y) > 0.85
 
 
-def test_logits_that_run_away_are_said():
-    """Unclipped cross entropy at α above 1 on one clean feature: finite, but past 10⁴."""
+def test_diverging_logits_are_warned_of():
+    """Unclipped cross entropy at α > 1 on one clean feature gives finite logits above 10⁴."""
     X = np.repeat([[-1.0], [1.0]], 50, axis=0)
     y = np.repeat([0, 1], 50)
     with pytest.warns(DivergenceWarning, match="training diverges"):
@@ -110,7 +110,7 @@ def test_logits_that_run_away_are_said():
 
 
 def test_early_stopping_keeps_the_best_step():
-    """The curve of noisy peer scores is kept, and the weights are those of its maximum."""
+    """The curve of noisy peer scores is recorded, and the weights are those of its maximum."""
     X, _, noisy = data(300, noise=NoiseModel.binary(0.2, 0.2))
     model = fast(early_stopping=True, n_members=2).fit(X, noisy)
     curve = model.validation_score_curve_
@@ -120,7 +120,7 @@ def test_early_stopping_keeps_the_best_step():
 
 
 def test_members_are_averaged():
-    """The probabilities of an ensemble are the mean of its members'."""
+    """The probabilities of an ensemble are the mean over its members."""
     X, y, _ = data()
     model = fast(n_members=3).fit(X, y)
     Z = model._standardise(X)
@@ -129,7 +129,7 @@ def test_members_are_averaged():
 
 
 def test_a_diverged_member_is_left_out_and_named(monkeypatch):
-    """One net in NaN: a warning, its number in the report, the average over the others."""
+    """If one net is NaN, fit warns, the report has its index, and the others are averaged."""
     X, y, _ = data()
     break_members(monkeypatch, [1])
     with pytest.warns(DivergenceWarning, match=r"members \[1\] of 3"):
@@ -139,7 +139,7 @@ def test_a_diverged_member_is_left_out_and_named(monkeypatch):
 
 
 def test_all_members_diverged_is_an_error(monkeypatch):
-    """Nothing is left to average: an error with a remedy, and nothing half-fitted."""
+    """The error has a remedy, and no fitted attribute is left."""
     X, y, _ = data()
     break_members(monkeypatch, [0, 1])
     model = fast(n_members=2)
@@ -149,26 +149,27 @@ def test_all_members_diverged_is_an_error(monkeypatch):
 
 
 def break_members(monkeypatch, broken):
+    """Set the weights of some nets to NaN after training."""
     train = _robust_mlp.train_nets
 
-    def sabotaged(*args, **kwargs):
+    def train_and_break(*args, **kwargs):
         nets = train(*args, **kwargs)
         nets.parameters[broken] = np.nan
         nets.diverged[broken] = True
         return nets
 
-    monkeypatch.setattr(_robust_mlp, "train_nets", sabotaged)
+    monkeypatch.setattr(_robust_mlp, "train_nets", train_and_break)
 
 
-def test_an_absurd_rate_diverges_loudly():
-    """Real divergence is found as well."""
+def test_a_too_large_learning_rate_is_an_error():
+    """Divergence in training is detected."""
     X, y, _ = data()
     with pytest.raises(DivergenceError):
         fast(alpha=0, base="unhinged", learning_rate=1e38).fit(X, y)
 
 
-def test_the_seed_decides():
-    """Equal seeds repeat to the last digit, others differ; a generator moves on."""
+def test_the_seed_determines_the_result():
+    """Equal seeds give bit-equal results, other seeds differ, and a generator is advanced by each fit."""
     X, y, _ = data(100)
     first, again, other = (fast(random_state=s).fit(X, y).predict_proba(X) for s in (0, 0, 1))
     assert np.array_equal(first, again)
@@ -177,8 +178,8 @@ def test_the_seed_decides():
     assert not np.allclose(*(fast(random_state=rng).fit(X, y).predict_proba(X) for _ in range(2)))
 
 
-def test_weights_matter_and_zero_means_absent():
-    """Rows of weight zero might as well not be there; heavy rows pull."""
+def test_weights_are_used_and_rows_of_weight_zero_are_ignored():
+    """Rows of weight zero do not change the fit; rows of large weight dominate it."""
     X, y, _ = data(200)
     weight = np.ones(200)
     weight[100:] = 0
@@ -191,8 +192,8 @@ def test_weights_matter_and_zero_means_absent():
     assert fast(alpha="auto", max_steps=100, early_stopping=True).fit(X, flipped, heavy).score(X, y) > 0.7
 
 
-def test_labels_of_any_kind_and_frames():
-    """Strings in a frame with named columns: predictions are strings, wrong columns are refused."""
+def test_text_labels_and_data_frames():
+    """Predictions of text labels are text; other column names are an error."""
     X, y, _ = data(k=3)
     frame = pd.DataFrame(X, columns=list("abcd"), index=range(1000, 1300))
     labels = pd.Series(np.array(["low", "mid", "top"])[y], index=frame.index)
@@ -204,8 +205,8 @@ def test_labels_of_any_kind_and_frames():
         model.predict(frame.rename(columns={"a": "z"}))
 
 
-def test_constant_and_huge_features_do_no_harm():
-    """A constant column and columns of very different size are standardised away."""
+def test_constant_and_very_large_features():
+    """Standardisation handles a constant column and columns of very different scales."""
     X, y, _ = data()
     wide = np.column_stack([X, np.full(300, 1e9), X[:, 1] * 1e8])
     assert fast().fit(wide, y).score(wide, y) > 0.9
@@ -213,7 +214,7 @@ def test_constant_and_huge_features_do_no_harm():
 
 @pytest.mark.parametrize("value", [np.nan, np.inf])
 def test_features_must_be_finite(value):
-    """NaN and infinity are refused, at fit and at predict."""
+    """NaN and infinity are rejected in fit and in predict."""
     X, y, _ = data(50)
     model = fast(max_steps=5).fit(X, y)
     X[3, 1] = value
@@ -232,13 +233,13 @@ def test_pipelines_searches_clones_and_pickles():
     assert set(search.best_params_) == set(grid)
     assert len(cross_val_score(fast(max_steps=30), X, noisy, cv=3)) == 3
     model = fast(max_steps=30).fit(X, noisy)
-    twin = pickle.loads(pickle.dumps(model))  # noqa: S301
-    np.testing.assert_array_equal(twin.predict_proba(X), model.predict_proba(X))
+    copy = pickle.loads(pickle.dumps(model))  # noqa: S301
+    np.testing.assert_array_equal(copy.predict_proba(X), model.predict_proba(X))
     assert clone(model).get_params() == model.get_params()
 
 
 def test_many_rows_take_bounded_time_and_memory():
-    """A hundred thousand rows: batches are drawn as needed, predictions in blocks."""
+    """A fit of 100,000 rows works: batches are drawn as needed, and predictions are made in blocks."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100_000, 5))
     y = (X[:, 0] > 0).astype(int)
@@ -247,7 +248,7 @@ def test_many_rows_take_bounded_time_and_memory():
 
 
 def test_dmi_learns_ten_classes():
-    """On digits with 30 % wrong labels it goes on learning where its warm start ends."""
+    """On digits with 30 % wrong labels it improves on the net at the end of its warm-up."""
     X, clean = load_digits(return_X_y=True)
     noisy = flip_labels(clean, NoiseModel.uniform(10, 0.3), random_state=1)
     train, test = slice(0, 1300), slice(1300, None)

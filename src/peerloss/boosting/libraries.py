@@ -1,4 +1,4 @@
-"""The two boosting libraries behind one small interface; each is imported when first used."""
+"""LightGBM and XGBoost behind one interface; each is imported when it is first used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BACKENDS = ("lightgbm", "xgboost")
 
 
 class Rows(NamedTuple):
-    """Rows to train on or to watch: features with NaN for missing, class codes, weights."""
+    """Training or validation rows: features with NaN for missing values, class codes, weights."""
 
     X: FloatArray
     codes: IntArray
@@ -31,7 +31,7 @@ class Rows(NamedTuple):
 
 @dataclass(frozen=True)
 class BoosterSettings:
-    """Everything a training run needs besides rows."""
+    """The settings of a training run, except the rows."""
 
     objective: PeerObjective
     n_classes: int
@@ -50,16 +50,17 @@ class BoosterSettings:
 
 
 class TrainedBooster(NamedTuple):
-    """A booster cut to its best round, that round, and the watched peer score after each round."""
+    """A booster with the rounds up to the best one, their number, and the validation scores."""
 
     booster: Any
     n_rounds: int
     scores: list[float]
+    """Peer score of the validation rows after each round."""
     n_splits: int
 
 
 def import_backend(backend: str) -> Any:
-    """Import LightGBM or XGBoost, or say how to install it."""
+    """Import LightGBM or XGBoost; the error explains how to install it."""
     try:
         return import_module(backend)
     except ImportError as error:
@@ -69,9 +70,9 @@ def import_backend(backend: str) -> Any:
         ) from error
 
 
-def train(backend: str, plan: BoosterSettings, rows: Rows, watched: Rows | None) -> TrainedBooster:
-    """Train with the named library; ``watched`` rows decide when to stop."""
-    return (_train_lightgbm if backend == "lightgbm" else _train_xgboost)(plan, rows, watched)
+def train(backend: str, plan: BoosterSettings, rows: Rows, validation: Rows | None) -> TrainedBooster:
+    """Train with the named library; the peer score of the ``validation`` rows decides when to stop."""
+    return (_train_lightgbm if backend == "lightgbm" else _train_xgboost)(plan, rows, validation)
 
 
 def raw_scores(backend: str, trained: TrainedBooster, plan: BoosterSettings, X: FloatArray) -> FloatArray:
@@ -84,12 +85,12 @@ def raw_scores(backend: str, trained: TrainedBooster, plan: BoosterSettings, X: 
     return np.asarray(scores, dtype=np.float64)
 
 
-def _watched_score(plan: BoosterSettings, raw: FloatArray, rows: Rows) -> float:
+def _validation_score(plan: BoosterSettings, raw: FloatArray, rows: Rows) -> float:
     predicted = raw.argmax(axis=1) if raw.ndim == 2 else (raw > 0).astype(np.int64)
     return peer_score(rows.codes, predicted, alpha=plan.objective.alpha, sample_weight=rows.weight)
 
 
-def _train_lightgbm(plan: BoosterSettings, rows: Rows, watched: Rows | None) -> TrainedBooster:
+def _train_lightgbm(plan: BoosterSettings, rows: Rows, validation: Rows | None) -> TrainedBooster:
     lightgbm = import_backend("lightgbm")
     parameters: dict[str, Any] = {
         "objective": plan.objective,
@@ -104,7 +105,7 @@ def _train_lightgbm(plan: BoosterSettings, rows: Rows, watched: Rows | None) -> 
         "seed": plan.seed,
         "num_threads": plan.n_jobs,
         "deterministic": True,
-        "force_col_wise": True,  # deterministic needs one layout; this one also suits wide, short data
+        "force_col_wise": True,  # deterministic training needs a fixed layout; this one suits short tables
         "feature_pre_filter": False,
         "metric": "None",
         "verbosity": -1,
@@ -116,14 +117,16 @@ def _train_lightgbm(plan: BoosterSettings, rows: Rows, watched: Rows | None) -> 
     )
     scores: list[float] = []
     extra: dict[str, Any] = {}
-    if watched is not None:
+    if validation is not None:
 
         def metric(raw: FloatArray, _: Any) -> tuple[str, float, bool]:
-            scores.append(_watched_score(plan, raw, watched))
+            scores.append(_validation_score(plan, raw, validation))
             return "peer_score", scores[-1], True
 
         extra = {
-            "valid_sets": [lightgbm.Dataset(watched.X, watched.codes, weight=watched.weight, reference=data)],
+            "valid_sets": [
+                lightgbm.Dataset(validation.X, validation.codes, weight=validation.weight, reference=data)
+            ],
             "feval": metric,
             "callbacks": [lightgbm.early_stopping(plan.early_stopping_rounds, verbose=False)],
         }
@@ -133,7 +136,7 @@ def _train_lightgbm(plan: BoosterSettings, rows: Rows, watched: Rows | None) -> 
     return TrainedBooster(booster, n_rounds, scores, n_splits)
 
 
-def _train_xgboost(plan: BoosterSettings, rows: Rows, watched: Rows | None) -> TrainedBooster:
+def _train_xgboost(plan: BoosterSettings, rows: Rows, validation: Rows | None) -> TrainedBooster:
     xgboost = import_backend("xgboost")
     parameters: dict[str, Any] = {
         "tree_method": "hist",
@@ -141,7 +144,7 @@ def _train_xgboost(plan: BoosterSettings, rows: Rows, watched: Rows | None) -> T
         "learning_rate": plan.learning_rate,
         "max_leaves": plan.num_leaves,
         "max_depth": max(plan.max_depth, 0),
-        # XGBoost bounds the sum of Hessians in a leaf, not its rows; a row's Hessian is ¼ at a score of 0.
+        # XGBoost bounds the sum of Hessians in a leaf, not its rows; the Hessian of a row is ¼ at score 0.
         "min_child_weight": plan.min_child_samples / 4.0,
         "subsample": plan.subsample,
         "colsample_bytree": plan.colsample_bytree,
@@ -155,14 +158,14 @@ def _train_xgboost(plan: BoosterSettings, rows: Rows, watched: Rows | None) -> T
         parameters["num_class"] = plan.n_classes
     scores: list[float] = []
     extra: dict[str, Any] = {}
-    if watched is not None:
+    if validation is not None:
 
         def metric(raw: FloatArray, _: Any) -> tuple[str, float]:
-            scores.append(_watched_score(plan, raw, watched))
+            scores.append(_validation_score(plan, raw, validation))
             return "peer_score", scores[-1]
 
         extra = {
-            "evals": [(_dmatrix(plan, watched.X, watched.codes, watched.weight), "watched")],
+            "evals": [(_dmatrix(plan, validation.X, validation.codes, validation.weight), "validation")],
             "custom_metric": metric,
             "maximize": True,
             "early_stopping_rounds": plan.early_stopping_rounds,

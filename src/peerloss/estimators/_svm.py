@@ -1,4 +1,4 @@
-"""C-SVM: an RBF support vector machine whose class weight is tuned on noisy labels."""
+"""CostSensitiveSVC: an RBF support vector machine (C-SVM), its class weight tuned on noisy labels."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ if TYPE_CHECKING:
 
     from peerloss._classifier import FitInput
 
-#: The grid of the paper's code.
+#: The grid in the code of the paper.
 CLASS_WEIGHTS = (0.1, 0.2, 0.25, 0.33, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0)
 
 
 class CostSensitiveSVC(FoldClassifier):
     """C-SVM (Liu et al., 2003), a baseline of the paper: two classes, one of them reweighted.
 
-    The weight of class 0 is 1; that of class 1 (the larger label) is the one of ``class_weight_grid`` whose
-    held-out predictions agree best with the noisy labels. The kernel is RBF with γ = 1/d. The paper's code
-    has this tuning but never runs it.
+    The weight of class 0 is 1. The weight of class 1 (the larger label) is chosen from ``class_weight_grid``:
+    the one whose held-out predictions agree best with the noisy labels. The kernel is RBF with γ = 1/d. The
+    code of the paper contains this tuning but never runs it.
 
     Parameters
     ----------
     C
-        Inverse strength of the regularisation.
+        Inverse of the regularisation strength.
     gamma
-        Width of the kernel: ``"auto"`` (1/d), ``"scale"`` or a positive number.
+        Coefficient γ of the kernel: ``"auto"`` (1/d), ``"scale"`` or a positive number.
     class_weight_grid
-        Weights of class 1 to try; of equally good ones the nearest to 1 is taken.
+        Weights of class 1 to try; the nearest to 1 of equally good weights is chosen.
     cv
         Number of stratified folds, a splitter, or an iterable of index pairs.
     scoring_alpha
-        α of the peer score that compares weights: 0 is noisy accuracy, 1 orders by balanced
-        accuracy (two classes).
+        α of the peer score that compares candidates on held-out noisy labels: 0 is noisy accuracy, 1 orders
+        by balanced accuracy.
     tol
-        Tolerance at which the solver stops.
+        Tolerance of the solver's stopping criterion.
     random_state
         Seed of the folds.
 
@@ -65,8 +65,8 @@ class CostSensitiveSVC(FoldClassifier):
 
     Notes
     -----
-    ``predict_proba`` is σ(slope · decision), the slope fitted to held-out noisy labels: a probability of the
-    noisy label given the side of the boundary, whose argmax is the machine's decision.
+    ``predict_proba`` is σ(slope · decision) with a slope fitted to held-out noisy labels: a probability of
+    the noisy label. Its argmax is the decision of the machine.
 
     References
     ----------
@@ -107,7 +107,7 @@ class CostSensitiveSVC(FoldClassifier):
         if len(data.classes) > 2:
             raise InvalidInputError(
                 "Only binary classification is supported. The type of the target is multiclass: `y` must "
-                f"hold two classes for CostSensitiveSVC; got {len(data.classes)}. Wrap it in "
+                f"have two classes for CostSensitiveSVC; got {len(data.classes)}. Wrap it in "
                 "sklearn.multiclass.OneVsRestClassifier, or use MarginPerceptron or PeerPlugInClassifier."
             )
         alpha = check_finite(self.scoring_alpha, "scoring_alpha")
@@ -151,7 +151,7 @@ class CostSensitiveSVC(FoldClassifier):
             check_in_range(self.gamma, "gamma", 0.0, np.inf, low_open=True)
         grid = as_float_array(np.asarray(self.class_weight_grid), "class_weight_grid", ndim=1)
         if (grid <= 0).any():
-            raise InvalidInputError(f"`class_weight_grid` must hold positive weights; got {grid.min():g}.")
+            raise InvalidInputError(f"`class_weight_grid` must contain positive weights; got {grid.min():g}.")
         return grid
 
     def _held_out_decisions(self, data: FitInput, grid: FloatArray, groups: ArrayLike | None) -> FloatArray:

@@ -11,7 +11,7 @@ from tests.estimators.binary_task import task
 
 
 def test_groups_are_kept_together(monkeypatch):
-    """No group is on both sides of a fold."""
+    """No group is split between the training and the held-out part of a fold."""
     X, _, noisy = task(200)
     groups = np.arange(200) // 4
     seen = []
@@ -37,7 +37,7 @@ def test_groups_are_kept_together(monkeypatch):
     ],
 )
 def test_the_networks_train_on_the_chosen_device(monkeypatch, device, n_features, gpu, expected):
-    """``"auto"`` takes the GPU for wide tables, where there is one; the networks are told."""
+    """``"auto"`` is the GPU for wide tables, if there is one."""
     seen = []
 
     def spy(data, folds, *, seed, device):  # noqa: ARG001 (the signature of fit_networks)
@@ -52,8 +52,8 @@ def test_the_networks_train_on_the_chosen_device(monkeypatch, device, n_features
     assert seen == [expected]
 
 
-def test_only_noisy_training_labels_are_looked_at(monkeypatch):
-    """Selection never sees a held-out label while training on its rows: each fold trains without them."""
+def test_folds_do_not_train_on_held_out_rows(monkeypatch):
+    """Each fold trains without its held-out rows."""
     X, _, noisy = task(100)
     fit_fold = _fit_portfolio._fit_fold
 
@@ -65,8 +65,8 @@ def test_only_noisy_training_labels_are_looked_at(monkeypatch):
     PeerClassifier(random_state=0).fit(X, noisy)
 
 
-def test_a_network_that_diverges_is_dropped_and_named(monkeypatch):
-    """It has no say, the others go on, and the report says so."""
+def test_a_network_that_diverges_is_left_out_and_named(monkeypatch):
+    """The other candidates are used, and the report names the network."""
     wild = {"wild": {"base": "unhinged", "alpha": 5.0, "learning_rate": 1e30, "weight_decay": 0.0}}
     monkeypatch.setattr(_fold_networks, "candidate_networks", lambda: wild)
     X, y, noisy = task(120)
