@@ -257,7 +257,7 @@ def test_works_in_searches_and_pickles(backend):
         ({"early_stopping_rounds": 5, "validation_fraction": 1.0}, "`validation_fraction` must lie in"),
         ({"early_stopping_rounds": 5, "validation_fraction": 0.001}, "cannot be held out"),
         ({"categorical_features": ["colour"]}, "`categorical_features`.*'colour'"),
-        ({"categorical_features": [9]}, "positions under 4"),
+        ({"categorical_features": [9]}, "positions below 4"),
         ({"categorical_features": "kind"}, r"Pass \['kind'\]"),
         ({"n_jobs": 0}, "`n_jobs`"),
     ],

@@ -101,7 +101,7 @@ def test_bad_tables_are_rejected(table):
     """The error names the problem."""
     with pytest.raises(InvalidInputError, match="must be a pandas DataFrame; got ndarray"):
         TableEncoder().fit(table.to_numpy())
-    with pytest.raises(InvalidInputError, match=r"different names; \['number'\] repeat"):
+    with pytest.raises(InvalidInputError, match=r"unique column names; \['number'\] are repeated"):
         TableEncoder().fit(pd.concat([table, table[["number"]]], axis=1))
     with pytest.raises(InvalidInputError, match="at least one useful column; 'k' has the same value"):
         TableEncoder().fit(table[[]].assign(k=1))

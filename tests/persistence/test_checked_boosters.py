@@ -235,7 +235,7 @@ def test_a_damaged_booster_is_a_model_folder_error(backend, saved_booster, tmp_p
 def test_a_booster_does_not_start_millions_of_threads(backend, tmp_path, change, message):
     """A process ends if its threads cannot be started."""
     model = PeerBoostingClassifier(backend=backend, n_estimators=2).fit(X, CODES)
-    model._plan = change(model._plan)
+    model._settings = change(model._settings)
     folder = save_model(model, tmp_path / "model")
     with pytest.raises(ModelFolderError, match=message):
         load_model(folder)

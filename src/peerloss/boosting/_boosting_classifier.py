@@ -169,7 +169,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             rows = Rows(features, labels.codes, labels.weight).take(used)
             self.classes_ = labels.classes
             self.noisy_prior_ = label_prior(rows.codes, len(labels.classes), rows.weight)
-            self._plan = self._make_plan(as_generator(self.random_state))
+            self._settings = self._make_settings(as_generator(self.random_state))
             self._backend = check_choice(self.backend, "backend", BACKENDS)
             import_backend(self._backend)
             self._trained = self._train(rows)
@@ -180,7 +180,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the clean classes, the softmax of the scores, shape (n, K)."""
         check_is_fitted(self)
-        return raw_to_proba(raw_scores(self._backend, self._trained, self._plan, self._features(X)))
+        return raw_to_proba(raw_scores(self._backend, self._trained, self._settings, self._features(X)))
 
     @property
     def booster_(self) -> Any:
@@ -207,7 +207,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         check_magnitude(features, names=getattr(self, "feature_names_in_", None))
         return features
 
-    def _make_plan(self, generator: np.random.Generator) -> BoosterSettings:
+    def _make_settings(self, generator: np.random.Generator) -> BoosterSettings:
         stop = self.early_stopping_rounds
         if self.max_depth != -1:
             check_count(self.max_depth, "max_depth")
@@ -235,10 +235,10 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
 
     def _train(self, rows: Rows) -> TrainedBooster:
         validation = None
-        if self._plan.early_stopping_rounds is not None:
+        if self._settings.early_stopping_rounds is not None:
             kept, held_out = self._hold_out(rows.codes)
             validation, rows = rows.take(held_out), rows.take(kept)
-        trained = train(self._backend, self._plan, rows, validation)
+        trained = train(self._backend, self._settings, rows, validation)
         if trained.n_splits == 0:
             warnings.warn(
                 f"No tree could split the {len(rows.codes)} rows, so every prediction is {self.classes_[0]!r}"
@@ -255,7 +255,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         )
         try:
             kept, held_out = train_test_split(
-                np.arange(len(codes)), test_size=share, stratify=codes, random_state=self._plan.seed
+                np.arange(len(codes)), test_size=share, stratify=codes, random_state=self._settings.seed
             )
         except ValueError as error:
             raise InvalidInputError(

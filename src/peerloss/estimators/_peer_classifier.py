@@ -203,9 +203,9 @@ def _with_gold(
     known = ~pd.isna(given)
     place = pd.Index(data.classes).get_indexer(pd.Index(given[known]))
     if (place < 0).any():
-        odd = given[known][place < 0][0]
+        unknown = given[known][place < 0][0]
         raise InvalidInputError(
-            f"`gold` must contain labels that occur in `y`, {data.classes.tolist()[:10]}; found {odd!r}."
+            f"`gold` must contain labels that occur in `y`, {data.classes.tolist()[:10]}; found {unknown!r}."
         )
     codes = data.codes.copy()
     codes[known] = place

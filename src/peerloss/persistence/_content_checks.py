@@ -163,9 +163,9 @@ def _check_dummy(dummy: Any) -> None:
 
 
 def _check_booster(classifier: Any) -> None:
-    if hasattr(classifier, "_plan"):
-        require(type(classifier._plan) is BoosterSettings, "a booster without settings")  # noqa: SLF001
-        _check_jobs(classifier._plan.n_jobs)  # noqa: SLF001
+    if hasattr(classifier, "_settings"):
+        require(type(classifier._settings) is BoosterSettings, "a booster without settings")  # noqa: SLF001
+        _check_jobs(classifier._settings.n_jobs)  # noqa: SLF001
 
 
 def _check_machine(machine: Any) -> None:

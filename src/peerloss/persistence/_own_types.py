@@ -1,6 +1,6 @@
 """The classes that ``state.json`` may name, and the fields that earlier versions wrote under other names.
 
-This table is the whole list: nothing else is ever built, whatever a file contains.
+No other class is ever built, whatever a file contains.
 """
 
 from __future__ import annotations
@@ -75,7 +75,10 @@ OWN_TYPES: dict[str, type] = {
     "VotingClassifier": VotingClassifier,
 }
 #: Name in the file → old name of a field → its present name.
-RENAMED_FIELDS = {"RobustMLPClassifier": {"warm_start_fraction": "warm_up_fraction"}}
+RENAMED_FIELDS = {
+    "PeerBoostingClassifier": {"_plan": "_settings"},
+    "RobustMLPClassifier": {"warm_start_fraction": "warm_up_fraction"},
+}
 #: Name in the file → fields that earlier versions did not have, with the values that they used.
 NEW_FIELDS: dict[str, dict[str, Any]] = {"PeerPlugInClassifier": {"random_state": 0}}
 

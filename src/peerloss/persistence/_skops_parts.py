@@ -25,7 +25,7 @@ def dump_parts(parts: Sequence[tuple[str, Any]], trusted: Sequence[str]) -> byte
     Raises
     ------
     InvalidInputError
-        If a part cannot be saved, or could not be loaded because it holds a type that is not trusted.
+        If a part cannot be saved, or could not be loaded because of a type that is not trusted.
     """
     data = _dump([part for _, part in parts])
     if isinstance(data, Exception):

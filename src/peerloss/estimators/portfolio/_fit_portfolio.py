@@ -117,7 +117,7 @@ def _fit_fold(
     estimator: BaseEstimator, data: FitInput, train: IntArray, test: IntArray
 ) -> tuple[Any, FloatArray]:
     model = clone(estimator)
-    with threadpool_limits(1):  # such small fits are slower on several threads
+    with threadpool_limits(1):  # small fits are slower on several threads
         _fit_weighted(model, data.X[train], data.codes[train], data.weight[train])
         return model, model.predict_proba(data.X[test])
 
