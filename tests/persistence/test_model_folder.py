@@ -34,7 +34,7 @@ from peerloss import (
     save_model,
 )
 from peerloss.exceptions import InvalidInputError, ModelFolderError
-from peerloss.persistence import _model_folder, read_manifest
+from peerloss.persistence import model_folder, read_manifest
 from tests.persistence.saved_models import CODES, LABELS, X, assert_same
 
 X_THREE, CODES_THREE = make_classification(150, 5, n_informative=3, n_classes=3, random_state=0)
@@ -267,7 +267,7 @@ def test_a_crash_leaves_the_old_model(tmp_path, monkeypatch):
         patch.setattr(os, "fsync", fail)
         with pytest.raises(OSError, match="disk full"):
             save_model(new, folder)
-    rename = _model_folder.Path.rename
+    rename = model_folder.Path.rename
 
     def fail_second(self, target):
         if self.name.endswith(".partial"):
@@ -278,7 +278,7 @@ def test_a_crash_leaves_the_old_model(tmp_path, monkeypatch):
         patch.setattr(
             "peerloss._files.exchange", lambda *_: False
         )  # as on systems without an atomic exchange
-        patch.setattr(_model_folder.Path, "rename", fail_second)
+        patch.setattr(model_folder.Path, "rename", fail_second)
         with pytest.raises(OSError, match="disk gone"):
             save_model(new, folder)
     assert load_model(folder).margin_ == 1.0

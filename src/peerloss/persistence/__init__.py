@@ -1,6 +1,6 @@
 """Save fitted models to folders without pickle, and load them with every file checked.
 
-``_model_folder``
+``model_folder``
     ``save_model`` and ``load_model``: the files of a folder, its manifest and its hashes.
 ``_state``
     Converts a model to JSON and arrays, and back.
@@ -14,6 +14,6 @@
     Decision trees as arrays; LightGBM and XGBoost models, rebuilt from checked values.
 """
 
-from peerloss.persistence._model_folder import check_replaceable, load_model, read_manifest, save_model
+from peerloss.persistence.model_folder import load_model, read_manifest, save_model
 
-__all__ = ["check_replaceable", "load_model", "read_manifest", "save_model"]
+__all__ = ["load_model", "read_manifest", "save_model"]
