@@ -86,11 +86,7 @@ def peer_gradient(
         )
     prior = label_prior(codes, n_classes, weight) if noisy_prior is None else noisy_prior
     gradient, hessian = _gradient(
-        raw,
-        codes,
-        check_finite(alpha, "alpha"),
-        as_prior(prior, "noisy_prior", n_classes=n_classes),
-        base,
+        raw, codes, check_finite(alpha, "alpha"), as_prior(prior, "noisy_prior", n_classes=n_classes), base
     )
     if weight is None:
         return gradient, hessian

@@ -34,6 +34,5 @@ __all__ = [
 ]
 
 __getattr__ = renamed(
-    __name__,
-    {name: f"peerloss.persistence.{name}" for name in ("load_model", "read_manifest", "save_model")},
+    __name__, {name: f"peerloss.persistence.{name}" for name in ("load_model", "read_manifest", "save_model")}
 )

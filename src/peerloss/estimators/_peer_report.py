@@ -104,24 +104,18 @@ def make_report(
         for p in portfolio.candidate_proba
     ]
     held_out = portfolio.oof_proba[data.weight > 0]
-    level, low, high = clean_map.accuracy(held_out, seed=seed)
+    accuracy = clean_map.accuracy(held_out, seed=seed)
     noisy_weight = data.weight if verified is None else np.where(verified, 0.0, data.weight)
     loss, p_value = measure_misfit(
         portfolio.oof_proba, clean_map.explained(portfolio.oof_proba), data.codes, noisy_weight
     )
+    candidates = portfolio.candidates.assign(peer_score=scores)
     report = PeerReport(
-        portfolio.candidates.assign(peer_score=scores),
-        clean_map.metric,
-        implied,
-        clean_map.noise,
-        level,
-        low,
-        high,
-        portfolio.diverged,
-        loss,
-        p_value,
+        candidates, clean_map.metric, implied, clean_map.noise, *accuracy, portfolio.diverged, loss, p_value
     )
     if report.fits:
         return report
-    _, plain_low, plain_high = clean_map.accuracy(held_out, seed=seed, as_labelled=True)
-    return replace(report, accuracy_low=min(low, plain_low), accuracy_high=max(high, plain_high))
+    _, low, high = clean_map.accuracy(held_out, seed=seed, as_labelled=True)
+    return replace(
+        report, accuracy_low=min(report.accuracy_low, low), accuracy_high=max(report.accuracy_high, high)
+    )

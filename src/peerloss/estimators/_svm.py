@@ -121,10 +121,7 @@ class CostSensitiveSVC(FoldClassifier):
         rows = np.flatnonzero(data.weight > 0)
         self.svc_ = self._fit_machine(data, rows, self.class_weight_)
         self._calibrator = Calibrator.fit(
-            as_score_columns(decisions[best][rows]),
-            data.codes[rows],
-            data.weight[rows],
-            with_bias=False,
+            as_score_columns(decisions[best][rows]), data.codes[rows], data.weight[rows], with_bias=False
         )
 
     def decision_function(self, X: ArrayLike) -> FloatArray:

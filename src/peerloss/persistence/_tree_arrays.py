@@ -31,8 +31,7 @@ def tree_from_arrays(arrays: dict[str, NDArray[Any]]) -> Any:
     require(bool((n_classes > 0).all()), "a tree without classes")
     found = {name.removeprefix("node_") for name in arrays if name.startswith("node_")}
     require(
-        found == set(NODE_DTYPE.names or ()),
-        "trees of another version of scikit-learn; install that version",
+        found == set(NODE_DTYPE.names or ()), "trees of another version of scikit-learn; install that version"
     )
     nodes = np.zeros(len(values), dtype=NODE_DTYPE)
     for name in found:

@@ -46,12 +46,7 @@ def fit_networks(
         for i, (train, _) in enumerate(folds)
     ]
     trained = train_nets(
-        data.X,
-        nets,
-        n_classes=len(data.classes),
-        hidden=HIDDEN_LAYER_SIZES,
-        steps=MAX_STEPS,
-        device=device,
+        data.X, nets, n_classes=len(data.classes), hidden=HIDDEN_LAYER_SIZES, steps=MAX_STEPS, device=device
     )
     fitted: dict[str, list[tuple[FoldNet, FloatArray]]] = {}
     for i, name in enumerate(candidate_networks()):
