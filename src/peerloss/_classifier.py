@@ -1,4 +1,4 @@
-"""What every classifier here shares: checked input, encoded labels, all-or-nothing fitting."""
+"""Base of all classifiers: checks the input, encodes the labels, and leaves nothing after a failed fit."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class FitInput(NamedTuple):
-    """What ``fit`` computes with."""
+    """Checked input of ``fit``."""
 
     X: FloatArray
     """(n, d), finite."""
@@ -32,11 +32,11 @@ class FitInput(NamedTuple):
     weight: FloatArray
     """(n,) non-negative, not all zero."""
     classes: NDArray[Any]
-    """(K,) the labels as the caller wrote them, sorted."""
+    """(K,) the distinct labels as given, sorted."""
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
-    """Base of the classifiers: ``predict`` is the argmax of ``predict_proba``, labels may be of any dtype."""
+    """Base of the classifiers: ``predict`` is the argmax of ``predict_proba``; labels have any dtype."""
 
     classes_: NDArray[Any]
     n_features_in_: int
@@ -49,10 +49,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
         *,
         check_features: bool = True,
     ) -> FitInput:
-        """Check what ``fit`` was given; call it inside :func:`all_or_nothing`.
+        """Check the arguments of ``fit``; call it inside :func:`all_or_nothing`.
 
-        With ``check_features=False`` labels and weights are checked beside zeros in the place of ``X``, of
-        which the number of rows alone counts: for estimators whose ``X`` may be of another kind.
+        With ``check_features=False`` only the number of rows of ``X`` is used, and the features of the result
+        are zeros: for estimators that accept other kinds of ``X``.
         """
         given = X if check_features else np.zeros((_num_samples(X), 1))
         with no_overflow("`X` and `y`"):
@@ -61,7 +61,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
         check_classification_targets(y)
         if len(classes) < 2:
             raise InvalidInputError(
-                f"`y` must hold at least two classes; every label is class {classes.tolist()[0]!r}. "
+                f"`y` must have at least two classes; every label is class {classes.tolist()[0]!r}. "
                 "A classifier cannot be trained on one class."
             )
         if check_features:
@@ -71,11 +71,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
             weight = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
         check_magnitude(weight, name="sample_weight", advice="Divide all weights by the largest.")
         if not weight.any():
-            raise InvalidInputError("`sample_weight` must not be zero throughout; give some row weight.")
+            raise InvalidInputError(
+                "`sample_weight` must not be zero for all rows; use at least one positive weight."
+            )
         return FitInput(features, np.asarray(codes, dtype=np.int64), weight, classes)
 
     def _check_predict(self, X: ArrayLike) -> FloatArray:
-        """Check what ``predict`` was given against what ``fit`` saw."""
+        """Check the argument of ``predict`` against the features of ``fit``."""
         check_is_fitted(self)
         with no_overflow("`X`"):
             checked: FloatArray = validate_data(self, X, dtype=np.float64, reset=False)
@@ -87,27 +89,29 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Return probabilities of the clean classes, shape (n, K)."""
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
-        """Return the likeliest clean class of each row, shape (n,)."""
-        best = self.predict_proba(X).argmax(axis=1)  # first, so that an unfitted classifier says so
+        """Return the most probable clean class of each row, shape (n,)."""
+        best = self.predict_proba(X).argmax(
+            axis=1
+        )  # first, so that an unfitted classifier raises NotFittedError
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
 
 
 @contextmanager
 def no_overflow(names: str) -> Iterator[None]:
-    """Name the argument that holds an integer which no float can hold, such as 10**400."""
+    """Name the argument if it contains an integer that does not fit a float, such as 10**400."""
     try:
         yield
     except OverflowError as error:
         raise InvalidInputError(
-            f"{names} must hold numbers that fit float64; could not convert them: {error}. Correct or "
-            "rescale such entries."
+            f"{names} must contain numbers that fit float64; conversion failed: {error}. Correct or rescale "
+            "these entries."
         ) from error
 
 
 @contextmanager
 def all_or_nothing(estimator: BaseEstimator) -> Iterator[None]:
-    """Undo every attribute set inside the block if it raises, so that nothing half-fitted is left behind."""
+    """Restore all attributes if the block raises, so that a failed fit does not leave a partial state."""
     before = dict(vars(estimator))
     try:
         yield

@@ -1,4 +1,4 @@
-"""The peer objective: its gradient against autograd, its Hessian as a bound, both libraries' interfaces."""
+"""The peer objective: its gradient, the bound of its Hessian, and both interfaces."""
 
 import pickle
 
@@ -27,7 +27,7 @@ def problem(n_classes, n=60, seed=0):
 
 
 def expected_peer_loss(raw, y, alpha, prior, base, weight):
-    """Sum over rows of L[n, y] − α Σ_k π̃_k L[n, k], from the loss matrices of peerloss.functional."""
+    """Return Σ_n L[n, y] − α Σ_k π̃_k L[n, k], from the loss matrices of peerloss.functional."""
     losses = loss_matrix(raw, base)
     own = losses.gather(1, torch.as_tensor(y)[:, None])[:, 0]
     return (torch.as_tensor(weight) * (own - alpha * losses @ torch.as_tensor(prior))).sum()
@@ -37,7 +37,7 @@ def expected_peer_loss(raw, y, alpha, prior, base, weight):
 @pytest.mark.parametrize("n_classes", [2, 3, 5])
 @pytest.mark.parametrize("base", ["logistic", "sigmoid"])
 def test_gradient_is_that_of_the_expected_peer_loss(alpha, n_classes, base):
-    """The closed form equals torch's derivative of the library's own loss matrices, weights included."""
+    """The closed form equals the derivative of the loss matrices by torch, with weights."""
     raw, y, weight = problem(n_classes)
     prior = np.bincount(y, weight) / weight.sum()
     z = torch.tensor(raw, requires_grad=True)
@@ -50,7 +50,7 @@ def test_gradient_is_that_of_the_expected_peer_loss(alpha, n_classes, base):
 @pytest.mark.parametrize("base", ["logistic", "sigmoid"])
 @pytest.mark.parametrize("alpha", [a for a in ALPHAS if a >= 0])
 def test_hessian_bounds_the_exact_one(alpha, n_classes, base):
-    """The second array is positive and never under the exact second derivative."""
+    """The second array is positive and never below the exact second derivative."""
     raw, y, weight = problem(n_classes)
     step = 1e-4
     _, hessian = peer_gradient(raw, y, alpha=alpha, sample_weight=weight, base=base)
@@ -68,7 +68,7 @@ def test_hessian_bounds_the_exact_one(alpha, n_classes, base):
 
 @pytest.mark.parametrize("raw", [np.array([-1.0, 0.0, 3.0]), np.random.default_rng(0).normal(size=(3, 3))])
 def test_without_a_peer_term_it_is_plain_boosting(raw):
-    """At α = 0 gradient and Hessian are LightGBM's own: p − y and p(1 − p), times K/(K − 1) for K > 2."""
+    """At α = 0 gradient and Hessian are those of LightGBM: p − y and p(1 − p), times K/(K − 1) for K > 2."""
     y = np.array([0, 1, 1])
     gradient, hessian = peer_gradient(raw, y, alpha=0.0)
     p = expit(raw) if raw.ndim == 1 else softmax(raw, axis=1)
@@ -78,7 +78,7 @@ def test_without_a_peer_term_it_is_plain_boosting(raw):
 
 
 @pytest.mark.parametrize("base", ["logistic", "sigmoid"])
-def test_two_columns_say_the_same_as_one(base):
+def test_two_columns_equal_one(base):
     """Scores (0, z) in two columns have the gradient of z in their second column."""
     raw, y, _ = problem(2)
     one, _ = peer_gradient(raw, y, alpha=0.7, base=base)
@@ -90,8 +90,8 @@ def test_two_columns_say_the_same_as_one(base):
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("base", ["logistic", "sigmoid"])
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
-def test_newton_steps_lower_the_loss_every_time(alpha, n_classes, base):
-    """From α = ½ on, a full step −g/h on shared leaves lowers the loss in each of fifty rounds."""
+def test_newton_steps_lower_the_loss(alpha, n_classes, base):
+    """For α ≥ ½ a full step −g/h on shared leaves lowers the loss in each of fifty rounds."""
     raw, y, weight = problem(n_classes, n=200)
     prior = np.bincount(y, weight) / weight.sum()
     leaf = np.random.default_rng(1).integers(0, 8, 200)
@@ -107,7 +107,7 @@ def test_newton_steps_lower_the_loss_every_time(alpha, n_classes, base):
 
 
 def test_the_prior_may_be_given():
-    """A given π̃ replaces the counted one; one number means P(ỹ = 1)."""
+    """A given π̃ replaces the label frequencies; one number is P(ỹ = 1)."""
     raw, y = np.zeros(4), np.array([0, 0, 0, 1])
     gradient, _ = peer_gradient(raw, y, alpha=1.0, noisy_prior=0.4)
     np.testing.assert_allclose(gradient, [0.4, 0.4, 0.4, -0.6])
@@ -119,22 +119,22 @@ def test_the_prior_may_be_given():
         ({"alpha": np.nan}, "`alpha`"),
         ({"base": "hinge"}, "`base` must be one of 'logistic', 'sigmoid'"),
         ({"noisy_prior": [0.2, 0.3, 0.5]}, "`noisy_prior` must have 2 entries"),
-        ({"sample_weight": [1.0]}, "`sample_weight` must have one entry a row, 3"),
-        ({"y": [0, 1]}, "equally long"),
+        ({"sample_weight": [1.0]}, "`sample_weight` must have one entry per row, 3"),
+        ({"y": [0, 1]}, "must have the same length"),
         ({"y": [0, 1, 2]}, "labels in 0..1"),
         ({"raw_score": [0.0, np.inf, 0.0]}, "`raw_score` must be finite"),
     ],
     ids=str,
 )
 def test_bad_arguments_are_named(arguments, message):
-    """Errors say which argument is wrong."""
+    """Errors name the wrong argument."""
     given = {"raw_score": [0.0, 0.0, 0.0], "y": [0, 1, 1]} | arguments
     with pytest.raises(InvalidInputError, match=message):
         peer_gradient(given.pop("raw_score"), given.pop("y"), **given)
 
 
-def test_objectives_check_their_settings_at_once():
-    """A wrong α, prior or base is refused when the objective is made, not in the middle of training."""
+def test_objectives_check_their_settings_when_created():
+    """An invalid α, prior or base is an error before training."""
     with pytest.raises(InvalidInputError, match="`alpha`"):
         lightgbm_peer_objective(np.inf)
     with pytest.raises(InvalidInputError, match="`noisy_prior`"):
@@ -144,7 +144,7 @@ def test_objectives_check_their_settings_at_once():
 
 
 def test_objectives_pickle():
-    """An objective travels with the model that holds it."""
+    """A pickled objective equals the original."""
     objective = lightgbm_peer_objective(0.5, noisy_prior=0.3, base="sigmoid")
     assert pickle.loads(pickle.dumps(objective)) == objective  # noqa: S301  # made in this test
     assert objective == PeerObjective(0.5, (0.7, 0.3), "sigmoid")
@@ -158,7 +158,7 @@ def clouds(n_classes, n=300):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_lightgbm_takes_the_objective_in_both_interfaces(n_classes, weighted):
+def test_lightgbm_accepts_the_objective_in_both_interfaces(n_classes, weighted):
     """LGBMClassifier and lightgbm.train grow the same trees from it, with and without weights."""
     lightgbm = pytest.importorskip("lightgbm")
     X, y = clouds(n_classes)
@@ -177,7 +177,7 @@ def test_lightgbm_takes_the_objective_in_both_interfaces(n_classes, weighted):
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_xgboost_takes_the_objective_in_both_interfaces(n_classes, weighted):
+def test_xgboost_accepts_the_objective_in_both_interfaces(n_classes, weighted):
     """XGBClassifier and xgboost.train grow the same trees from it, with and without weights."""
     xgboost = pytest.importorskip("xgboost")
     X, y = clouds(n_classes)
@@ -190,7 +190,7 @@ def test_xgboost_takes_the_objective_in_both_interfaces(n_classes, weighted):
     booster = xgboost.train(native, xgboost.DMatrix(X, y, weight=weight), 5, obj=objective)
     raw = booster.predict(xgboost.DMatrix(X), output_margin=True)
     wrapped = model.predict(X, output_margin=True)
-    if n_classes > 2:  # base_score is then a constant added to every column, which changes no probability
+    if n_classes > 2:  # base_score is then added to every column, which does not change probabilities
         wrapped = wrapped - 0.5
     np.testing.assert_allclose(wrapped, raw, rtol=1e-4, atol=1e-6)
     predicted = raw > 0 if n_classes == 2 else raw.argmax(axis=1)

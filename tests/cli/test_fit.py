@@ -49,8 +49,8 @@ def test_the_output_lists_choices_and_omissions(fitted):
     """Candidates, unused columns, rows without a label, estimated noise, and a summary line."""
     done, _, _ = fitted
     assert "Averaged candidates" in done.stdout
-    assert "Column 'id' is not used: it counts the rows." in done.stdout
-    assert "Column 'since' is not used: it holds dates" in done.stdout
+    assert "Column 'id' is not used: it numbers the rows." in done.stdout
+    assert "Column 'since' is not used: it contains dates" in done.stdout
     assert "Rows without a label, left out: 2." in done.stdout
     assert "Estimated noise" in done.stdout
     assert done.stdout.splitlines()[-1].startswith("98 rows, 2 columns, 2 classes; estimated accuracy")
@@ -91,7 +91,7 @@ ON_LABEL = ["--target", "label"]
         (lambda t: t.assign(label="same"), ON_LABEL, "at least two classes; every row has the label 'same'"),
         (lambda t: t.assign(label=np.nan), ON_LABEL, "at least two classes; no row has a label"),
         (lambda t: t[["label"]], ON_LABEL, "has no column besides the target 'label'; add features"),
-        (lambda t: t[["since", "label"]], ON_LABEL, "can tell classes apart; 'since' holds dates"),
+        (lambda t: t[["since", "label"]], ON_LABEL, "at least one useful column; 'since' contains dates"),
     ],
 )
 def test_tables_that_cannot_be_learned_from_are_refused(tmp_path, change, arguments, message):
@@ -161,5 +161,5 @@ def test_a_folder_without_a_model_is_not_overwritten(fitted, tmp_path):
     _, folder, _ = fitted
     (tmp_path / "mine.txt").write_text("mine")
     done = run(folder.parent / "data.csv", "--target", "label", "-o", tmp_path)
-    assert (done.exit_code, "is no model folder; it is left as it is" in done.stderr) == (2, True)
+    assert (done.exit_code, "is not a model folder; it was not changed" in done.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]

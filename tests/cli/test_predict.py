@@ -160,7 +160,7 @@ def test_wrong_paths(model, tmp_path):
     (tmp_path / "folder.csv").mkdir()
     for arguments, message in [
         ((tmp_path / "nowhere", table, "-o", tmp_path / "p.csv"), "does not exist; expected a model folder"),
-        ((tmp_path, table, "-o", tmp_path / "p.csv"), "is no model folder"),
+        ((tmp_path, table, "-o", tmp_path / "p.csv"), "is not a model folder"),
         ((model, table, "-o", table), "must not be the input table"),
         ((model, table, "-o", tmp_path / "folder.csv"), "is a folder"),
         ((model, table, "-o", tmp_path / "p.parquet"), "ends in .csv"),

@@ -1,4 +1,4 @@
-"""Folds: every kind of ``cv`` that scikit-learn accepts, in every estimator that has the parameter."""
+"""Folds: every estimator with ``cv`` accepts what scikit-learn accepts."""
 
 import numpy as np
 import pytest
@@ -14,15 +14,16 @@ from peerloss import (
     find_label_issues,
 )
 from peerloss._classifier import FitInput
-from peerloss.estimators import _mlp_search, _peer
-from peerloss.estimators._folds import held_out_folds
+from peerloss.estimators import _mlp_search
+from peerloss.estimators.folds import held_out_folds
+from peerloss.estimators.portfolio import _fit_portfolio
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 60
 
 
 class Recorder:
-    """A splitter that keeps what it was given and what it returned."""
+    """A splitter that records its groups and its folds."""
 
     def __init__(self, inner):
         self.inner, self.groups, self.folds = inner, [], []
@@ -39,12 +40,12 @@ class Recorder:
 
 
 class Rows(LogisticRegression):
-    """A logistic regression that keeps the row numbers (the last feature) that it saw."""
+    """A logistic regression that records the row numbers (the last feature) of its training rows."""
 
     seen = ()
 
     def fit(self, X, y, sample_weight=None):
-        """Fit, and note the rows."""
+        """Fit, and record the rows."""
         Rows.seen = (*Rows.seen, X[:, -1].astype(int).tolist())
         return super().fit(X[:, :-1], y, sample_weight)
 
@@ -65,27 +66,27 @@ def numbered():
 
 @pytest.fixture
 def folds_of_peer(monkeypatch):
-    """Run PeerClassifier with one quick candidate; keep the folds that it trains on."""
+    """Give PeerClassifier one fast candidate, and return a list that records its folds."""
     seen = []
-    fit_fold = _peer._fit_fold
+    fit_fold = _fit_portfolio._fit_fold
 
     def spy(estimator, data, train, test):
         seen.append((train.tolist(), test.tolist()))
         return fit_fold(estimator, data, train, test)
 
-    monkeypatch.setattr(_peer, "_fit_fold", spy)
-    monkeypatch.setattr(_peer, "portfolio", lambda *_, **__: {"only": LogisticRegression()})
-    monkeypatch.setattr(_peer, "fit_networks", lambda *_, **__: {})
+    monkeypatch.setattr(_fit_portfolio, "_fit_fold", spy)
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"only": LogisticRegression()})
+    monkeypatch.setattr(_fit_portfolio, "fit_networks", lambda *_, **__: {})
     return seen
 
 
 def as_lists(folds):
-    """Return folds in a form that compares."""
+    """Return folds as lists, which can be compared."""
     return [(np.asarray(train).tolist(), np.asarray(test).tolist()) for train, test in folds]
 
 
 def test_peer_classifier_uses_exactly_the_grouped_folds(numbered, folds_of_peer):
-    """A splitter that needs groups gets them, and its folds are the ones trained on."""
+    """A splitter that needs groups receives them, and its folds are used for training."""
     X, y, groups = numbered
     splitter = Recorder(GroupKFold(3))
     PeerClassifier(cv=splitter, random_state=0).fit(X, y, groups=groups)
@@ -94,7 +95,7 @@ def test_peer_classifier_uses_exactly_the_grouped_folds(numbered, folds_of_peer)
     assert folds_of_peer == as_lists(splitter.folds[0])
 
 
-def test_peer_classifier_takes_splitters_and_pairs_without_groups(numbered, folds_of_peer):
+def test_peer_classifier_accepts_splitters_and_pairs_without_groups(numbered, folds_of_peer):
     """KFold, a list of index pairs and a generator of them give the same folds."""
     X, y, _ = numbered
     pairs = list(KFold(4).split(X))
@@ -119,7 +120,7 @@ def test_a_numpy_integer_is_a_number_of_folds(numbered, folds_of_peer, grouped):
 
 
 def test_none_is_five_folds(numbered):
-    """As in scikit-learn."""
+    """``cv=None`` is five folds, as in scikit-learn."""
     X, y, _ = numbered
     data = FitInput(X, y, np.ones(ROWS), np.arange(2))
     assert as_lists(held_out_folds(None, data, seed=1)) == as_lists(held_out_folds(5, data, seed=1))
@@ -147,8 +148,8 @@ def test_the_plug_in_uses_exactly_the_given_folds(numbered):
     ids=lambda model: f"{type(model).__name__}-{getattr(model, 'loss', '')}",
 )
 @pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
-def test_the_other_searches_take_grouped_splitters(numbered, model):
-    """Every estimator with ``cv`` asks the splitter once, with the groups."""
+def test_the_other_estimators_accept_grouped_splitters(numbered, model):
+    """Every estimator with ``cv`` calls the splitter once, with the groups."""
     X, y, groups = numbered
     splitter = Recorder(GroupKFold(3))
     model.set_params(cv=splitter).fit(X, y, groups=groups)
@@ -157,7 +158,7 @@ def test_the_other_searches_take_grouped_splitters(numbered, model):
 
 
 def test_the_search_of_networks_trains_on_exactly_the_given_folds(numbered):
-    """Rows without weight are in no fold; the numbers are those of the rows that are left."""
+    """Rows of weight zero are in no fold; the indices refer to the remaining rows."""
     X, y, groups = numbered
     weight = np.ones(ROWS)
     weight[:10] = 0
@@ -172,7 +173,7 @@ def test_the_search_of_networks_trains_on_exactly_the_given_folds(numbered):
 
 @pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")  # few rows
 def test_label_issues_are_found_with_exactly_the_given_folds(numbered, folds_of_peer):
-    """``find_label_issues`` passes splitter and groups on, with an estimator and without."""
+    """``find_label_issues`` uses the splitter with the groups, with and without an estimator."""
     X, y, groups = numbered
     expected = as_lists(GroupKFold(3).split(X, y, groups))
     find_label_issues(X, y, cv=Recorder(GroupKFold(3)), groups=groups)
@@ -192,32 +193,32 @@ def test_label_issues_are_found_with_exactly_the_given_folds(numbered, folds_of_
     [PeerClassifier(), PeerPlugInClassifier(LogisticRegression()), RobustMLPClassifier(alpha="auto")],
     ids=lambda model: type(model).__name__,
 )
-def test_other_kinds_are_refused_by_name(numbered, model, cv):
-    """Text, fractions, truth values, too few folds and other objects raise an error that names ``cv``."""
+def test_other_kinds_of_cv_are_rejected(numbered, model, cv):
+    """Text, fractions, booleans, too few folds and other objects raise an error that names ``cv``."""
     X, y, _ = numbered
     with pytest.raises(InvalidInputError, match="`cv` must be"):
         model.set_params(cv=cv).fit(X, y)
 
 
 @pytest.mark.parametrize("cv", [1, True])
-def test_too_few_folds_of_an_audit_are_refused_by_name(numbered, cv):
-    """The same holds for an audit with an estimator."""
+def test_too_few_folds_of_an_audit_are_rejected(numbered, cv):
+    """An audit with an estimator raises the same error."""
     X, y, _ = numbered
     with pytest.raises(InvalidInputError, match="`cv` must be an integer of at least 2"):
         find_label_issues(X, y, estimator=LogisticRegression(), cv=cv)
 
 
-def test_splits_that_are_no_partition_are_refused(numbered):
-    """No folds at all, and rows that are never held out."""
+def test_splits_that_are_not_a_partition_are_rejected(numbered):
+    """An empty list of folds, and rows that are never held out."""
     X, y, _ = numbered
     data = FitInput(X, y, np.ones(ROWS), np.arange(2))
     for cv in ([], list(StratifiedKFold(3).split(X, y))[:2]):
-        with pytest.raises(InvalidInputError, match="`cv` must hold each row out exactly once"):
+        with pytest.raises(InvalidInputError, match="`cv` must hold out each row exactly once"):
             held_out_folds(cv, data, seed=0)
 
 
-def test_training_on_held_out_rows_is_refused(numbered):
-    """Splits whose training parts hold their own test rows would make every probability in-sample."""
+def test_training_on_held_out_rows_is_rejected(numbered):
+    """Folds that train on their own test rows would give in-sample probabilities."""
     X, y, _ = numbered
     rows = np.arange(len(y))
     half = len(y) // 2
@@ -227,7 +228,7 @@ def test_training_on_held_out_rows_is_refused(numbered):
 
 
 def test_a_fold_without_weight_is_left_out_of_the_search():
-    """A fold that holds out rows of weight 0 only has no score; the others choose α."""
+    """A fold that holds out only rows of weight zero has no score; the other folds choose α."""
     rng = np.random.default_rng(0)
     X = rng.normal(size=(100, 2))
     y = (X[:, 0] > 0).astype(int)

@@ -1,4 +1,4 @@
-"""Numbers that overflow, and features that do not vary: every estimator says what is wrong."""
+"""Numbers that overflow and features that do not vary: every estimator has a clear error."""
 
 import numpy as np
 import pandas as pd
@@ -37,8 +37,8 @@ def frame():
 
 @pytest.mark.parametrize("large", [1e40, 1e200, -1e300])
 @pytest.mark.parametrize("name", MODELS)
-def test_large_features_are_refused_by_column(frame, name, large):
-    """One message for all, before anything is trained: column, value, remedy."""
+def test_too_large_features_are_rejected(frame, name, large):
+    """All estimators raise the same error before training, with the column, the value and the remedy."""
     X, y = frame
     X.loc[3, "price"] = large
     with pytest.raises(InvalidInputError, match=r"column 'price', row 3\. Measure it in a larger unit"):
@@ -46,8 +46,8 @@ def test_large_features_are_refused_by_column(frame, name, large):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_features_without_variation_are_refused(frame, name):
-    """Constants cannot tell classes apart; no estimator predicts from them."""
+def test_features_without_variation_are_rejected(frame, name):
+    """No estimator accepts a table of constant columns."""
     X, y = frame
     with pytest.raises(InvalidInputError, match="`X` must have a column that varies"):
         MODELS[name].fit(np.ones_like(X), y)
@@ -55,31 +55,33 @@ def test_features_without_variation_are_refused(frame, name):
 
 @pytest.mark.parametrize("name", sorted(set(MODELS) - {"peer"}))
 def test_rows_far_from_the_training_data_are_predicted(frame, name):
-    """Large features that are allowed give finite probabilities, also where training data are tiny."""
+    """Large allowed features give finite probabilities, also if the training data are very small numbers."""
     X, y = frame
     model = MODELS[name].fit(1e-6 * X.to_numpy(), y)
     assert np.isfinite(model.predict_proba([[3e38, -3e38], [1e35, 0.0]])).all()
 
 
 def test_rows_far_from_the_training_data_are_predicted_by_the_portfolio(frame):
-    """The whole portfolio: forests take float32, networks compute in it."""
+    """The complete portfolio: forests and networks compute in float32."""
     X, y = frame
     model = PeerClassifier(cv=2, random_state=0).fit(1e-6 * X.to_numpy(), y)
     assert {member.name for member in model.members_} & {"forest", "extra trees"}
     assert np.isfinite(model.predict_proba([[3e38, -3e38], [1e35, 0.0]])).all()
 
 
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the estimator's own
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # raised by the estimator
 def test_a_plug_in_names_the_estimator_whose_scores_overflow(frame):
-    """What is infinite in the estimator's scores would end in a decomposition that does not converge."""
+    """Infinite scores of the estimator would make the calibration fail to converge."""
     X, y = frame
     X["price"] *= 1e200
-    with pytest.raises(InvalidInputError, match="`estimator` must give finite scores; RidgeClassifier gave"):
+    with pytest.raises(
+        InvalidInputError, match="`estimator` must return finite scores; RidgeClassifier returned"
+    ):
         PeerPlugInClassifier(RidgeClassifier(solver="lsqr")).fit(X, y)
 
 
 def test_a_table_encoder_names_the_column(frame):
-    """So do an audit and ``peerloss fit``, which read tables through it; infinite is missing as before."""
+    """An audit and ``peerloss fit`` use the encoder, so they do too; infinite values count as missing."""
     X, y = frame
     X.loc[5, "price"] = np.inf
     assert np.isfinite(TableEncoder().fit_transform(X)).all()
@@ -91,7 +93,7 @@ def test_a_table_encoder_names_the_column(frame):
 
 
 def test_an_audit_names_the_column_of_an_array(frame):
-    """Columns without names are counted from 0."""
+    """Columns without names are numbered from 0."""
     X, y = frame
     X.loc[5, "price"] = 1e200
     with pytest.raises(InvalidInputError, match="column 1, row 5"):
@@ -101,8 +103,8 @@ def test_an_audit_names_the_column_of_an_array(frame):
 
 
 @pytest.mark.parametrize("label", [1e300, 2.0**53, np.inf], ids=str)
-def test_labels_that_are_not_exact_are_refused(frame, label):
-    """Estimators and audits refuse them; none becomes another class."""
+def test_labels_that_are_not_exact_are_rejected(frame, label):
+    """Estimators and audits reject them, so no label becomes another class."""
     X, y = frame
     labels = np.where(y == 1, label, 0.0)
     with pytest.raises(ValueError, match=r"`y` must hold class labels|Input y contains infinity"):
@@ -112,7 +114,7 @@ def test_labels_that_are_not_exact_are_refused(frame, label):
 
 
 @pytest.mark.parametrize("parameter", ["alpha", "cv"])
-def test_parameters_that_no_float_holds_are_named(frame, parameter):
+def test_parameters_that_do_not_fit_a_float_are_named(frame, parameter):
     """``10**400`` raises an error that names the parameter."""
     X, y = frame
     with pytest.raises(InvalidInputError, match=f"`{parameter}` must be"):

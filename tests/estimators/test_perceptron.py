@@ -1,4 +1,4 @@
-"""PAM, the perceptron algorithm with margin."""
+"""MarginPerceptron, the perceptron algorithm with margin (PAM)."""
 
 import pickle
 import time
@@ -23,7 +23,7 @@ def clouds(n=300, n_classes=2, seed=0):
 
 
 def naive(X, y, margin, n_epochs, *, averaged=False, weight=None):
-    """Run the algorithm as it is written: one row after another."""
+    """Run the algorithm in a plain loop over the rows."""
     weight = np.ones(len(y)) if weight is None else weight
     w, b = np.zeros(X.shape[1]), 0.0
     total_w, total_b = np.zeros(X.shape[1]), 0.0
@@ -44,7 +44,7 @@ def naive(X, y, margin, n_epochs, *, averaged=False, weight=None):
     },
 )
 def test_scikit_learn_conventions(estimator, check):
-    """Only weight equivalence is exempt: the algorithm goes row by row in a random order."""
+    """Only weight equivalence is exempt: the algorithm visits the rows in a random order."""
     check(estimator)
 
 
@@ -75,7 +75,7 @@ def test_more_classes_are_one_against_the_rest():
 
 @pytest.mark.parametrize("alpha", [0.0, 1.0])
 def test_the_margin_is_the_best_on_held_out_noisy_labels(alpha):
-    """Scores of the grid equal the plain loop's on the same folds, and the best margin is taken."""
+    """The scores equal those of the plain loop on the same folds, and the best margin is chosen."""
     X, y = clouds(90)
     noisy = flip_labels(y, NoiseModel.binary(0.1, 0.3), random_state=99)
     folds = list(StratifiedKFold(2).split(X, noisy))
@@ -94,7 +94,7 @@ def test_the_margin_is_the_best_on_held_out_noisy_labels(alpha):
 
 
 def test_the_seed_decides_the_order():
-    """The same seed repeats the weights; another order gives others."""
+    """The same seed gives the same weights; another order gives other weights."""
     X, y = clouds()
     noisy = flip_labels(y, NoiseModel.binary(0.2, 0.2), random_state=99)
     first, again, other = (
@@ -104,8 +104,8 @@ def test_the_seed_decides_the_order():
     assert np.abs(first - other).max() > 1e-3
 
 
-def test_averaging_is_steadier_under_noise():
-    """Over orders of the rows, the averaged hypothesis is the more accurate on clean labels."""
+def test_averaging_helps_under_noise():
+    """Over several orders of the rows, the averaged hypothesis is more accurate on clean labels."""
     X, y = clouds(400)
     noisy = flip_labels(y, NoiseModel.binary(0.2, 0.2), random_state=99)
     accuracy = {
@@ -135,7 +135,7 @@ def test_probabilities_agree_with_the_decision(n_classes):
     assert model.score(X, names) > 0.7
 
 
-def test_rows_are_not_visited_in_python():
+def test_the_passes_are_compiled():
     """Nine margins, five folds and ten passes over 20 000 rows (8 million steps) take seconds."""
     X, y = clouds(20_000)
     start = time.perf_counter()
@@ -157,7 +157,7 @@ def test_rows_are_not_visited_in_python():
     ids=str,
 )
 def test_bad_parameters_are_named(parameters, message):
-    """An impossible parameter raises, names itself, and leaves nothing behind."""
+    """An invalid parameter raises an error that names it, and no attribute is left."""
     X, y = clouds(40)
     model = MarginPerceptron(**parameters)
     before = dict(vars(model))

@@ -1,4 +1,4 @@
-"""A listener hears how far a fit has come, and changes nothing."""
+"""Reports of progress."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from peerloss import NoiseModel, PeerClassifier, flip_labels
-from peerloss.estimators._progress import listening
+from peerloss.estimators.progress import listening
 
 
 @pytest.fixture(scope="module")
@@ -21,26 +21,26 @@ def model(n_jobs=None):
 
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_listening_changes_nothing(task, n_jobs):
-    """Predictions are equal to the last bit; steps count up to the total, less what follows."""
+    """Predictions are bit-equal; the reported steps count up to the total, except the later steps."""
     X, y = task
-    alone = model().fit(X, y)
-    heard = []
-    with listening(lambda done, total: heard.append((done, total))):
-        told = model(n_jobs).fit(X, y)
-    assert np.array_equal(alone.predict_proba(X), told.predict_proba(X))
-    total = heard[0][1]
-    assert heard == [(done, total) for done in range(total)]
+    silent = model().fit(X, y)
+    reports = []
+    with listening(lambda done, total: reports.append((done, total))):
+        listened = model(n_jobs).fit(X, y)
+    assert np.array_equal(silent.predict_proba(X), listened.predict_proba(X))
+    total = reports[0][1]
+    assert reports == [(done, total) for done in range(total)]
     assert total > 10
 
 
-def test_the_listener_is_gone_after_the_block(task):
-    """Also when a fit has failed in between."""
+def test_the_listener_is_removed_after_the_block(task):
+    """The listener is also removed after a failed fit."""
     X, y = task
-    heard = []
+    reports = []
     with (
         pytest.raises(ValueError, match="metric"),
-        listening(lambda done, total: heard.append((done, total))),
+        listening(lambda done, total: reports.append((done, total))),
     ):
         PeerClassifier(metric="nonsense").fit(X, y)
     model().fit(X, y)
-    assert not heard
+    assert not reports

@@ -1,4 +1,4 @@
-"""C-SVM."""
+"""CostSensitiveSVC."""
 
 import pickle
 
@@ -26,19 +26,19 @@ def moons(n=300, seed=0):
     return X, (np.square(X).sum(axis=1) > 2.4).astype(int)
 
 
-# Before 1.7 the check hands repeated rows to the folds as if they were different rows.
+# Before scikit-learn 1.7 the check passes repeated rows to the folds as if they were different rows.
 OLD_CHECK = {
     "check_sample_weight_equivalence_on_dense_data": "this version's check ignores the estimator's folds"
 }
 
 
-# A tight tolerance, since the weight-equivalence check compares to seven digits.
+# A tight tolerance, because the weight-equivalence check compares seven digits.
 @parametrize_with_checks(
     [CostSensitiveSVC(cv=2, class_weight_grid=(0.5, 1.0), tol=1e-10)],
     expected_failed_checks=lambda _: OLD_CHECK if sklearn_version < (1, 7) else {},
 )
 def test_scikit_learn_conventions(estimator, check):
-    """No check is exempt."""
+    """All checks of scikit-learn pass."""
     check(estimator)
 
 
@@ -64,15 +64,15 @@ def test_the_weight_is_the_best_on_held_out_noisy_labels(alpha):
     assert abs(np.log(model.class_weight_)) <= abs(np.log(best))
 
 
-def test_the_paper_s_grid_is_the_default():
+def test_the_grid_of_the_paper_is_the_default():
     """Eleven weights from 0.1 to 10, the other class at 1, RBF with γ = 1/d."""
     model = CostSensitiveSVC()
     assert model.class_weight_grid == (0.1, 0.2, 0.25, 0.33, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0)
     assert (model.gamma, model.C, model.scoring_alpha) == ("auto", 1.0, 0.0)
 
 
-def test_one_sided_noise_raises_the_weight_of_the_hidden_class():
-    """Where half the positives are called negative, choosing by peer score weighs positives up."""
+def test_one_sided_noise_increases_the_class_weight():
+    """If half of the positives are labelled negative, the peer score chooses a larger positive weight."""
     X, y = moons(600)
     noisy = flip_labels(y, NoiseModel.binary(0.0, 0.5), random_state=99)
     model = CostSensitiveSVC(scoring_alpha=1.0, random_state=0).fit(X, noisy)
@@ -82,7 +82,7 @@ def test_one_sided_noise_raises_the_weight_of_the_hidden_class():
 
 
 def test_probabilities_agree_with_the_decision():
-    """Probabilities rise with the decision function and pass ½ where it changes sign."""
+    """Probabilities increase with the decision function and are ½ where it is 0."""
     X, y = moons()
     model = CostSensitiveSVC(cv=2, random_state=0).fit(X, np.where(y, "out", "in"))
     decision, proba = model.decision_function(X), model.predict_proba(X)
@@ -92,8 +92,8 @@ def test_probabilities_agree_with_the_decision():
     np.testing.assert_array_equal(model.predict(X), np.where(decision > 0, "out", "in"))
 
 
-def test_three_classes_are_refused_with_a_way_out():
-    """The method is for two classes; the message names alternatives and the tag says so."""
+def test_three_classes_are_rejected_with_advice():
+    """The method is for two classes, as its tag says; the message names alternatives."""
     X, _ = moons(30)
     with pytest.raises(InvalidInputError, match=r"two classes.*got 3.*OneVsRestClassifier"):
         CostSensitiveSVC().fit(X, np.arange(30) % 3)
@@ -117,7 +117,7 @@ def test_three_classes_are_refused_with_a_way_out():
     ids=str,
 )
 def test_bad_parameters_are_named(parameters, message):
-    """An impossible parameter raises, names itself, and leaves nothing behind."""
+    """An invalid parameter raises an error that names it, and no attribute is left."""
     X, y = moons(40)
     model = CostSensitiveSVC(**parameters)
     before = dict(vars(model))

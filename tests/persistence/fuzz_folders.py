@@ -1,6 +1,6 @@
-"""Spoil model folders as somebody would who knows the format, and see whether the interpreter survives.
+"""Corrupt model folders, update their hashes, and check that the interpreter does not crash.
 
-Every case runs in a process of its own, forked from one that has only imported things. Run as a program::
+Every case runs in its own process, forked from one that has only imported modules. Run as a program::
 
     python -m tests.persistence.fuzz_folders FOLDER_OF_MODELS FIRST_SEED LAST_SEED
 """
@@ -20,7 +20,7 @@ from collections import Counter
 from hashlib import sha256
 from pathlib import Path
 
-import lightgbm  # noqa: F401 - imported before the fork, so that a case does not pay for it
+import lightgbm  # noqa: F401 - imported once, before the fork
 import numpy as np
 import pandas as pd
 import safetensors.numpy
@@ -54,27 +54,27 @@ ODD = (None, True, False, "", "x", "precomputed", 0.5, -0.5, 1e300, [], {}, [1, 
 # -- changes ----------------------------------------------------------------------------------------------
 
 
-def spoil(files, rng):
-    """Change one to three things in the content of a folder."""
+def corrupt(files, rng):
+    """Make one to three changes to the files of a folder."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         name = rng.choice(sorted(files))
         kind = name.split("-")[0].split(".")[0]
         files[name] = {
-            "state": _spoil_json,
-            "arrays": _spoil_arrays,
-            "parts": _spoil_parts,
-            "booster": _spoil_booster,
+            "state": _corrupt_json,
+            "arrays": _corrupt_arrays,
+            "parts": _corrupt_parts,
+            "booster": _corrupt_booster,
         }[kind](files[name], rng)
 
 
-def _spoil_json(content, rng):
+def _corrupt_json(content, rng):
     data = json.loads(content)
-    _spoil_tree(data, rng)
+    _corrupt_tree(data, rng)
     return json.dumps(data).encode()
 
 
-def _spoil_tree(data, rng):
-    """Replace, swap, remove or repeat something in nested lists and dicts."""
+def _corrupt_tree(data, rng):
+    """Replace, copy, remove or repeat an entry of nested lists and dicts."""
     places = list(_places(data))
     if not places:
         return
@@ -110,16 +110,16 @@ def _other(value, rng):
     return rng.choice((*EXTREMES, value + 1, value - 1, -value))
 
 
-def _spoil_arrays(content, rng):
+def _corrupt_arrays(content, rng):
     arrays = safetensors.numpy.load(content)
     if not arrays:
         return content
     name = rng.choice(sorted(arrays))
-    arrays[name] = _spoil_array(arrays[name], rng, others=list(arrays.values()))
+    arrays[name] = _corrupt_array(arrays[name], rng, others=list(arrays.values()))
     return safetensors.numpy.save({key: np.ascontiguousarray(array) for key, array in arrays.items()})
 
 
-def _spoil_array(array, rng, others=()):
+def _corrupt_array(array, rng, others=()):
     array = array.copy()
     action = rng.random()
     if action < 0.6 and array.size:
@@ -152,17 +152,17 @@ def _set_element(array, rng):
             return
 
 
-def _spoil_parts(content, rng):
+def _corrupt_parts(content, rng):
     with zipfile.ZipFile(io.BytesIO(content)) as archive:
         files = {name: archive.read(name) for name in archive.namelist()}
     arrays = sorted(name for name in files if name.endswith(".npy"))
     if arrays and rng.random() < 0.5:
         name = rng.choice(arrays)
         stream = io.BytesIO()
-        np.save(stream, _spoil_array(np.load(io.BytesIO(files[name])), rng))
+        np.save(stream, _corrupt_array(np.load(io.BytesIO(files[name])), rng))
         files[name] = stream.getvalue()
     else:
-        files["schema.json"] = _spoil_json(files["schema.json"], rng)
+        files["schema.json"] = _corrupt_json(files["schema.json"], rng)
     packed = io.BytesIO()
     with zipfile.ZipFile(packed, "w") as archive:
         for name, data in files.items():
@@ -170,9 +170,9 @@ def _spoil_parts(content, rng):
     return packed.getvalue()
 
 
-def _spoil_booster(content, rng):
+def _corrupt_booster(content, rng):
     if content.startswith(b"{"):
-        return _spoil_json(content, rng)
+        return _corrupt_json(content, rng)
     lines = content.decode().split("\n")
     end = lines.index("end of trees") if "end of trees" in lines else len(lines)
     row = rng.randrange(end)
@@ -193,12 +193,12 @@ def _spoil_booster(content, rng):
 
 
 def run_case(models, seed):
-    """Spoil a copy of a model, load it and predict; return what came of it."""
-    rng = random.Random(seed)  # noqa: S311 - no secret
+    """Corrupt a copy of a model, load it and predict; return the outcome."""
+    rng = random.Random(seed)  # noqa: S311 - not used for security
     number = seed % len([path for path in models.iterdir() if path.is_dir()])
     files = {path.name: path.read_bytes() for path in (models / str(number)).iterdir()}
     manifest = json.loads(files.pop("manifest.json"))
-    spoil(files, rng)
+    corrupt(files, rng)
     manifest["files"] = {name: sha256(content).hexdigest() for name, content in files.items()}
     folder = Path(tempfile.mkdtemp(dir=models.parent))
     try:
@@ -224,7 +224,7 @@ def _in_child(folder, features):
     _, status = os.waitpid(child, 0)
     if os.WIFSIGNALED(status):
         return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
-    return ("predicted", "failed to predict", "refused", "other error at load")[
+    return ("predicted", "failed to predict", "rejected", "other error at load")[
         min(os.WEXITSTATUS(status), 3)
     ]
 
@@ -235,20 +235,20 @@ def _outcome(folder, features):
         model = load_model(folder)
     except ModelFolderError:
         return 2
-    rows = pd.read_pickle(features)  # noqa: S301 - ours, not from outside
+    rows = pd.read_pickle(features)  # noqa: S301 - written by this test
     try:
         for method in (model.predict_proba, model.predict):
             method(rows)
-    except Exception:  # noqa: BLE001 - any error will do, if only it is one
+    except Exception:  # noqa: BLE001 - any error is acceptable
         return 1
     return 0
 
 
 def main():
-    """Print how many cases had which outcome, and the seeds of the bad ones."""
+    """Print the number of cases per outcome, and the seeds of the bad ones."""
     models, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     outcomes = {seed: run_case(models, seed) for seed in range(first, last)}
-    good = {"predicted", "failed to predict", "refused"}
+    good = {"predicted", "failed to predict", "rejected"}
     bad = {seed: outcome for seed, outcome in outcomes.items() if outcome not in good}
     sys.stdout.write(json.dumps({"counts": Counter(outcomes.values()), "bad": bad}) + "\n")
 

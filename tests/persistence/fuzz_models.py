@@ -1,6 +1,6 @@
-"""A small fitted model of every kind that can be saved, to be spoiled by ``fuzz_folders``."""
+"""A small fitted model of every kind that can be saved, for ``fuzz_folders``."""
 
-import lightgbm  # noqa: F401 - imported before the fork, so that a case does not pay for it
+import lightgbm  # noqa: F401 - imported once, before the fork
 import numpy as np
 import pandas as pd
 import xgboost  # noqa: F401 - as above
@@ -43,16 +43,17 @@ TEXT = np.array(
 TABLE = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(
     kind=np.where(X[:, 3] > 0, "up", "down"), size=np.round(X[:, 4])
 )
-#: So many rows that LightGBM splits by category.
+#: Enough rows for LightGBM to split by category.
 CATEGORIES = pd.concat([TABLE] * 15, ignore_index=True).assign(kind=pd.Categorical(np.arange(900) % 9))
 PARITY = (np.tile(CODES, 15) + np.arange(900) % 9) % 2
 
 
 def plug_in(estimator, features=X, labels=CODES):
+    """Return a fitted plug-in."""
     return PeerPlugInClassifier(estimator, cv=2).fit(features, labels)
 
 
-#: Kind of model → how to make a fitted one, and features to predict.
+#: Kind of model → function that returns a fitted model and features to predict.
 KINDS = {
     "forest": lambda: (plug_in(RandomForestClassifier(3, random_state=0)), X),
     "extra trees": lambda: (plug_in(ExtraTreesClassifier(3, random_state=0), labels=THREE), X),
@@ -141,13 +142,13 @@ KINDS = {
         X,
     ),
 }
-#: Takes seconds to fit, so that only the long fuzz has it.
+#: Takes seconds to fit, so it is in the slow test only.
 LONG_KINDS = {"portfolio": lambda: (PeerClassifier(cv=2, random_state=0).fit(X, CODES), X)}
 
 
 def save_models(home, kinds=KINDS):
-    """Save a fitted model of each kind, with features to predict beside it."""
+    """Save a fitted model of each kind, and features to predict."""
     for number, make in enumerate(kinds.values()):
         model, features = make()
         save_model(model, home / str(number))
-        pd.to_pickle(features, home / f"{number}.features")  # ours, not from outside
+        pd.to_pickle(features, home / f"{number}.features")  # read by this test only

@@ -1,4 +1,4 @@
-"""What the tests of model folders share: data, and what it means that a model came back the same."""
+"""Data for the tests of model folders, and a comparison of a model with its loaded copy."""
 
 import re
 
@@ -10,7 +10,7 @@ LABELS = np.where(CODES == 1, "yes", "no")
 
 
 def assert_same(model, loaded, features=X):
-    """Predictions to the last bit, parameters and labels alike."""
+    """Compare predictions bit for bit, labels and parameters."""
     np.testing.assert_array_equal(loaded.predict_proba(features), model.predict_proba(features))
     np.testing.assert_array_equal(loaded.predict(features), model.predict(features))
     assert loaded.classes_.dtype == model.classes_.dtype

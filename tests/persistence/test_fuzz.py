@@ -1,4 +1,4 @@
-"""Spoiled model folders with right hashes: an error or a prediction, never the end of the interpreter."""
+"""Corrupted model folders with correct hashes give an error or a prediction, never a crash."""
 
 import json
 import os
@@ -19,11 +19,11 @@ ROOT = Path(__file__).parents[2]
 
 
 def fuzz(home, kinds, n_cases):
-    """Return how many cases had which outcome, after checking that none was bad."""
+    """Return the number of cases per outcome, after checking that none is a crash."""
     models = home / "models"
     models.mkdir()
     fuzz_models.save_models(models, kinds)
-    # The cases are forked from a process of its own: threads of this one would not survive a fork.
+    # The cases are forked from a new process, because the threads of this one would not survive a fork.
     paths = [str(ROOT), *(path for path in sys.path if path)]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "tests.persistence.fuzz_folders", str(models), "0", str(n_cases)]
@@ -35,13 +35,13 @@ def fuzz(home, kinds, n_cases):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_spoiled_folders_end_no_interpreter(tmp_path):
-    """At least one case of every kind of model; many are refused, some predict something else."""
-    assert fuzz(tmp_path, fuzz_models.KINDS, 40)["refused"] > 0
+def test_corrupted_folders_do_not_crash(tmp_path):
+    """At least one case of every kind of model; many are rejected, some give other predictions."""
+    assert fuzz(tmp_path, fuzz_models.KINDS, 40)["rejected"] > 0
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
-def test_a_thousand_spoiled_folders_end_no_interpreter(tmp_path):
-    """The portfolio of PeerClassifier too."""
-    assert fuzz(tmp_path, fuzz_models.KINDS | fuzz_models.LONG_KINDS, 1000)["refused"] > 100
+def test_a_thousand_corrupted_folders_do_not_crash(tmp_path):
+    """The same for more cases, and for the portfolio of PeerClassifier."""
+    assert fuzz(tmp_path, fuzz_models.KINDS | fuzz_models.LONG_KINDS, 1000)["rejected"] > 100

@@ -1,4 +1,4 @@
-"""Model folders from strangers: what is damaged, newer or crafted is refused, and builds nothing."""
+"""Damaged, newer or crafted model folders are rejected before any object is built."""
 
 import hashlib
 import io
@@ -24,12 +24,12 @@ from peerloss import (
     save_model,
 )
 from peerloss.exceptions import InvalidInputError, ModelFolderError
-from peerloss.persistence import _allowed_types
+from peerloss.persistence import _skops_types
 from tests.persistence.saved_models import CODES, X, assert_same
 
 
 def rewrite(folder, name, content):
-    """Put other content in a folder, as somebody would who knows the format."""
+    """Replace a file of a folder and update its hash in the manifest."""
     (folder / name).write_bytes(content)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"][name] = hashlib.sha256(content).hexdigest()
@@ -37,6 +37,7 @@ def rewrite(folder, name, content):
 
 
 def copy_of(saved, tmp_path):
+    """Copy a saved model."""
     target = tmp_path / "copy"
     target.mkdir()
     for file in saved.iterdir():
@@ -44,8 +45,8 @@ def copy_of(saved, tmp_path):
     return target
 
 
-def test_folders_that_are_no_models(tmp_path):
-    """Absent, a file, empty, foreign, broken: each is said."""
+def test_folders_that_are_not_models(tmp_path):
+    """The error names the reason: missing, a file, empty, of another format, damaged."""
     with pytest.raises(ModelFolderError, match="does not exist"):
         load_model(tmp_path / "nowhere")
     with pytest.raises(ModelFolderError, match=r"it has no manifest.json"):
@@ -54,7 +55,7 @@ def test_folders_that_are_no_models(tmp_path):
     manifest.write_text("{}")
     with pytest.raises(ModelFolderError, match="is a file"):
         load_model(manifest)
-    with pytest.raises(ModelFolderError, match="belongs to something else"):
+    with pytest.raises(ModelFolderError, match="belongs to another format"):
         load_model(tmp_path)
     manifest.write_text("{")
     with pytest.raises(ModelFolderError, match=r"manifest.json is damaged"):
@@ -67,8 +68,8 @@ def test_folders_that_are_no_models(tmp_path):
         load_model(tmp_path)
 
 
-def test_a_newer_format_asks_for_a_newer_version(saved, tmp_path):
-    """Rather than guess."""
+def test_a_newer_format_needs_a_newer_version(saved, tmp_path):
+    """The error gives the command that installs it."""
     folder = copy_of(saved, tmp_path)
     manifest = json.loads((folder / "manifest.json").read_text()) | {"format_version": 2}
     (folder / "manifest.json").write_text(json.dumps(manifest))
@@ -77,13 +78,13 @@ def test_a_newer_format_asks_for_a_newer_version(saved, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["state.json", "arrays.safetensors"])
-def test_a_changed_file_is_noticed(saved, tmp_path, name):
-    """One bit is enough; so is a file that is gone, or one outside the folder."""
+def test_a_changed_file_is_detected(saved, tmp_path, name):
+    """A changed bit, a missing file and a file outside the folder are errors."""
     folder = copy_of(saved, tmp_path)
     content = bytearray((folder / name).read_bytes())
     content[len(content) // 2] ^= 1
     (folder / name).write_bytes(content)
-    with pytest.raises(ModelFolderError, match=f"{name} is not as it was saved"):
+    with pytest.raises(ModelFolderError, match=f"{name} was changed"):
         load_model(folder)
     (folder / name).unlink()
     with pytest.raises(ModelFolderError, match=f"{name} cannot be read"):
@@ -91,14 +92,14 @@ def test_a_changed_file_is_noticed(saved, tmp_path, name):
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"] = {"../model/state.json": "0"}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ModelFolderError, match="lies outside the folder"):
+    with pytest.raises(ModelFolderError, match="is outside the folder"):
         load_model(folder)
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="needs named pipes")
 @pytest.mark.parametrize("name", ["state.json", "manifest.json"])
 def test_a_file_that_never_ends_is_not_read(saved, tmp_path, name):
-    """A pipe or a device in the place of a file would be waited for, or fill the memory."""
+    """Reading a pipe or a device instead of a file could block, or fill the memory."""
     folder = copy_of(saved, tmp_path)
     (folder / name).unlink()
     os.mkfifo(folder / name)
@@ -106,8 +107,8 @@ def test_a_file_that_never_ends_is_not_read(saved, tmp_path, name):
         load_model(folder)
 
 
-def test_the_name_of_a_file_with_a_zero_is_refused(saved, tmp_path):
-    """No system has such files."""
+def test_a_file_name_with_a_null_character_is_rejected(saved, tmp_path):
+    """No file system allows it."""
     folder = copy_of(saved, tmp_path)
     manifest = json.loads((folder / "manifest.json").read_text())
     manifest["files"]["a\0b"] = "0"
@@ -121,17 +122,17 @@ def test_the_name_of_a_file_with_a_zero_is_refused(saved, tmp_path):
     [
         (lambda s: s["objects"][0].update(type="os.system"), "names the type 'os.system'"),
         (lambda s: s["objects"][0]["fields"].pop("alpha"), "PeerPlugInClassifier lacks alpha"),
-        (lambda s: s.update(root={"$": "exec"}), "holds 'exec'"),
-        (lambda s: s.update(root=5), "holds no classifier but int"),
+        (lambda s: s.update(root={"$": "exec"}), "contains 'exec'"),
+        (lambda s: s.update(root=5), "contains a value of type int, not a classifier"),
         (lambda s: s.update(root={"$": "object", "number": 99}), "state is damaged"),
         (lambda s: s.update(root={"$": "part", "number": 0}), "state is damaged"),
-        (lambda s: s["objects"][0]["fields"].update(cv={"$": "object", "number": 0}), "holds itself"),
+        (lambda s: s["objects"][0]["fields"].update(cv={"$": "object", "number": 0}), "contains itself"),
         (lambda s: s.update(root={"$": "values", "items": [1], "dtype": "V8", "shape": [1]}), "dtype 'V8'"),
         (lambda s: s.clear(), "state cannot be read"),
     ],
 )
 def test_a_crafted_state_builds_nothing_else(saved, tmp_path, change, message):
-    """Only this library's types, whole; everything else is an error of ours."""
+    """Only listed types with all their parameters are built; everything else is a ModelFolderError."""
     folder = copy_of(saved, tmp_path)
     state = json.loads((folder / "state.json").read_text())
     change(state)
@@ -141,7 +142,7 @@ def test_a_crafted_state_builds_nothing_else(saved, tmp_path, change, message):
 
 
 def tree_arrays(folder):
-    """Return the arrays of a saved forest, and where the first tree keeps each property."""
+    """Return the arrays of a saved forest, and the names of those of the first tree."""
     state = json.loads((folder / "state.json").read_text())
     trees = [
         f for o in state["objects"] for f in o["fields"].values() if isinstance(f, dict) and f["$"] == "tree"
@@ -156,14 +157,14 @@ def tree_arrays(folder):
         ("node_left_child", 10**6, "point outside it"),
         ("node_right_child", 0, "point outside it"),
         ("node_left_child", -7, "point outside it"),
-        ("node_feature", 10**6, "absent features"),
-        ("node_feature", -5, "absent features"),
-        ("sizes", 3, "absent features|other features"),
+        ("node_feature", 10**6, "unknown features"),
+        ("node_feature", -5, "unknown features"),
+        ("sizes", 3, "unknown features|other features"),
         ("n_classes", 0, "without classes"),
     ],
 )
-def test_a_crafted_tree_is_refused(saved, tmp_path, name, value, message):
-    """Compiled code would follow these indices anywhere in memory."""
+def test_a_crafted_tree_is_rejected(saved, tmp_path, name, value, message):
+    """Compiled code would follow these indices outside the arrays."""
     folder = copy_of(saved, tmp_path)
     arrays, places = tree_arrays(folder)
     changed = arrays[places[name]].copy()
@@ -173,14 +174,14 @@ def test_a_crafted_tree_is_refused(saved, tmp_path, name, value, message):
         load_model(folder)
 
 
-def test_a_tree_that_is_deeper_than_it_says_is_refused(saved, tmp_path):
-    """The places on a decision path are reserved by the depth that a tree states."""
+def test_a_tree_that_is_deeper_than_declared_is_rejected(saved, tmp_path):
+    """The memory for a decision path is reserved according to the declared depth."""
     folder = copy_of(saved, tmp_path)
     arrays, places = tree_arrays(folder)
     changed = arrays[places["sizes"]].copy()
     changed[2] = 1
     rewrite(folder, "arrays.safetensors", safetensors.numpy.save({**arrays, places["sizes"]: changed}))
-    with pytest.raises(ModelFolderError, match="deeper than it says"):
+    with pytest.raises(ModelFolderError, match="deeper than declared"):
         load_model(folder)
 
 
@@ -190,8 +191,8 @@ def test_a_tree_that_is_deeper_than_it_says_is_refused(saved, tmp_path):
     ids=["tree of neighbours", "neighbours", "network"],
 )
 @pytest.mark.filterwarnings("ignore:Stochastic Optimizer")
-def test_estimators_off_the_list_need_trust(estimator, tmp_path):
-    """The error names the types and what to do; with trust they are saved and loaded."""
+def test_unlisted_estimators_need_trust(estimator, tmp_path):
+    """The error names the types and the argument; with it the model is saved and loaded."""
     model = PeerPlugInClassifier(estimator, cv=2).fit(X, CODES)
     with pytest.raises(InvalidInputError, match=r"content is checked.*trusted=\['sklearn") as caught:
         save_model(model, tmp_path / "model")
@@ -203,7 +204,7 @@ def test_estimators_off_the_list_need_trust(estimator, tmp_path):
 
 
 def test_a_tree_in_the_parts_is_not_built(saved, tmp_path):
-    """Compiled code copies a tree's sizes when it builds one, before anybody could check them."""
+    """Compiled code copies the sizes of a tree when it is built, before they can be checked."""
     folder = copy_of(saved, tmp_path)
     rewrite(folder, "parts.skops", skops.io.dumps([DecisionTreeClassifier().fit(X, CODES)]))
     with pytest.raises(
@@ -212,8 +213,8 @@ def test_a_tree_in_the_parts_is_not_built(saved, tmp_path):
         load_model(folder)
 
 
-def test_a_listed_type_under_another_kind_of_entry_is_refused(saved, tmp_path):
-    """An entry that calls a class is not the entry that only fills in its attributes."""
+def test_a_listed_type_under_another_kind_of_entry_is_rejected(saved, tmp_path):
+    """An entry that calls a class differs from an entry that only sets its attributes."""
     folder = copy_of(saved, tmp_path)
     empty = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode", "content": []}
     schema = {
@@ -230,12 +231,14 @@ def test_a_listed_type_under_another_kind_of_entry_is_refused(saved, tmp_path):
         load_model(folder)
 
 
-def test_parts_that_unpack_to_too_much_are_refused(saved, tmp_path, monkeypatch):
-    """A file of zeros, and one that many entries name."""
-    monkeypatch.setattr(_allowed_types, "_MAX_UNPACKED", 10**6)
+def test_parts_that_unpack_to_too_much_are_rejected(saved, tmp_path, monkeypatch):
+    """A file of zeros, and a file that many entries name."""
+    monkeypatch.setattr(_skops_types, "_FREE_BYTES", 10**6)
     folder = copy_of(saved, tmp_path)
     rewrite(folder, "parts.skops", skops.io.dumps([np.zeros(10**6)], compression=zipfile.ZIP_DEFLATED))
-    with pytest.raises(ModelFolderError, match=r"bytes unpack to 8\d+, more than a model needs"):
+    with pytest.raises(
+        ModelFolderError, match=r"unpacks to more than .* 8\d+ bytes are more than a model needs"
+    ):
         load_model(folder)
     once = json.loads(zipfile.ZipFile(io.BytesIO(skops.io.dumps(np.zeros(1000)))).read("schema.json"))
     del once["__id__"]
@@ -244,12 +247,12 @@ def test_parts_that_unpack_to_too_much_are_refused(saved, tmp_path, monkeypatch)
         file.writestr("schema.json", json.dumps(many | {"protocol": PROTOCOL}))
         file.writestr(once["file"], bytes(8128))
     rewrite(folder, "parts.skops", (tmp_path / "parts.zip").read_bytes())
-    with pytest.raises(ModelFolderError, match=r"bytes unpack to 8128000"):
+    with pytest.raises(ModelFolderError, match=r"8128000 bytes are more than"):
         load_model(folder)
 
 
-def test_a_random_generator_with_a_long_pool_is_refused(saved, tmp_path):
-    """Mixing a pool takes quadratic time; an identifier that stands for two numbers does not hide it."""
+def test_a_random_generator_with_a_long_pool_is_rejected(saved, tmp_path):
+    """Mixing a pool takes quadratic time; an identifier shared by two numbers does not hide the length."""
     folder = copy_of(saved, tmp_path)
     with zipfile.ZipFile(io.BytesIO(skops.io.dumps([10**6, np.random.default_rng(0)]))) as archive:
         schema = json.loads(archive.read("schema.json"))
@@ -262,12 +265,12 @@ def test_a_random_generator_with_a_long_pool_is_refused(saved, tmp_path):
             for name, content in (files | {"schema.json": json.dumps(schema)}).items():
                 file.writestr(name, content)
         rewrite(folder, "parts.skops", (tmp_path / "parts.zip").read_bytes())
-        with pytest.raises(ModelFolderError, match="a random generator with another pool"):
+        with pytest.raises(ModelFolderError, match="a random generator with a pool of another length"):
             load_model(folder)
 
 
-def test_a_text_array_of_huge_width_is_refused(saved, tmp_path):
-    """A few bytes may not declare gigabytes of text."""
+def test_a_text_array_of_huge_width_is_rejected(saved, tmp_path):
+    """A few bytes cannot declare gigabytes of text."""
     folder = copy_of(saved, tmp_path)
     wide = {"$": "values", "items": ["a", "b"], "dtype": "<U500000000", "shape": [2]}
     rewrite(folder, "state.json", json.dumps({"root": wide, "objects": []}).encode())
@@ -275,8 +278,8 @@ def test_a_text_array_of_huge_width_is_refused(saved, tmp_path):
         load_model(folder)
 
 
-def test_a_crafted_part_names_no_other_type(saved, tmp_path):
-    """A skops file with a function of the standard library is refused before anything is built."""
+def test_a_crafted_part_cannot_name_another_type(saved, tmp_path):
+    """A skops file with a function of the standard library is rejected before anything is built."""
     folder = copy_of(saved, tmp_path)
     part = [FunctionTransformer(os.system)]
     rewrite(folder, "parts.skops", skops.io.dumps(part))
@@ -289,7 +292,7 @@ def test_a_crafted_part_names_no_other_type(saved, tmp_path):
 
 @pytest.mark.parametrize("loader", ["ObjectNode", "LossNode", "TypeNode", "FunctionNode", "MethodNode"])
 def test_a_crafted_part_imports_nothing(saved, tmp_path, loader):
-    """A module that is only named in the file stays unimported, whatever kind of entry names it."""
+    """A module that the file names is not imported, whatever the kind of the entry."""
     folder = copy_of(saved, tmp_path)
     empty = {"__class__": "tuple", "__module__": "builtins", "__loader__": "TupleNode", "content": []}
     named = {"__class__": "anything", "__module__": "this", "__loader__": loader}

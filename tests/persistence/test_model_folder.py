@@ -1,6 +1,7 @@
-"""Model folders: the same predictions in a fresh process, and nothing from a folder that is not one."""
+"""Save and load models: equal predictions, what can be saved, and what may be replaced."""
 
 import hashlib
+import json
 import os
 import subprocess
 import sys
@@ -33,7 +34,7 @@ from peerloss import (
     save_model,
 )
 from peerloss.exceptions import InvalidInputError, ModelFolderError
-from peerloss.persistence import _model_folder, read_manifest
+from peerloss.persistence import model_folder, read_manifest
 from tests.persistence.saved_models import CODES, LABELS, X, assert_same
 
 X_THREE, CODES_THREE = make_classification(150, 5, n_informative=3, n_classes=3, random_state=0)
@@ -72,14 +73,14 @@ def peer_classifier():
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_loaded_model_predicts_the_same(name, tmp_path):
-    """Every classifier, to the last bit."""
+    """Every classifier, bit for bit."""
     model = MODELS[name].fit(X, LABELS)
     assert_same(model, load_model(save_model(model, tmp_path / "model")))
 
 
 @pytest.mark.parametrize("dtype", [int, bool, np.int8, float, object, "U3"])
 def test_labels_keep_their_dtype(dtype, tmp_path):
-    """Whatever the labels are, predictions are of the same kind."""
+    """Predictions have the dtype of the labels."""
     labels = LABELS.astype(object) if dtype is object else CODES.astype(dtype)
     model = MarginPerceptron(margin_grid=[1.0]).fit(X, labels)
     assert_same(model, load_model(save_model(model, tmp_path / "model")))
@@ -90,13 +91,13 @@ def test_labels_keep_their_dtype(dtype, tmp_path):
     ["mlp", "plug-in", "plug-in, balanced", "plug-in, forest", "lightgbm", "xgboost", "perceptron"],
 )
 def test_three_classes(name, tmp_path):
-    """More than two classes change shapes everywhere."""
+    """Models of three classes are saved too; their arrays have other shapes."""
     model = MODELS[name].fit(X_THREE, CODES_THREE)
     assert_same(model, load_model(save_model(model, tmp_path / "model")), X_THREE)
 
 
 def test_peer_classifier_keeps_its_report(peer_classifier, tmp_path):
-    """The portfolio and what it says of itself come back, in a format without one byte of pickle."""
+    """The portfolio and its report are restored from files without pickle."""
     folder = save_model(peer_classifier, tmp_path / "model")
     loaded = load_model(folder)
     assert_same(peer_classifier, loaded)
@@ -104,19 +105,19 @@ def test_peer_classifier_keeps_its_report(peer_classifier, tmp_path):
     pd.testing.assert_frame_equal(loaded.report_.candidates, peer_classifier.report_.candidates)
     assert loaded.noise_ == peer_classifier.noise_
     nets = [m.trained for member in loaded.members_ for m in member.models if hasattr(m, "trained")]
-    assert all(net is nets[0] for net in nets), "what was shared stays shared"
+    assert all(net is nets[0] for net in nets), "shared networks stay shared"
     kinds = {".json", ".safetensors", ".skops"}
     assert {file.suffix for file in folder.iterdir()} == kinds
 
 
 def test_three_classes_of_peer_classifier(tmp_path):
-    """Without the two-class posterior the state has other parts."""
+    """Three classes have no two-class posterior."""
     model = PeerClassifier(cv=2, random_state=0).fit(X_THREE[:90], CODES_THREE[:90])
     assert_same(model, load_model(save_model(model, tmp_path / "model")), X_THREE)
 
 
 def test_categories_of_boosting(tmp_path):
-    """Categories of text and of numbers, missing and unseen ones too."""
+    """Categories of text and of numbers, also missing and unseen ones."""
     table = pd.DataFrame(X[:, :2], columns=["a", "b"])
     table["text"] = pd.Categorical(np.where(X[:, 2] > 0, "up", "down"))
     table["number"] = pd.Categorical(np.round(X[:, 3]).astype(int))
@@ -127,8 +128,8 @@ def test_categories_of_boosting(tmp_path):
     assert loaded.feature_names_in_.tolist() == ["a", "b", "text", "number"]
 
 
-def test_a_fresh_process_gives_the_same(peer_classifier, tmp_path):
-    """Nothing depends on what this process holds."""
+def test_a_new_process_predicts_the_same(peer_classifier, tmp_path):
+    """The predictions do not depend on the state of this process."""
     folder = save_model(peer_classifier, tmp_path / "model")
     np.save(tmp_path / "X.npy", X)
     code = (
@@ -140,8 +141,8 @@ def test_a_fresh_process_gives_the_same(peer_classifier, tmp_path):
     np.testing.assert_array_equal(np.load(tmp_path / "proba.npy"), peer_classifier.predict_proba(X))
 
 
-def test_the_manifest_says_what_is_inside(saved):
-    """Class, labels, versions and a checksum of each file, without loading."""
+def test_the_manifest_describes_the_model(saved):
+    """It has the class, labels, versions and a checksum of each file, without loading the model."""
     manifest = read_manifest(saved)
     assert manifest["class"] == "PeerPlugInClassifier"
     assert manifest["steps"] == ["PeerPlugInClassifier"]
@@ -151,24 +152,49 @@ def test_the_manifest_says_what_is_inside(saved):
         assert hashlib.sha256((saved / name).read_bytes()).hexdigest() == digest
 
 
-# -- what is not saved ----------------------------------------------------------------------------------
+@pytest.mark.parametrize(
+    ("model", "changes"),
+    [
+        (PeerPlugInClassifier(LogisticRegression()), {"random_state": None}),
+        (RobustMLPClassifier(max_steps=5, random_state=0), {"warm_up_fraction": "warm_start_fraction"}),
+    ],
+    ids=["new parameter", "renamed parameter"],
+)
+def test_folders_of_earlier_versions_load(model, changes, tmp_path):
+    """A parameter that an earlier version did not have, or saved under another name, is set."""
+    folder = save_model(model.fit(X, LABELS), tmp_path / "model")
+    state = json.loads((folder / "state.json").read_text())
+    (fields,) = [o["fields"] for o in state["objects"] if o["type"] == type(model).__name__]
+    for new, old in changes.items():
+        value = fields.pop(new)
+        if old is not None:
+            fields[old] = value
+    content = json.dumps(state).encode()
+    (folder / "state.json").write_bytes(content)
+    manifest = json.loads((folder / "manifest.json").read_text())
+    manifest["files"]["state.json"] = hashlib.sha256(content).hexdigest()
+    (folder / "manifest.json").write_text(json.dumps(manifest))
+    assert_same(model, load_model(folder))
 
 
-def test_an_unfitted_model_is_refused(tmp_path):
-    """And nothing is written."""
+# -- what cannot be saved -------------------------------------------------------------------------------
+
+
+def test_an_unfitted_model_is_rejected(tmp_path):
+    """The error is raised before anything is written."""
     with pytest.raises(NotFittedError, match="not fitted yet"):
         save_model(MarginPerceptron(), tmp_path / "model")
     assert not list(tmp_path.iterdir())
 
 
-def test_another_library_s_model_is_refused(tmp_path):
-    """With where to turn."""
+def test_a_model_of_another_library_is_rejected(tmp_path):
+    """The error recommends skops."""
     with pytest.raises(InvalidInputError, match="Save other models with skops"):
         save_model(LogisticRegression().fit(X, CODES), tmp_path / "model")
 
 
-def test_what_cannot_be_saved_is_named(tmp_path):
-    """The attribute, not only its type."""
+def test_an_attribute_that_cannot_be_saved_is_named(tmp_path):
+    """The error names the attribute, not only its type."""
     model = MarginPerceptron(margin_grid=[1.0]).fit(X, CODES)
     model.cv = (pair for pair in ())
     with pytest.raises(
@@ -182,7 +208,7 @@ def test_what_cannot_be_saved_is_named(tmp_path):
 
 
 def test_an_estimator_of_another_library_needs_trust(tmp_path):
-    """The error names the types and how to pass them; with them it is saved, without them not loaded."""
+    """The error names the types; with them the model is saved, without them it is not loaded."""
     lightgbm = pytest.importorskip("lightgbm")
     model = PeerPlugInClassifier(lightgbm.LGBMClassifier(n_estimators=3, verbose=-1), cv=2).fit(X, LABELS)
     with pytest.raises(InvalidInputError, match=r"trusted=\['collections.OrderedDict', 'lightgbm.basic"):
@@ -194,19 +220,19 @@ def test_an_estimator_of_another_library_needs_trust(tmp_path):
         load_model(folder)
 
 
-def test_a_search_around_our_classifier_is_refused(tmp_path):
-    """Its best estimator can be saved."""
+def test_a_search_around_a_classifier_is_rejected(tmp_path):
+    """Only its best estimator can be saved."""
     search = GridSearchCV(MarginPerceptron(margin_grid=[1.0]), {"n_epochs": [2]}, cv=2).fit(X, CODES)
     with pytest.raises(InvalidInputError, match="got GridSearchCV"):
         save_model(search, tmp_path / "model")
     save_model(search.best_estimator_, tmp_path / "model")
 
 
-# -- where it is written --------------------------------------------------------------------------------
+# -- replacing folders ---------------------------------------------------------------------------------
 
 
-def test_a_model_replaces_a_model_only(tmp_path):
-    """An older model gives way; other folders, other files and models with files beside them stay."""
+def test_a_model_replaces_only_a_model(tmp_path):
+    """An older model is replaced; other folders, files, and models with additional files are not."""
     model = MarginPerceptron(margin_grid=[1.0]).fit(X, CODES)
     folder = save_model(model, tmp_path / "deep" / "model")
     again = MarginPerceptron(margin_grid=[2.0]).fit(X, LABELS)
@@ -214,14 +240,14 @@ def test_a_model_replaces_a_model_only(tmp_path):
     assert load_model(folder).margin_ == 2.0
     assert [path.name for path in folder.parent.iterdir()] == ["model"], "no leftovers"
     (folder / "notes.txt").write_text("mine")
-    with pytest.raises(ModelFolderError, match=r"holds more than a model \(notes.txt\)"):
+    with pytest.raises(ModelFolderError, match=r"contains more than a model \(notes.txt\)"):
         save_model(model, folder)
     assert (folder / "notes.txt").exists()
-    with pytest.raises(ModelFolderError, match="exists and is no model folder"):
+    with pytest.raises(ModelFolderError, match="exists and is not a model folder"):
         save_model(model, tmp_path)
     file = tmp_path / "file"
     file.write_text("mine")
-    with pytest.raises(ModelFolderError, match="exists and is no model folder"):
+    with pytest.raises(ModelFolderError, match="exists and is not a model folder"):
         save_model(model, file)
     empty = tmp_path / "empty"
     empty.mkdir()
@@ -229,7 +255,7 @@ def test_a_model_replaces_a_model_only(tmp_path):
 
 
 def test_a_crash_leaves_the_old_model(tmp_path, monkeypatch):
-    """Whether it comes while writing or while renaming."""
+    """A crash while writing or while renaming changes nothing."""
     old = MarginPerceptron(margin_grid=[1.0]).fit(X, CODES)
     folder = save_model(old, tmp_path / "model")
     new = MarginPerceptron(margin_grid=[2.0]).fit(X, CODES)
@@ -241,7 +267,7 @@ def test_a_crash_leaves_the_old_model(tmp_path, monkeypatch):
         patch.setattr(os, "fsync", fail)
         with pytest.raises(OSError, match="disk full"):
             save_model(new, folder)
-    rename = _model_folder.Path.rename
+    rename = model_folder.Path.rename
 
     def fail_second(self, target):
         if self.name.endswith(".partial"):
@@ -249,8 +275,10 @@ def test_a_crash_leaves_the_old_model(tmp_path, monkeypatch):
         return rename(self, target)
 
     with monkeypatch.context() as patch:
-        patch.setattr("peerloss._files.exchange", lambda *_: False)  # as on systems that rename twice
-        patch.setattr(_model_folder.Path, "rename", fail_second)
+        patch.setattr(
+            "peerloss._files.exchange", lambda *_: False
+        )  # as on systems without an atomic exchange
+        patch.setattr(model_folder.Path, "rename", fail_second)
         with pytest.raises(OSError, match="disk gone"):
             save_model(new, folder)
     assert load_model(folder).margin_ == 1.0

@@ -6,7 +6,7 @@ from scipy.stats import norm
 from sklearn.linear_model import LogisticRegression
 
 from peerloss import NoiseModel, PeerClassifier
-from peerloss.estimators import _peer
+from peerloss.estimators.portfolio import _fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning
 from peerloss.posterior import _clean_map
 from peerloss.posterior._clean_map import CleanMap
@@ -79,8 +79,8 @@ def test_what_the_noise_explains_is_the_clean_posterior_times_t():
 @pytest.fixture
 def quick(monkeypatch):
     """One candidate instead of the portfolio."""
-    monkeypatch.setattr(_peer, "portfolio", lambda *_, **__: {"only": LogisticRegression()})
-    monkeypatch.setattr(_peer, "fit_networks", lambda *_, **__: {})
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"only": LogisticRegression()})
+    monkeypatch.setattr(_fit_portfolio, "fit_networks", lambda *_, **__: {})
 
 
 def blobs(n=900, seed=0):
@@ -99,7 +99,7 @@ def test_a_noise_model_that_does_not_fit_is_said(monkeypatch):
     assert "if the noise depends on the true class alone." in str(fitted.report_)
     assert "compare with plain training" not in str(fitted.report_)
     monkeypatch.setattr(_clean_map, "estimate_noise", lambda *_: NoiseModel.uniform(3, 0.4))
-    with pytest.warns(IdentifiabilityWarning, match="labels are not explained by noise of that kind"):
+    with pytest.warns(IdentifiabilityWarning, match="class-conditional noise .* does not explain the labels"):
         wrong = PeerClassifier(random_state=0).fit(X, y)
     assert not wrong.report_.fits
     assert wrong.report_.misfit_p_value < LEVEL

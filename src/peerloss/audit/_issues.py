@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
-from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv, cross_val_predict
+from sklearn.model_selection import check_cv, cross_val_predict
 
 from peerloss._probabilities import check_probabilities, encode
 from peerloss._validation import check_count
@@ -18,6 +18,7 @@ from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._outlook import look_ahead
 from peerloss.audit._refit import ask_again, check_refit
 from peerloss.estimators import PeerClassifier, TableEncoder
+from peerloss.estimators.folds import shuffled_splitter
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 from peerloss.posterior._label_posterior import (
     LabelPosterior,
@@ -248,8 +249,7 @@ def _splitter(cv: Any, groups: Any, seed: int | None) -> Any:
     """Return shuffled folds with all classes in each where ``cv`` is their number, else ``cv``."""
     if not isinstance(cv, Integral):
         return cv
-    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
-    return kind(check_count(cv, "cv", minimum=2), shuffle=True, random_state=seed)
+    return shuffled_splitter(check_count(cv, "cv", minimum=2), groups, seed)
 
 
 def _all_columns(proba: FloatArray, codes: IntArray, n_classes: int) -> FloatArray:

@@ -1,4 +1,4 @@
-"""The α-weighted peer objective for boosting: gradient, majorising Hessian, both libraries' forms."""
+"""The α-weighted peer objective for boosting: gradient, bound of the Hessian, and both interfaces."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ def peer_gradient(
     With p = softmax(z): for ``"logistic"`` (cross entropy) the gradient is (1 − α)p − e_ỹ + απ̃; for
     ``"sigmoid"`` (L_k = 1 − p_k, bounded) it is p ⊙ (c − c·p) with c = απ̃ − e_ỹ.
 
-    The second array is not the exact Hessian but a positive bound of it. Of cross entropy the exact one is
-    (1 − α)·p(1 − p): zero at α = 1, where no tree would grow, and negative above. Used instead is
-    max(1 − α, 0)·p(1 − p) + max(α, 0)/4. It is exact at α = 0 (plain boosting), never under the exact one,
-    and never under α/4, so that for α > 0 a leaf moves by at most 4·max(1, 1/α) before the learning
-    rate: steps stay bounded although gradients do not vanish. For two classes and α ≥ ½ it bounds the
-    curvature *everywhere*, so that every round lowers the loss (for more classes this is what tests see).
-    Of the sigmoid loss the bound is the constant range(c)/(6√3). For K > 2
-    both are multiplied by K/(K − 1), as LightGBM does, since all columns of a row move together.
+    The second array is not the exact Hessian but a positive bound of it. The exact Hessian of cross entropy
+    is (1 − α)·p(1 − p): zero at α = 1, where no tree would grow, and negative above. The bound is
+    max(1 − α, 0)·p(1 − p) + max(α, 0)/4. It is exact at α = 0 (plain boosting), never below the exact value,
+    and never below α/4, so for α > 0 the value of a leaf is at most 4·max(1, 1/α) before the learning rate:
+    steps stay bounded although gradients do not vanish. For two classes and α ≥ ½ it bounds the curvature
+    *everywhere*, so every round lowers the loss (for more classes the tests confirm this). For the sigmoid
+    loss the bound is the constant range(c)/(6√3). For K > 2 both bounds are multiplied by K/(K − 1), as in
+    LightGBM, because all columns of a row change together.
 
     Parameters
     ----------
@@ -77,20 +77,16 @@ def peer_gradient(
     codes = as_labels(y, "y", n_classes=n_classes)
     if len(codes) != len(raw):
         raise InvalidInputError(
-            f"`raw_score` and `y` must be equally long; got {len(raw)} and {len(codes)} rows."
+            f"`raw_score` and `y` must have the same length; got {len(raw)} and {len(codes)} rows."
         )
     weight = None if sample_weight is None else as_float_array(sample_weight, "sample_weight", ndim=1)
     if weight is not None and weight.shape != codes.shape:
         raise InvalidInputError(
-            f"`sample_weight` must have one entry a row, {len(codes)}; got shape {weight.shape}."
+            f"`sample_weight` must have one entry per row, {len(codes)}; got shape {weight.shape}."
         )
     prior = label_prior(codes, n_classes, weight) if noisy_prior is None else noisy_prior
     gradient, hessian = _gradient(
-        raw,
-        codes,
-        check_finite(alpha, "alpha"),
-        as_prior(prior, "noisy_prior", n_classes=n_classes),
-        base,
+        raw, codes, check_finite(alpha, "alpha"), as_prior(prior, "noisy_prior", n_classes=n_classes), base
     )
     if weight is None:
         return gradient, hessian
@@ -143,7 +139,7 @@ def _logistic_bound(p: FloatArray, alpha: float) -> FloatArray:
 
 @dataclass(frozen=True)
 class PeerObjective:
-    """A boosting objective with its settings; callable in the forms that LightGBM and XGBoost ask for.
+    """A boosting objective with its settings, callable from LightGBM and XGBoost.
 
     The scikit-learn interfaces call ``objective(y_true, raw_score, sample_weight)``, the native ``train``
     functions ``objective(raw_score, data)``. Picklable.
@@ -162,7 +158,9 @@ class PeerObjective:
         if hasattr(raw_score, "get_label"):  # native interface: (scores, data set)
             data, raw_score = raw_score, y_true
             y_true, sample_weight = data.get_label(), data.get_weight()
-        if sample_weight is not None and np.size(sample_weight) == 0:  # how XGBoost says "none"
+        if (
+            sample_weight is not None and np.size(sample_weight) == 0
+        ):  # XGBoost passes an empty array for no weights
             sample_weight = None
         return peer_gradient(
             raw_score,
@@ -177,7 +175,7 @@ class PeerObjective:
 def lightgbm_peer_objective(
     alpha: float = 1.0, *, noisy_prior: ArrayLike | None = None, base: str = "logistic"
 ) -> PeerObjective:
-    """Return the α-peer objective for LightGBM, with :func:`peer_gradient` as its arithmetic.
+    """Return the α-peer objective for LightGBM; it calls :func:`peer_gradient`.
 
     Pass it as ``LGBMClassifier(objective=...)`` or as ``params["objective"]`` of ``lightgbm.train`` (with
     ``num_class`` for more than two classes). LightGBM then returns raw scores even from ``predict_proba``:
@@ -188,7 +186,7 @@ def lightgbm_peer_objective(
     alpha
         Weight of the peer term, any finite number.
     noisy_prior
-        π̃; by default counted in the training labels.
+        π̃; by default the frequencies of the training labels.
     base
         ``"logistic"`` or the bounded ``"sigmoid"``.
 
@@ -205,18 +203,18 @@ def lightgbm_peer_objective(
 def xgboost_peer_objective(
     alpha: float = 1.0, *, noisy_prior: ArrayLike | None = None, base: str = "logistic"
 ) -> PeerObjective:
-    """Return the α-peer objective for XGBoost, with :func:`peer_gradient` as its arithmetic.
+    """Return the α-peer objective for XGBoost; it calls :func:`peer_gradient`.
 
     Pass it as ``XGBClassifier(objective=...)`` or as ``obj`` of ``xgboost.train`` (with ``num_class`` for
-    more than two classes). So that scores start at 0, set ``base_score=0.5`` in ``XGBClassifier``, which
-    takes it for a probability, and ``base_score=0`` in ``train``. Read scores with ``output_margin=True``.
+    more than two classes). For scores to start at 0, set ``base_score=0.5`` in ``XGBClassifier``, which
+    interprets it as a probability, and ``base_score=0`` in ``train``. Get scores with ``output_margin=True``.
 
     Parameters
     ----------
     alpha
         Weight of the peer term, any finite number.
     noisy_prior
-        π̃; by default counted in the training labels.
+        π̃; by default the frequencies of the training labels.
     base
         ``"logistic"`` or the bounded ``"sigmoid"``.
 

@@ -51,8 +51,7 @@ def fit(
     """
     from peerloss._validation import check_choice
     from peerloss.datasets import read_table
-    from peerloss.persistence import save_model
-    from peerloss.persistence._model_folder import check_replaceable
+    from peerloss.persistence.model_folder import check_replaceable, save_model
     from peerloss.posterior._clean_map import METRICS
 
     check_choice(metric, "--metric", METRICS)

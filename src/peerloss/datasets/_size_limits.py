@@ -14,6 +14,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from peerloss._unpacking import check_unpacked_size
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -32,12 +33,14 @@ _BUFFER = 2**18
 
 def check_unpacked(path: Path, size: int) -> None:
     """Refuse ``path`` if ``size``, its unpacked size in bytes, is far too large for a packed file."""
-    allowed = max(FREE_BYTES, MAX_RATIO * path.stat().st_size)
-    if size > allowed:
-        raise InvalidInputError(
-            f"{path} unpacks to more than {allowed // 2**20} MiB, over {MAX_RATIO} times its size. If you "
-            "trust it, unpack it and pass the unpacked file."
-        )
+    check_unpacked_size(
+        size,
+        path.stat().st_size,
+        str(path),
+        free_bytes=FREE_BYTES,
+        max_ratio=MAX_RATIO,
+        advice="If you trust it, unpack it and pass the unpacked file.",
+    )
 
 
 def open_limited(path: Path, content: bytes | None = None) -> IO[bytes]:

@@ -1,4 +1,4 @@
-"""The peer classifier as a plug-in: any probabilistic classifier, calibrated, then decided with α."""
+"""PeerPlugInClassifier: calibrate any probabilistic classifier, then decide with α."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._random import RandomState, as_generator
 from peerloss._validation import check_choice
-from peerloss.estimators._folds import held_out_folds
+from peerloss.estimators.folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.posterior._calibrator import Calibrator, as_score_columns, clean_proba, log_scores
 from peerloss.posterior._clean_map import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto
@@ -26,37 +27,39 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     """Turn a probabilistic classifier into the minimiser of the α-peer risk.
 
     The population minimiser of the α-weighted peer 0-1 risk is ``argmax_k (η̃_k(x) − α·π̃_k)``, where η̃ is
-    the probability of the *noisy* label: any classifier with calibrated probabilities becomes a peer
-    classifier after its fit. For two classes that is the threshold (1 + α(π̃_1 − π̃_0))/2 on η̃_1, the noisy
-    prior at α = 1 (Menon et al., 2015) and (1 + e_neg − e_pos)/2 at α* (Natarajan et al., 2013).
-    Probabilities of the estimator are calibrated on out-of-fold predictions by one slope and K − 1 biases on
-    their logarithms (Platt's method for two classes), then the estimator is fitted to all rows.
+    the probability of the *noisy* label. Any classifier with calibrated probabilities therefore becomes a
+    peer classifier after its fit. For two classes the decision is the threshold (1 + α(π̃_1 − π̃_0))/2 on η̃_1:
+    the noisy prior at α = 1 (Menon et al., 2015) and (1 + e_neg − e_pos)/2 at α* (Natarajan et al., 2013).
+    The probabilities of the estimator are calibrated on out-of-fold predictions, with one slope and K − 1
+    biases on their logarithms (Platt's method for two classes). Then the estimator is fitted to all rows.
 
-    ``predict_proba`` stretches η̃ so that the point where all classes tie, u = 1/K + α(π̃ − 1/K), becomes the
-    uniform vector: each ray from u to the border of the simplex is mapped linearly to the parallel ray from
-    the uniform vector. For two classes it is piecewise linear through (0, 0), (threshold, ½) and (1, 1);
-    at α = 0 it is the identity; its argmax is that of η̃ − απ̃ for every K. It is cautious: how much noise
-    there is cannot be read off α, so it does not stretch the probabilities as knowing T would allow.
+    ``predict_proba`` stretches η̃ so that the point at which all classes tie, u = 1/K + α(π̃ − 1/K), becomes
+    the uniform vector: each ray from u to the border of the simplex is mapped linearly to the parallel ray
+    from the uniform vector. For two classes it is piecewise linear through (0, 0), (threshold, ½) and (1, 1).
+    At α = 0 it is the identity. Its argmax is that of η̃ − απ̃ for every K. These probabilities are cautious:
+    α does not determine the amount of noise, so they are not stretched as far as T would allow.
 
     Parameters
     ----------
     estimator
-        A classifier with ``predict_proba`` or, failing that, ``decision_function``; it is cloned. ``X`` is
-        passed to it as it came, so it may be a pipeline that takes a DataFrame.
+        A classifier with ``predict_proba`` or ``decision_function``; it is cloned. ``X`` is passed to it
+        unchanged, so it may be a pipeline that takes a DataFrame.
     alpha
-        Weight of the peer term: any number, see :func:`peerloss.theory.optimal_alpha`, or ``"auto"``, α* at
-        the noise rates estimated from the out-of-fold probabilities, for accuracy. 1 (the default) aims at
-        balanced accuracy for two classes. Three or more classes have an α* only under special noise; without
-        one, ``"auto"`` is 1.
+        Weight of the peer term: any number, see :func:`peerloss.theory.optimal_alpha`. ``"auto"``: chosen
+        from the noisy labels for accuracy, as α* at the noise rates estimated from the out-of-fold
+        probabilities. 1 (the default) aims at balanced accuracy for two classes. Three or more classes have
+        an α* only under special noise; without one, ``"auto"`` is 1.
     metric
-        What to be good at, on clean labels, in place of a number for ``alpha``: ``"accuracy"``, the same as
-        ``alpha="auto"``, or ``"balanced_accuracy"``. The latter is α = 1 for two classes. For more it is
-        argmax(η/π), clean posterior over clean prior, with the noise estimated from the out-of-fold
-        probabilities (:func:`peerloss.theory.balanced_decision` says why it is needed). Leave ``alpha`` at
-        its default then; it is not used.
+        The metric to maximise on clean labels, instead of a number for ``alpha``: ``"accuracy"``, the same as
+        ``alpha="auto"``, or ``"balanced_accuracy"``. The latter is α = 1 for two classes. For more classes it
+        is argmax(η/π), clean posterior over clean prior, with the noise estimated from the out-of-fold
+        probabilities (:func:`peerloss.theory.balanced_decision` explains why it is needed). Leave ``alpha``
+        at its default if you set ``metric``.
     cv
-        Number of stratified folds (shuffled with a fixed seed), a splitter, or an iterable of index pairs.
-        With fewer rows of a class than folds, fewer folds are made.
+        Number of shuffled, stratified folds, a splitter, or an iterable of index pairs. If a class has fewer
+        rows than there are folds, fewer folds are made.
+    random_state
+        Seed of the shuffled folds: an integer, a generator, or ``None`` for different folds in each fit.
 
     Attributes
     ----------
@@ -69,14 +72,14 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     noisy_prior_
         π̃, the weighted frequencies of the labels, shape (K,).
     alpha_
-        The α in use; NaN where none describes the decision (balanced accuracy of three or more classes).
+        The α in use; NaN if no α describes the decision (balanced accuracy of three or more classes).
     label_weights_
-        Weights of the noisy labels at which ``alpha_`` is meant, (K,): 1, but where ``alpha="auto"`` meets
-        labels so nearly balanced that no α* exists without them.
+        Weights of the noisy labels to which ``alpha_`` refers, (K,). They are 1, unless ``alpha="auto"`` is
+        used with labels so nearly balanced that no α* exists without weights.
     clean_map_
-        What decides where no α does, with the estimated noise as ``clean_map_.noise``; else ``None``.
+        The decision if no α describes it, with the estimated noise as ``clean_map_.noise``; else ``None``.
     oof_proba_
-        Calibrated out-of-fold probabilities of the noisy label, (n, K), one row a training row.
+        Calibrated out-of-fold probabilities of the noisy label, (n, K), one row per training row.
 
     Examples
     --------
@@ -103,12 +106,19 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     oof_proba_: FloatArray
 
     def __init__(
-        self, estimator: Any, *, alpha: float | str = 1.0, metric: str | None = None, cv: Any = 5
+        self,
+        estimator: Any,
+        *,
+        alpha: float | str = 1.0,
+        metric: str | None = None,
+        cv: Any = 5,
+        random_state: RandomState = 0,
     ) -> None:
         self.estimator = estimator
         self.alpha = alpha
         self.metric = metric
         self.cv = cv
+        self.random_state = random_state
 
     def fit(
         self,
@@ -123,7 +133,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         Parameters
         ----------
         X
-            Whatever the estimator takes, one row an example.
+            Features in any form that the estimator accepts, one row per example.
         y
             Noisy labels of any dtype, shape (n,).
         sample_weight
@@ -138,7 +148,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             (X,) = indexable(X)
             self._check_estimator(weighted=sample_weight is not None)
             self.classes_ = data.classes
-            folds = held_out_folds(self.cv, data, seed=0, groups=groups, X=X)
+            folds = held_out_folds(self.cv, data, seed=self._seed(), groups=groups, X=X)
             self.noisy_prior_ = np.bincount(data.codes, data.weight) / data.weight.sum()
             weighted = sample_weight is not None
             scores = np.zeros((len(data.codes), len(data.classes)))
@@ -154,7 +164,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             )
             self.estimator_ = self._fit_clone(X, data, held_out, weighted=weighted)
             unseen = np.flatnonzero(data.weight == 0)
-            if unseen.size:  # rows without weight taught nothing, so the final fit is out of fold for them
+            if unseen.size:  # the final fit has not seen rows of weight zero, so it is out of fold for them
                 scores[unseen] = self._scores(self.estimator_, _safe_indexing(X, unseen))
             self.oof_proba_ = self.calibrator_.proba(scores)
             self._decide(data, alpha)
@@ -168,7 +178,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the clean classes, shape (n, K); their argmax is the decision.
 
-        For ``metric="balanced_accuracy"`` they are those of equally frequent classes.
+        With ``metric="balanced_accuracy"`` the classes are taken to be equally frequent.
         """
         noisy = self.predict_noisy_proba(X)
         if self.clean_map_ is not None:
@@ -180,7 +190,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
         if isinstance(self.estimator, type) or not hasattr(self.estimator, "__sklearn_tags__"):
-            return tags  # `fit` says what is wrong, or the estimator is not scikit-learn's
+            return tags  # `fit` raises the error, or the estimator is not scikit-learn's
         inner = get_tags(self.estimator)
         tags.input_tags = inner.input_tags
         tags.non_deterministic = inner.non_deterministic
@@ -189,14 +199,14 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         return tags
 
     def _check_alpha(self) -> float | None:
-        """Return the α to use, ``None`` for the library's rule."""
+        """Return the α to use, or ``None`` if it is chosen automatically."""
         alpha = check_alpha_or_auto(self.alpha)
         if self.metric is None:
             return alpha
         check_choice(self.metric, "metric", METRICS)
         if alpha not in (None, 1.0):
             raise InvalidInputError(
-                "`metric` chooses the decision in place of a number for `alpha`; got "
+                "`metric` chooses the decision instead of a number for `alpha`; got "
                 f"metric={self.metric!r} and alpha={self.alpha!r}. Leave one of them out."
             )
         return None
@@ -232,13 +242,20 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         if not (hasattr(estimator, "predict_proba") or hasattr(estimator, "decision_function")):
             raise InvalidInputError(
                 "`estimator` must have `predict_proba` or `decision_function`; "
-                f"{type(estimator).__name__} has neither. Switch its probabilities on, or take another."
+                f"{type(estimator).__name__} has neither. Enable its probabilities, or use another one."
             )
         if weighted and not has_fit_parameter(estimator, "sample_weight"):
             raise InvalidInputError(
                 f"`sample_weight` was given, but {type(estimator).__name__}.fit does not accept it. "
-                "Leave the weights out, or take an estimator that does (of a pipeline, wrap its last step)."
+                "Leave the weights out, or use an estimator that does (of a pipeline, wrap the last step)."
             )
+
+    def _seed(self) -> int:
+        """Return the seed of the folds; an integer is used directly."""
+        generator = as_generator(self.random_state)
+        if isinstance(self.random_state, int | np.integer):
+            return int(self.random_state) % 2**31
+        return int(generator.integers(2**31 - 1))
 
     @property
     def _probabilistic(self) -> bool:
@@ -258,14 +275,14 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             scores = as_score_columns(model.decision_function(X))
         if scores.shape[1] != n_classes:
             raise InvalidInputError(
-                f"`estimator` must give one score a class, {n_classes} columns; got shape {scores.shape}. "
-                "Check that each fold holds every class, or use fewer folds."
+                f"`estimator` must return one score per class, {n_classes} columns; got shape "
+                f"{scores.shape}. Check that each fold has every class, or use fewer folds."
             )
         if not np.isfinite(scores).all():
             row = int(np.argwhere(~np.isfinite(scores))[0, 0])
             raise InvalidInputError(
-                f"`estimator` must give finite scores; {type(self.estimator).__name__} gave "
-                f"{scores[row].tolist()} for row {row} of a part. Standardise the features: put a "
+                f"`estimator` must return finite scores; {type(self.estimator).__name__} returned "
+                f"{scores[row].tolist()} for row {row} of a fold. Standardise the features: put a "
                 "StandardScaler before it in a pipeline."
             )
         return scores

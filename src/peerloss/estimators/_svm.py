@@ -1,17 +1,17 @@
-"""C-SVM: an RBF support vector machine whose class weight is tuned on noisy labels."""
+"""CostSensitiveSVC: an RBF support vector machine (C-SVM), its class weight tuned on noisy labels."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit
 from sklearn.svm import SVC
 
-from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import FloatArray, as_float_array, check_finite, check_in_range
-from peerloss.estimators._folds import held_out_folds
+from peerloss.estimators._fold_classifier import FoldClassifier
+from peerloss.estimators.folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
 from peerloss.posterior._calibrator import Calibrator, as_score_columns
@@ -21,32 +21,34 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-#: The grid of the paper's code.
+    from peerloss._classifier import FitInput
+
+#: The grid in the code of the paper.
 CLASS_WEIGHTS = (0.1, 0.2, 0.25, 0.33, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0)
 
 
-class CostSensitiveSVC(NoisyLabelClassifier):
+class CostSensitiveSVC(FoldClassifier):
     """C-SVM (Liu et al., 2003), a baseline of the paper: two classes, one of them reweighted.
 
-    The weight of class 0 is 1; that of class 1 (the larger label) is the one of ``class_weight_grid`` whose
-    held-out predictions agree best with the noisy labels. The kernel is RBF with γ = 1/d. The paper's code
-    has this tuning but never runs it.
+    The weight of class 0 is 1. The weight of class 1 (the larger label) is chosen from ``class_weight_grid``:
+    the one whose held-out predictions agree best with the noisy labels. The kernel is RBF with γ = 1/d. The
+    code of the paper contains this tuning but never runs it.
 
     Parameters
     ----------
     C
-        Inverse strength of the regularisation.
+        Inverse of the regularisation strength.
     gamma
-        Width of the kernel: ``"auto"`` (1/d), ``"scale"`` or a positive number.
+        Coefficient γ of the kernel: ``"auto"`` (1/d), ``"scale"`` or a positive number.
     class_weight_grid
-        Weights of class 1 to try; of equally good ones the nearest to 1 is taken.
+        Weights of class 1 to try; the nearest to 1 of equally good weights is chosen.
     cv
         Number of stratified folds, a splitter, or an iterable of index pairs.
     scoring_alpha
-        α of the peer score that compares weights: 0 is noisy accuracy, 1 orders by balanced
-        accuracy (two classes).
+        α of the peer score that compares candidates on held-out noisy labels: 0 is noisy accuracy, 1 orders
+        by balanced accuracy.
     tol
-        Tolerance at which the solver stops.
+        Tolerance of the solver's stopping criterion.
     random_state
         Seed of the folds.
 
@@ -63,8 +65,8 @@ class CostSensitiveSVC(NoisyLabelClassifier):
 
     Notes
     -----
-    ``predict_proba`` is σ(slope · decision), the slope fitted to held-out noisy labels: a probability of the
-    noisy label given the side of the boundary, whose argmax is the machine's decision.
+    ``predict_proba`` is σ(slope · decision) with a slope fitted to held-out noisy labels: a probability of
+    the noisy label. Its argmax is the decision of the machine.
 
     References
     ----------
@@ -101,51 +103,26 @@ class CostSensitiveSVC(NoisyLabelClassifier):
         self.tol = tol
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Fit to features (n, d) and noisy labels (n,) of two classes.
-
-        Parameters
-        ----------
-        X, y
-            Features, best standardised, and noisy labels of any dtype.
-        sample_weight
-            Non-negative weights of the rows.
-        groups
-            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
-        """
-        with all_or_nothing(self):
-            data = self._check_fit(X, y, sample_weight)
-            if len(data.classes) > 2:
-                raise InvalidInputError(
-                    "Only binary classification is supported. The type of the target is multiclass: `y` must "
-                    f"hold two classes for CostSensitiveSVC; got {len(data.classes)}. Wrap it in "
-                    "sklearn.multiclass.OneVsRestClassifier, or use MarginPerceptron or PeerPlugInClassifier."
-                )
-            alpha = check_finite(self.scoring_alpha, "scoring_alpha")
-            grid = self._check_grid()
-            decisions = self._held_out_decisions(data, grid, groups)
-            self.scores_ = np.array(
-                [peer_score(data.codes, d > 0, alpha=alpha, sample_weight=data.weight) for d in decisions]
+    def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
+        if len(data.classes) > 2:
+            raise InvalidInputError(
+                "Only binary classification is supported. The type of the target is multiclass: `y` must "
+                f"have two classes for CostSensitiveSVC; got {len(data.classes)}. Wrap it in "
+                "sklearn.multiclass.OneVsRestClassifier, or use MarginPerceptron or PeerPlugInClassifier."
             )
-            best = min(range(len(grid)), key=lambda i: (-self.scores_[i], abs(np.log(grid[i]))))
-            self.class_weight_ = float(grid[best])
-            rows = np.flatnonzero(data.weight > 0)
-            self.svc_ = self._fit_machine(data, rows, self.class_weight_)
-            self._calibrator = Calibrator.fit(
-                as_score_columns(decisions[best][rows]),
-                data.codes[rows],
-                data.weight[rows],
-                with_bias=False,
-            )
-            self.classes_ = data.classes
-        return self
+        alpha = check_finite(self.scoring_alpha, "scoring_alpha")
+        grid = self._check_grid()
+        decisions = self._held_out_decisions(data, grid, groups)
+        self.scores_ = np.array(
+            [peer_score(data.codes, d > 0, alpha=alpha, sample_weight=data.weight) for d in decisions]
+        )
+        best = min(range(len(grid)), key=lambda i: (-self.scores_[i], abs(np.log(grid[i]))))
+        self.class_weight_ = float(grid[best])
+        rows = np.flatnonzero(data.weight > 0)
+        self.svc_ = self._fit_machine(data, rows, self.class_weight_)
+        self._calibrator = Calibrator.fit(
+            as_score_columns(decisions[best][rows]), data.codes[rows], data.weight[rows], with_bias=False
+        )
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return signed distances, positive for the larger label, shape (n,)."""
@@ -171,7 +148,7 @@ class CostSensitiveSVC(NoisyLabelClassifier):
             check_in_range(self.gamma, "gamma", 0.0, np.inf, low_open=True)
         grid = as_float_array(np.asarray(self.class_weight_grid), "class_weight_grid", ndim=1)
         if (grid <= 0).any():
-            raise InvalidInputError(f"`class_weight_grid` must hold positive weights; got {grid.min():g}.")
+            raise InvalidInputError(f"`class_weight_grid` must contain positive weights; got {grid.min():g}.")
         return grid
 
     def _held_out_decisions(self, data: FitInput, grid: FloatArray, groups: ArrayLike | None) -> FloatArray:

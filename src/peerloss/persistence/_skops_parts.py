@@ -1,6 +1,6 @@
-"""The scikit-learn parts of a model folder: skops with a fixed list of types, and checked content.
+"""Save and load the scikit-learn parts of a model folder: skops with a fixed list of types, checked content.
 
-A file that names a type outside the list is refused before anything is built.
+A file that names a type outside the list is rejected before any object is built.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ import numpy as np
 import skops.io
 
 from peerloss.exceptions import InvalidInputError, ModelFolderError
-from peerloss.persistence._allowed_types import Contents
-from peerloss.persistence._state_checks import check_loaded
+from peerloss.persistence._content_checks import check_loaded
+from peerloss.persistence._skops_types import Contents
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 
 def dump_parts(parts: Sequence[tuple[str, Any]], trusted: Sequence[str]) -> bytes:
-    """Return a skops file that holds the parts, each given with the name of the attribute it comes from.
+    """Return a skops file of the parts, each given with the name of its attribute.
 
     Raises
     ------
     InvalidInputError
-        If a part cannot be saved, or could not be loaded because it holds a type that is not trusted.
+        If a part cannot be saved, or could not be loaded because of a type that is not trusted.
     """
     data = _dump([part for _, part in parts])
     if isinstance(data, Exception):
@@ -34,9 +34,9 @@ def dump_parts(parts: Sequence[tuple[str, Any]], trusted: Sequence[str]) -> byte
     if unknown:
         holders = [name for name, part in parts if _is_unlisted(part, trusted)]
         raise InvalidInputError(
-            f"`{'`, `'.join(holders)}` must hold types whose content is checked when a model is loaded; got "
+            f"`{'`, `'.join(holders)}` must have types whose content is checked when a model is loaded; got "
             f"{', '.join(unknown)}. If you trust them, use save_model(model, folder, trusted={unknown!r}) "
-            "and load with the same."
+            "and load the model with the same argument."
         )
     return data
 
@@ -50,8 +50,8 @@ def load_parts(data: bytes, trusted: Sequence[str]) -> list[Any]:
         raise _unreadable(error) from error
     if unknown:
         raise ModelFolderError(
-            f"it holds types that are not trusted: {', '.join(unknown)}. Their content cannot be checked. "
-            "If you know where the folder comes from, pass their names: load_model(folder, trusted=[...])."
+            f"it contains types that are not trusted: {', '.join(unknown)}. Their content cannot be checked. "
+            "If you trust the source of the folder, pass their names: load_model(folder, trusted=[...])."
         )
     try:
         parts = skops.io.loads(data, trusted=[*contents.types, *trusted])
@@ -74,7 +74,7 @@ def _unreadable(error: Exception) -> ModelFolderError:
 def _dump(value: Any) -> bytes | Exception:
     try:
         return bytes(skops.io.dumps(value, compression=zipfile.ZIP_DEFLATED, compresslevel=1))
-    except Exception as error:  # noqa: BLE001 - skops raises what the object's own methods raise
+    except Exception as error:  # noqa: BLE001 - skops raises whatever the methods of the object raise
         return error
 
 
@@ -84,15 +84,17 @@ def _is_unlisted(part: Any, trusted: Sequence[str]) -> bool:
 
 
 def _not_savable(parts: Sequence[tuple[str, Any]], error: Exception) -> InvalidInputError:
-    told = [f"`{name}` ({type(part).__name__})" for name, part in parts if isinstance(_dump(part), Exception)]
+    names = [
+        f"`{name}` ({type(part).__name__})" for name, part in parts if isinstance(_dump(part), Exception)
+    ]
     return InvalidInputError(
-        f"{', '.join(told) or 'the model'} cannot be saved without pickle: {error!r}. Replace it by a plain "
+        f"{', '.join(names) or 'the model'} cannot be saved without pickle: {error!r}. Replace it by a plain "
         "value or a scikit-learn object before saving."
     )
 
 
 def _objects(value: Any) -> Iterator[Any]:
-    """Find the objects in what was loaded, the nested ones too."""
+    """Yield all loaded objects, including nested ones."""
     waiting, seen = [value], set()
     while waiting:
         item = waiting.pop()

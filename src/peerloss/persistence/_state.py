@@ -1,7 +1,7 @@
-"""A fitted classifier as plain data and back: JSON for its shape, arrays and scikit-learn parts beside it.
+"""Convert a fitted classifier to plain data and back: JSON for its structure, plus arrays and other parts.
 
-Every JSON object has a key ``"$"`` that says what it stands for. Classes are named by the fixed table below:
-nothing else is ever built, whatever a file says.
+The key ``"$"`` of every JSON object names its kind. Classes are named as in ``_own_types``: no other class is
+ever built, whatever a file contains.
 """
 
 from __future__ import annotations
@@ -14,110 +14,49 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    BaggingClassifier,
-    ExtraTreesClassifier,
-    GradientBoostingClassifier,
-    RandomForestClassifier,
-    VotingClassifier,
-)
-from sklearn.pipeline import Pipeline
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 from sklearn.tree._tree import Tree
 from sklearn.utils import Bunch
 
-from peerloss.boosting import PeerBoostingClassifier
-from peerloss.boosting._backends import Plan, Trained
-from peerloss.boosting._columns import CategoricalColumns
-from peerloss.boosting._objectives import PeerObjective
-from peerloss.estimators._mlp import RobustMLPClassifier
-from peerloss.estimators._peer import PeerClassifier, PeerReport, _Member
-from peerloss.estimators._perceptron import MarginPerceptron
-from peerloss.estimators._plug_in import PeerPlugInClassifier
-from peerloss.estimators._svm import CostSensitiveSVC
-from peerloss.estimators._table import TableEncoder
-from peerloss.estimators.portfolio._networks import FoldNet
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 from peerloss.noise import NoiseModel
-from peerloss.persistence._boosters import load_booster
-from peerloss.persistence._state_checks import check_loaded
-from peerloss.persistence._trees import tree_from_arrays, tree_to_arrays
-from peerloss.posterior import CleanPosterior
-from peerloss.posterior._calibrator import Calibrator
-from peerloss.posterior._clean_map import CleanMap
-from peerloss.posterior._many_classes import CleanCurve, CleanCurves
-from peerloss.training import TrainedNets
+from peerloss.persistence._checked_boosters import load_booster
+from peerloss.persistence._content_checks import check_loaded
+from peerloss.persistence._own_types import OWN_TYPES, current_fields
+from peerloss.persistence._tree_arrays import tree_from_arrays, tree_to_arrays
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-#: Name in the file → class. Names stay when classes move. Pipelines are here because they hold our
-#: classifiers, trees because compiled code would copy theirs before they could be checked, and what
-#: consists of trees because of the trees.
-OWN_TYPES: dict[str, type] = {
-    "AdaBoostClassifier": AdaBoostClassifier,
-    "BaggingClassifier": BaggingClassifier,
-    "Calibrator": Calibrator,
-    "CategoricalColumns": CategoricalColumns,
-    "CleanCurve": CleanCurve,
-    "CleanCurves": CleanCurves,
-    "CleanMap": CleanMap,
-    "CleanPosterior": CleanPosterior,
-    "CostSensitiveSVC": CostSensitiveSVC,
-    "DecisionTreeClassifier": DecisionTreeClassifier,
-    "DecisionTreeRegressor": DecisionTreeRegressor,
-    "ExtraTreeClassifier": ExtraTreeClassifier,
-    "ExtraTreesClassifier": ExtraTreesClassifier,
-    "FoldNet": FoldNet,
-    "GradientBoostingClassifier": GradientBoostingClassifier,
-    "MarginPerceptron": MarginPerceptron,
-    "Member": _Member,
-    "NoiseModel": NoiseModel,
-    "PeerBoostingClassifier": PeerBoostingClassifier,
-    "PeerClassifier": PeerClassifier,
-    "PeerObjective": PeerObjective,
-    "PeerPlugInClassifier": PeerPlugInClassifier,
-    "PeerReport": PeerReport,
-    "Pipeline": Pipeline,
-    "Plan": Plan,
-    "RandomForestClassifier": RandomForestClassifier,
-    "RobustMLPClassifier": RobustMLPClassifier,
-    "TableEncoder": TableEncoder,
-    "Trained": Trained,
-    "TrainedNets": TrainedNets,
-    "VotingClassifier": VotingClassifier,
-}
 _NAMES = {cls: name for name, cls in OWN_TYPES.items()}
-#: Names of the files that boosters go to, in the libraries' own formats.
+#: Names of the files with boosters, in the formats of their libraries.
 BOOSTER_FILES = {"lightgbm": "booster-{}.txt", "xgboost": "booster-{}.json"}
 
-#: Bytes of an array of text, in which every element is as wide as the declared width.
+#: Largest size in bytes of an array of text, whose elements all take the declared width.
 MAX_TEXT_BYTES = 2**30
 
 
 @dataclass
 class State:
-    """What a classifier is made of."""
+    """The content of a classifier."""
 
     root: Any = None
     objects: list[Any] = field(default_factory=list)
-    """Each own object once, so that shared ones stay shared."""
+    """Each object of ``OWN_TYPES`` once, so that shared objects stay shared."""
     arrays: dict[str, NDArray[Any]] = field(default_factory=dict)
     parts: list[tuple[str, Any]] = field(default_factory=list)
-    """Attribute and object, for skops."""
+    """Names of attributes and their objects, for skops."""
     boosters: dict[str, bytes] = field(default_factory=dict)
 
 
 class Writer:
-    """Take a fitted classifier apart."""
+    """Convert a fitted classifier to a :class:`State`."""
 
     def __init__(self) -> None:
         self.state = State()
         self._places: dict[int, int] = {}
-        self._alive: list[Any] = []  # an id is unique only as long as its object lives
+        self._alive: list[Any] = []  # an id is unique only while its object exists
         self._encoders: dict[type, Callable[[Any, str], Any]] = {
             float: self._float,
             list: self._list,
@@ -139,7 +78,7 @@ class Writer:
             return value
         if type(value) in _NAMES:
             return self._object(value, name)
-        if type(value) in self._encoders:  # exactly these: a subclass may hold more than its parent
+        if type(value) in self._encoders:  # exact types only: a subclass may have more content
             return self._encoders[type(value)](value, name)
         if isinstance(value, np.generic | pd.Index):
             return self._scalar(value, name) if isinstance(value, np.generic) else self._index(value, name)
@@ -213,7 +152,7 @@ class Writer:
 
 
 class Reader:
-    """Put a classifier together again; everything comes from outside and is checked."""
+    """Rebuild a classifier from untrusted data, with every value checked."""
 
     def __init__(
         self,
@@ -244,12 +183,12 @@ class Reader:
         }
 
     def read(self, root: Any) -> Any:
-        """Return the object that ``root`` stands for."""
+        """Return the object that ``root`` describes."""
         try:
             return self._decode(root)
         except ModelFolderError:
             raise
-        except Exception as error:  # constructors of hostile values raise what they like
+        except Exception as error:  # constructors may raise anything for hostile values
             raise ModelFolderError(f"its state is damaged: {error!r}.") from error
 
     def _decode(self, value: Any) -> Any:
@@ -258,7 +197,7 @@ class Reader:
         if not isinstance(value, dict):
             return value
         if value["$"] not in self._decoders:
-            raise ModelFolderError(f"its state holds {value['$']!r}, which this version does not know.")
+            raise ModelFolderError(f"its state contains {value['$']!r}, which this version does not know.")
         return self._decoders[value["$"]](value)
 
     def _values(self, value: Any) -> Any:
@@ -285,16 +224,16 @@ class Reader:
         if number in self._built:
             return self._built[number]
         if number in self._open:
-            raise ModelFolderError("its state is damaged: an object that holds itself.")
+            raise ModelFolderError("its state is damaged: an object contains itself.")
         self._open.add(number)
         written = self._written[number]
         if written["type"] not in OWN_TYPES:
             raise ModelFolderError(
-                f"it names the type {written['type']!r}, which is none of this library's. Models hold "
+                f"it names the type {written['type']!r}, which is not allowed. Allowed types are "
                 f"{', '.join(OWN_TYPES)}."
             )
         fields = {str(key): self._decode(item) for key, item in written["fields"].items()}
-        self._built[number] = _build(OWN_TYPES[written["type"]], fields)
+        self._built[number] = _build(OWN_TYPES[written["type"]], current_fields(written["type"], fields))
         return self._built[number]
 
 
@@ -306,7 +245,7 @@ def _fields(value: Any) -> dict[str, Any]:
     if isinstance(value, NoiseModel):
         return {"transition": np.array(value.transition)}
     if isinstance(value, tuple):
-        return dict(value._asdict())  # type: ignore[attr-defined]  # the only tuples here are named ones
+        return dict(value._asdict())  # type: ignore[attr-defined]  # all tuples here are named tuples
     if dataclasses.is_dataclass(value):
         return {f.name: getattr(value, f.name) for f in dataclasses.fields(value)}
     return dict(value.__getstate__())

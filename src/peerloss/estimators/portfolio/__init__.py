@@ -1,1 +1,16 @@
-"""The candidate models of PeerClassifier, how they are fitted and how they are weighted."""
+"""The portfolio of :class:`~peerloss.PeerClassifier`: several models, cross-fitted and averaged.
+
+``_candidates``
+    The models and networks that are tried, with their settings.
+``_fold_networks``
+    Trains the networks of all folds in one batch.
+``_fit_portfolio``
+    Fits every candidate to every fold, calibrates it out of fold and averages the candidates.
+``_weighting``
+    The weights of that average, from Brier scores on the noisy labels.
+"""
+
+from peerloss.estimators.portfolio._fit_portfolio import Member, Portfolio, fit_portfolio
+from peerloss.estimators.portfolio._fold_networks import GPU_FEATURES, FoldNet
+
+__all__ = ["GPU_FEATURES", "FoldNet", "Member", "Portfolio", "fit_portfolio"]

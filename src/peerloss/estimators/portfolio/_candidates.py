@@ -1,4 +1,4 @@
-"""The candidates that PeerClassifier compares: one line each."""
+"""The candidates that PeerClassifier compares."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from sklearn.pipeline import make_pipeline
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-#: Trees a forest.
+#: Trees per forest.
 N_TREES = 100
-#: Hidden layers and steps of the networks.
-HIDDEN, STEPS = (32, 32), 1000
-#: Rows above which forests draw samples of this size for each tree.
+#: Architecture and training length of the networks.
+HIDDEN_LAYER_SIZES, MAX_STEPS = (32, 32), 1000
+#: With more rows than this, each tree of a forest is trained on a sample of this size.
 MAX_TREE_ROWS = 50_000
 
 
-def portfolio(n_rows: int, n_features: int, *, seed: int) -> dict[str, BaseEstimator]:
-    """Return the candidates by name, strongest regularisation first, for standardised features.
+def candidate_models(n_rows: int, n_features: int, *, seed: int) -> dict[str, BaseEstimator]:
+    """Return the models by name, for standardised features.
 
-    Leaves, components and bandwidth scale with the data: a leaf of a fortieth of the rows averages over
-    enough noisy labels that their majority is right.
+    The sizes of leaves, the number of components and the bandwidth scale with the data: a leaf with one in
+    forty rows averages over enough noisy labels for their majority to be right.
     """
     leaf = max(1, n_rows // 40)
     sample = MAX_TREE_ROWS if n_rows > MAX_TREE_ROWS else None
@@ -55,11 +55,11 @@ def portfolio(n_rows: int, n_features: int, *, seed: int) -> dict[str, BaseEstim
     }
 
 
-def networks() -> dict[str, dict[str, Any]]:
+def candidate_networks() -> dict[str, dict[str, Any]]:
     """Return the networks by name, as options of :class:`peerloss.training.Net`.
 
-    One with a bounded base under peer loss, which ignores rows it cannot explain; one with plain cross
-    entropy and strong decay, for smooth problems.
+    The first has peer loss with a bounded base, which limits the influence of rows that it cannot explain.
+    The second has plain cross entropy and strong weight decay, for smooth problems.
     """
     return {
         "network, sigmoid peer": {

@@ -1,4 +1,4 @@
-"""Weigh candidates by what noisy labels can tell."""
+"""Weight the candidates by their Brier scores on the noisy labels."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ if TYPE_CHECKING:
 
 
 class Weights(NamedTuple):
-    """How much each candidate counts, and why."""
+    """Weights of the candidates and the scores that they follow from."""
 
     weights: FloatArray
     """They sum to one."""
     brier: FloatArray
     """Brier scores on the noisy labels; lower is better."""
     behind: FloatArray
-    """Standard errors by which each lies behind the best."""
+    """Distance of each candidate to the best one, in standard errors."""
 
 
 def weigh(probabilities: list[FloatArray], codes: IntArray, weight: FloatArray) -> Weights:
-    """Weigh candidates by the Brier score of their out-of-fold probabilities on the noisy labels.
+    """Weight candidates by the Brier score of their out-of-fold probabilities on the noisy labels.
 
-    What minimises this score on noisy labels is the noisy posterior, from which every peer classifier
-    follows. Being a proper score of probabilities, it has far less sampling noise than the 0-1 peer score of
-    decisions. A candidate t standard errors behind the best has weight ∝ exp(−t²/2): those that the data
-    cannot tell apart are averaged, which beats picking one.
+    The noisy posterior minimises this score on noisy labels, and every peer classifier follows from the noisy
+    posterior. The Brier score is a proper score of probabilities, so it has far less sampling noise than the
+    0-1 peer score of decisions. A candidate t standard errors behind the best one has weight ∝ exp(−t²/2):
+    candidates that the data cannot distinguish are averaged, which is better than choosing one.
     """
     onehot = np.eye(probabilities[0].shape[1])[codes]
     losses = np.array([((p - onehot) ** 2).sum(axis=1) for p in probabilities])

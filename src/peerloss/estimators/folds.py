@@ -1,4 +1,4 @@
-"""Folds that hold each row out, checked."""
+"""Cross-validation folds that hold out each row once, with checks of ``cv`` and ``groups``."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ DEFAULT_FOLDS = 5
 
 
 def is_fold_count(cv: Any) -> bool:
-    """Return whether ``cv`` is a number of folds, a NumPy integer or ``None`` (five) included."""
+    """Return whether ``cv`` is a number of folds: an integer, or ``None`` for five."""
     return cv is None or (isinstance(cv, Integral) and not isinstance(cv, bool))
 
 
 def check_cv_kind(cv: Any) -> None:
-    """Refuse what scikit-learn does not accept as ``cv``, without splitting anything."""
+    """Raise an error if scikit-learn does not accept ``cv``; nothing is split."""
     if is_fold_count(cv):
         check_count(DEFAULT_FOLDS if cv is None else cv, "cv", minimum=2)
     elif isinstance(cv, str | bool) or not (hasattr(cv, "split") or isinstance(cv, Iterable)):
@@ -42,12 +42,11 @@ def check_cv_kind(cv: Any) -> None:
 def held_out_folds(
     cv: Any, data: FitInput, *, seed: int, groups: ArrayLike | None = None, X: Any = None
 ) -> Folds:
-    """Return pairs of training and held-out rows; rows without weight never train.
+    """Return pairs of training and held-out rows; rows of weight zero are never trained on.
 
     ``cv`` is what scikit-learn accepts: a number of folds, a splitter, or an iterable of index pairs. A
-    number makes that many shuffled folds with the classes in proportion: of the rows that have weight (fewer
-    folds if a class has fewer rows), or of whole groups. A splitter or an iterable is used as it is, and must
-    hold each row out once.
+    number makes shuffled, stratified folds of the rows with positive weight (fewer folds if a class has fewer
+    rows), or of complete groups. A splitter or an iterable is used unchanged and must hold out each row once.
 
     Parameters
     ----------
@@ -56,19 +55,21 @@ def held_out_folds(
     data
         Checked input of ``fit``.
     seed
-        Seed of the folds that a number makes.
+        Seed of the shuffled folds, used if ``cv`` is a number.
     groups
-        (n,) passed to the splitter; with a number of folds, rows of one group stay together.
+        Group of each row (n,), passed to the splitter. With a number of folds, rows of one group stay
+        together.
     X
-        What the splitter sees as features, if not those of ``data``.
+        Features for the splitter, if not those of ``data``.
     """
     rows = np.flatnonzero(data.weight > 0)
     counts = np.bincount(data.codes[rows], minlength=len(data.classes))
     rarest = int(counts.argmin())
     if counts[rarest] < 2:
         raise InvalidInputError(
-            f"`y` must hold at least two rows (of positive weight) of each class, to hold one out; "
-            f"class {_plain(data.classes[rarest])!r} has {counts[rarest]}. Drop the class or merge it."
+            f"`y` must have at least two rows (of positive weight) of each class, so that one can be held "
+            f"out; class {_plain(data.classes[rarest])!r} has {counts[rarest]}. Remove the class or merge it "
+            "with another."
         )
     check_cv_kind(cv)
     groups = check_groups(groups, len(data.codes))
@@ -76,18 +77,23 @@ def held_out_folds(
         return _given_folds(cv, data, groups, data.X if X is None else X)
     n_folds = DEFAULT_FOLDS if cv is None else int(cv)
     if groups is not None:
-        splitter = StratifiedGroupKFold(n_folds, shuffle=True, random_state=seed % 2**31)
-        return _given_folds(splitter, data, groups, data.X)
+        return _given_folds(shuffled_splitter(n_folds, groups, seed % 2**31), data, groups, data.X)
     if n_folds > counts[rarest]:
         warnings.warn(
-            f"`cv`={n_folds} folds were asked for, but class {_plain(data.classes[rarest])!r} has only "
+            f"`cv`={n_folds} folds were requested, but class {_plain(data.classes[rarest])!r} has only "
             f"{counts[rarest]} rows; {counts[rarest]} folds are used.",
             UserWarning,
             stacklevel=3,
         )
         n_folds = int(counts[rarest])
-    stratified = StratifiedKFold(n_folds, shuffle=True, random_state=seed)
-    return [(rows[a], rows[b]) for a, b in stratified.split(rows, data.codes[rows])]
+    splits = shuffled_splitter(n_folds, None, seed).split(rows, data.codes[rows])
+    return [(rows[train], rows[test]) for train, test in splits]
+
+
+def shuffled_splitter(n_folds: int, groups: Any, seed: int | None) -> StratifiedKFold | StratifiedGroupKFold:
+    """Return shuffled, stratified folds; given ``groups``, rows of one group stay together."""
+    kind = StratifiedKFold if groups is None else StratifiedGroupKFold
+    return kind(n_folds, shuffle=True, random_state=seed)
 
 
 def check_groups(groups: ArrayLike | None, n_rows: int) -> Any:
@@ -97,18 +103,18 @@ def check_groups(groups: ArrayLike | None, n_rows: int) -> Any:
     array = np.asarray(groups)
     if array.shape != (n_rows,):
         raise InvalidInputError(
-            f"`groups` must hold one group for each of {n_rows} rows; got shape {array.shape}."
+            f"`groups` must have one entry for each of {n_rows} rows; got shape {array.shape}."
         )
     return array
 
 
 def _plain(label: Any) -> Any:
-    """Return a label as the user would write it, not as a NumPy scalar."""
+    """Return a label as a Python object instead of a NumPy scalar, for messages."""
     return label.item() if isinstance(label, np.generic) else label
 
 
 def _given_folds(cv: Any, data: FitInput, groups: Any, X: Any) -> Folds:
-    """Split by a splitter or by index pairs, and check the result."""
+    """Return the folds of a splitter or of index pairs, checked."""
     n_rows = len(data.codes)
     try:
         labels = data.classes[data.codes]
@@ -125,7 +131,7 @@ def _given_folds(cv: Any, data: FitInput, groups: Any, X: Any) -> Folds:
     times = np.bincount(held_out, minlength=n_rows)
     if (times[data.weight > 0] != 1).any():
         raise InvalidInputError(
-            "`cv` must hold each row out exactly once; "
+            "`cv` must hold out each row exactly once; "
             f"{int((times[data.weight > 0] != 1).sum())} rows are held out never or several times. "
             "Use KFold, StratifiedKFold or GroupKFold, not random splits."
         )

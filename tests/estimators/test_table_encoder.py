@@ -1,4 +1,4 @@
-"""From a table as it comes to features."""
+"""TableEncoder."""
 
 import numpy as np
 import pandas as pd
@@ -7,7 +7,7 @@ from sklearn.base import clone
 
 from peerloss import MarginPerceptron, load_model, save_model
 from peerloss.estimators import TableEncoder
-from peerloss.estimators._table import MAX_CATEGORIES
+from peerloss.estimators._table_encoder import MAX_CATEGORIES
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 60
@@ -27,7 +27,7 @@ def table():
 
 
 def test_numbers_and_text_become_finite_standardised_features(table):
-    """A gap in text is a category of its own, a gap in numbers is filled, truth values are text."""
+    """Missing text is a category, missing numbers are filled, and booleans are text."""
     features = TableEncoder().fit_transform(table)
     assert features.shape == (ROWS, 1 + 3 + 2 + 1)
     np.testing.assert_allclose(features.mean(axis=0), 0.0, atol=1e-12)
@@ -40,16 +40,16 @@ def test_numbers_and_text_become_finite_standardised_features(table):
         ([None] * ROWS, "is empty"),
         ([3] * ROWS, "has the same value in every row"),
         (["same"] * ROWS, "has the same value in every row"),
-        (np.arange(ROWS) + 100, "counts the rows"),
-        (np.random.default_rng(0).permutation(ROWS)[::-1].astype(float), "counts the rows"),
+        (np.arange(ROWS) + 100, "numbers the rows"),
+        (np.random.default_rng(0).permutation(ROWS)[::-1].astype(float), "numbers the rows"),
         ([f"customer {i}" for i in range(ROWS)], "differs in nearly every row"),
-        (pd.date_range("2024-01-01", periods=ROWS), "holds dates"),
-        ([f"{1 + i % 28:02d}.03.2024" for i in range(ROWS)], "holds dates"),
-        ([f"2024-03-{1 + i % 28:02d} 10:00:00" for i in range(ROWS)], "holds dates"),
+        (pd.date_range("2024-01-01", periods=ROWS), "contains dates"),
+        ([f"{1 + i % 28:02d}.03.2024" for i in range(ROWS)], "contains dates"),
+        ([f"2024-03-{1 + i % 28:02d} 10:00:00" for i in range(ROWS)], "contains dates"),
     ],
 )
-def test_columns_that_cannot_help_are_left_out(table, values, reason):
-    """Each with its reason; the others stay as they would be without it."""
+def test_useless_columns_are_left_out(table, values, reason):
+    """Each has its reason; the encoding of the others does not change."""
     encoder = TableEncoder().fit(table.assign(extra=values))
     assert reason in encoder.dropped_["extra"]
     assert "extra" not in encoder.kinds_
@@ -66,13 +66,13 @@ def test_columns_that_cannot_help_are_left_out(table, values, reason):
     ],
     ids=["spread numbers", "fractions", "one value with gaps", "text with dots"],
 )
-def test_columns_that_may_help_are_kept(table, values):
-    """What only looks like a number of rows, a constant or a date."""
+def test_useful_columns_are_kept(table, values):
+    """Columns that only resemble row numbers, constants or dates are used."""
     assert "extra" in TableEncoder().fit(table.assign(extra=values)).kinds_
 
 
-def test_rare_values_count_together(table):
-    """A text column gives at most so many columns and one for the rest, also for values never seen."""
+def test_rare_values_share_a_column(table):
+    """A text column has a limited number of columns and one for all other values, also unseen ones."""
     many = [f"city {i % 40}" for i in range(ROWS)]
     encoder = TableEncoder().fit(table[["number"]].assign(city=many))
     assert encoder.transform(table.assign(city=many)).shape[1] == 1 + MAX_CATEGORIES + 1
@@ -81,7 +81,7 @@ def test_rare_values_count_together(table):
 
 
 def test_new_tables_are_read_by_name(table):
-    """The order of columns and columns the model does not know do not matter; absent ones are named."""
+    """The order of columns and unknown columns do not matter; the error names missing columns."""
     encoder = TableEncoder().fit(table)
     expected = encoder.transform(table)
     np.testing.assert_array_equal(encoder.transform(table.iloc[:, ::-1].assign(more=1)), expected)
@@ -91,26 +91,24 @@ def test_new_tables_are_read_by_name(table):
     with pytest.raises(InvalidInputError, match="has no column 'colour'; its columns are 'number', 'flag'"):
         encoder.transform(table.drop(columns="colour"))
     with pytest.raises(
-        InvalidInputError, match="'number' must hold numbers, as in training; got 'abc' in row 0"
+        InvalidInputError, match="'number' must contain numbers, as in training; got 'abc' in row 0"
     ):
         encoder.transform(table.assign(number="abc"))
     assert np.isfinite(encoder.transform(table.assign(number=np.inf))).all()
 
 
-def test_bad_tables_are_refused(table):
-    """With what is wrong."""
+def test_bad_tables_are_rejected(table):
+    """The error names the problem."""
     with pytest.raises(InvalidInputError, match="must be a pandas DataFrame; got ndarray"):
         TableEncoder().fit(table.to_numpy())
-    with pytest.raises(InvalidInputError, match=r"different names; \['number'\] repeat"):
+    with pytest.raises(InvalidInputError, match=r"unique column names; \['number'\] are repeated"):
         TableEncoder().fit(pd.concat([table, table[["number"]]], axis=1))
-    with pytest.raises(
-        InvalidInputError, match="a column that can tell classes apart; 'k' has the same value"
-    ):
+    with pytest.raises(InvalidInputError, match="at least one useful column; 'k' has the same value"):
         TableEncoder().fit(table[[]].assign(k=1))
 
 
 def test_it_clones_and_is_saved_in_a_pipeline(table, tmp_path):
-    """Preprocessing and classifier travel together."""
+    """A pipeline of encoder and classifier is saved and loaded."""
     from sklearn.pipeline import make_pipeline  # noqa: PLC0415 - beside its use
 
     labels = np.where(table["flag"], "on", "off")

@@ -1,4 +1,4 @@
-"""Boosted trees with the peer objective."""
+"""PeerBoostingClassifier."""
 
 import pickle
 import subprocess
@@ -14,7 +14,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from peerloss.boosting import PeerBoostingClassifier, _backends
+from peerloss.boosting import PeerBoostingClassifier, libraries
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import make_peer_scorer, peer_score
 from peerloss.noise import NoiseModel, flip_labels
@@ -25,7 +25,7 @@ BACKENDS = ["lightgbm", "xgboost"]
 
 
 def rings(n=1000, n_classes=2, seed=0):
-    """Classes that only a non-linear model can tell apart."""
+    """Return classes that only a non-linear model can separate."""
     rng = np.random.default_rng(seed)
     X = rng.normal(size=(n, 4))
     radius = np.square(X[:, :2]).sum(axis=1)
@@ -57,13 +57,13 @@ WEIGHT_REASON = (
     ),
 )
 def test_scikit_learn_conventions(estimator, check):
-    """Only weight equivalence of LightGBM is exempt."""
+    """All checks of scikit-learn pass, except weight equivalence of LightGBM."""
     check(estimator)
 
 
 @pytest.mark.parametrize("n_classes", [2, 3])
-def test_without_a_peer_term_it_is_lightgbm_s_own_classifier(n_classes):
-    """At α = 0 probabilities equal those of LGBMClassifier started from 0."""
+def test_without_a_peer_term_it_equals_lightgbm(n_classes):
+    """At α = 0 the probabilities equal those of LGBMClassifier with initial score 0."""
     X, y = rings(n_classes=n_classes)
     ours = small(alpha=0.0, reg_lambda=0.0).fit(X, y)
     own = lightgbm.LGBMClassifier(
@@ -77,15 +77,15 @@ def test_without_a_peer_term_it_is_lightgbm_s_own_classifier(n_classes):
 @pytest.mark.parametrize("base", ["logistic", "sigmoid"])
 @pytest.mark.parametrize("alpha", [0.5, 1.0, 2.0])
 def test_trees_grow_at_every_alpha(backend, base, alpha):
-    """Where the exact Hessian is zero or negative the bound still lets trees grow; the result learns."""
+    """With the bound trees grow and learn, also if the exact Hessian is zero or negative."""
     X, y = rings()
     model = small(backend=backend, base=base, alpha=alpha).fit(X[:700], y[:700])
     assert model.score(X[700:], y[700:]) > 0.85
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_one_sided_noise_is_undone(backend):
-    """Where half the positives are called negative, α = 1 beats α = 0 in clean balanced accuracy."""
+def test_one_sided_noise_is_corrected(backend):
+    """If half of the positives are labelled negative, α = 1 has the higher clean balanced accuracy."""
     X, y = rings(2000)
     noisy = flip_labels(y[:1000], NoiseModel.binary(0.05, 0.5), random_state=99)
     accuracy = {
@@ -99,8 +99,8 @@ def test_one_sided_noise_is_undone(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_probabilities_are_real_ones(backend, n_classes):
-    """Rows sum to one, lie in [0, 1], and the argmax is the prediction, for string labels too."""
+def test_probabilities_are_valid(backend, n_classes):
+    """They lie in [0, 1], rows sum to one, and the argmax is the prediction, also for text labels."""
     X, y = rings(n_classes=n_classes)
     names = np.array(["a", "b", "c", "d"])[y]
     model = small(backend=backend).fit(X, names)
@@ -113,7 +113,7 @@ def test_probabilities_are_real_ones(backend, n_classes):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_early_stopping_keeps_the_round_with_the_best_noisy_peer_score(backend):
-    """The watched scores are peer scores at α; training stops, and the best round is the last that counts."""
+    """The validation scores are peer scores at α, training stops, and the best round is the last one used."""
     X, y = rings()
     noisy = flip_labels(y, NoiseModel.binary(0.2, 0.3), random_state=99)
     model = small(backend=backend, alpha=0.5, n_estimators=300, early_stopping_rounds=15).fit(X, noisy)
@@ -129,7 +129,7 @@ def test_early_stopping_keeps_the_round_with_the_best_noisy_peer_score(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_held_out_rows_do_not_train(backend):
-    """Features of the held-out rows decide when to stop and nothing else: the first tree stays the same."""
+    """Held-out rows only decide when to stop: changing their features does not change the first tree."""
     X, y = rings()
     model = small(backend=backend, alpha=0.0, early_stopping_rounds=50).fit(X, y)
     _, held_out = model._hold_out(y)
@@ -148,7 +148,7 @@ def test_held_out_rows_do_not_train(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_seed_repeats_the_model(backend):
-    """With row and column sampling the same seed gives the same probabilities, another seed others."""
+    """With row and column sampling, equal seeds give equal probabilities and other seeds do not."""
     X, y = rings()
     first, again, other = (
         small(backend=backend, subsample=0.5, colsample_bytree=0.5, random_state=seed)
@@ -162,7 +162,7 @@ def test_a_seed_repeats_the_model(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_weights_reach_the_trees_and_the_prior(backend):
-    """Rows of weight 0 are as if absent, and weights move π̃."""
+    """Rows of weight zero are ignored, and weights change π̃."""
     X, y = rings()
     weight = np.r_[np.ones(600), np.zeros(400)]
     weighted = small(backend=backend).fit(X, y, sample_weight=weight)
@@ -174,7 +174,7 @@ def test_weights_reach_the_trees_and_the_prior(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_missing_values_are_handled(backend):
-    """NaN is a value like others: the model learns that missing means class 1."""
+    """The model learns from NaN that missing values mean class 1."""
     X, y = rings(400)
     X[:, 0] = np.where(y == 1, np.nan, X[:, 0])
     model = small(backend=backend).fit(X, y)
@@ -184,7 +184,7 @@ def test_missing_values_are_handled(backend):
 
 
 def fruit(n=600):
-    """Return a table whose label depends on a text column in no particular order."""
+    """Return a table whose label depends on an unordered text column."""
     rng = np.random.default_rng(0)
     kind = rng.choice(list("abcdefgh"), n)
     return pd.DataFrame({"kind": kind, "size": rng.normal(size=n)}), np.isin(kind, list("aceg")).astype(int)
@@ -193,20 +193,20 @@ def fruit(n=600):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("how", ["dtype", "name", "position", "array"])
 def test_categorical_columns(backend, how):
-    """Categories come by pandas dtype, by name, by position, or as columns of an object array."""
+    """Categorical columns are found by dtype, by name, by position, and in object arrays."""
     frame, y = fruit()
     given = {"dtype": None, "name": ["kind"], "position": [0], "array": [0]}[how]
     X = frame.astype({"kind": "category"}) if how == "dtype" else frame
     X = X.to_numpy(dtype=object) if how == "array" else X
     model = small(backend=backend, categorical_features=given, num_leaves=2, n_estimators=10).fit(X, y)
-    assert model.score(X, y) > 0.99  # one split on a set of categories; an ordered split could not
+    assert model.score(X, y) > 0.99  # one split on a set of categories; one ordered split cannot reach it
     copy = pickle.loads(pickle.dumps(model))  # noqa: S301  # made in this test
     np.testing.assert_array_equal(copy.predict_proba(X), model.predict_proba(X))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_categories_keep_their_meaning_at_prediction_time(backend):
-    """Codes are those of the fit, whatever subset or order comes later; unseen values count as missing."""
+    """The codes of the fit are used for any later subset or order; unseen values are missing."""
     frame, y = fruit()
     model = small(backend=backend).fit(frame.astype({"kind": "category"}), y)
     few = frame[frame["kind"].isin(["b", "c"])].iloc[::-1]
@@ -217,8 +217,8 @@ def test_categories_keep_their_meaning_at_prediction_time(backend):
     np.testing.assert_array_equal(model.predict_proba(unseen), model.predict_proba(missing))
 
 
-def test_text_that_is_not_declared_categorical_is_refused():
-    """A column of text needs to be named or converted."""
+def test_text_that_is_not_declared_categorical_is_rejected():
+    """A text column must be declared categorical or converted."""
     frame, y = fruit()
     with pytest.raises(ValueError, match="could not convert"):
         small().fit(frame, y)
@@ -257,14 +257,14 @@ def test_works_in_searches_and_pickles(backend):
         ({"early_stopping_rounds": 5, "validation_fraction": 1.0}, "`validation_fraction` must lie in"),
         ({"early_stopping_rounds": 5, "validation_fraction": 0.001}, "cannot be held out"),
         ({"categorical_features": ["colour"]}, "`categorical_features`.*'colour'"),
-        ({"categorical_features": [9]}, "positions under 4"),
+        ({"categorical_features": [9]}, "positions below 4"),
         ({"categorical_features": "kind"}, r"Pass \['kind'\]"),
         ({"n_jobs": 0}, "`n_jobs`"),
     ],
     ids=str,
 )
 def test_bad_parameters_are_named(parameters, message):
-    """An impossible parameter raises, names itself, and leaves nothing behind."""
+    """An invalid parameter raises an error that names it, and no attribute is left."""
     X, y = rings(60)
     model = PeerBoostingClassifier(**parameters)
     before = dict(vars(model))
@@ -273,27 +273,27 @@ def test_bad_parameters_are_named(parameters, message):
     assert vars(model) == before
 
 
-def test_weights_that_leave_one_class_are_refused():
-    """A class without weight is no class."""
+def test_weights_that_leave_one_class_are_rejected():
+    """At least two classes need rows of positive weight."""
     X, y = rings(60)
     with pytest.raises(InvalidInputError, match="at least two classes"):
         small().fit(X, y, sample_weight=(y == 0).astype(float))
 
 
-def test_too_few_rows_for_a_split_is_said():
-    """Where no tree can split, a warning says which parameter to change."""
+def test_too_few_rows_for_a_split_are_warned_of():
+    """If no tree can split, a warning names the parameter to change."""
     X, y = rings(30)
     with pytest.warns(UserWarning, match=r"No tree could split.*`min_child_samples` \(now 20\)"):
         small().fit(X, y)
 
 
-def test_a_missing_library_is_named_with_its_remedy(monkeypatch):
-    """Without the library the error gives the exact command, and the estimator stays unfitted."""
+def test_a_missing_library_is_named(monkeypatch):
+    """Without the library the error contains the install command, and the estimator stays unfitted."""
 
     def absent(name):
         raise ModuleNotFoundError(f"No module named {name!r}")
 
-    monkeypatch.setattr(_backends, "import_module", absent)
+    monkeypatch.setattr(libraries, "import_module", absent)
     X, y = rings(60)
     model = small(backend="xgboost")
     with pytest.raises(ImportError, match=r'pip install "peerloss\[boost\]"'):
@@ -301,8 +301,8 @@ def test_a_missing_library_is_named_with_its_remedy(monkeypatch):
     assert not hasattr(model, "classes_")
 
 
-def test_importing_the_package_imports_no_boosting_library():
-    """LightGBM and XGBoost are imported by the first fit, not before."""
+def test_importing_the_package_does_not_import_a_boosting_library():
+    """LightGBM and XGBoost are imported by the first fit."""
     code = (
         "import sys, peerloss.boosting; peerloss.boosting.PeerBoostingClassifier();"
         "assert not {'lightgbm', 'xgboost'} & set(sys.modules)"

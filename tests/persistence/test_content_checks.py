@@ -1,4 +1,4 @@
-"""Content of model folders that would lead compiled code astray is refused."""
+"""Model folders with content that is not safe for compiled code are rejected."""
 
 import numpy as np
 import pytest
@@ -16,7 +16,7 @@ from sklearn.utils import Bunch
 
 from peerloss import PeerPlugInClassifier, load_model, save_model
 from peerloss.exceptions import ModelFolderError
-from peerloss.persistence import _state_checks
+from peerloss.persistence import _content_checks
 from tests.persistence.saved_models import CODES, X, assert_same
 
 
@@ -40,10 +40,12 @@ def in_place(path, index, value):
 
 
 def wider(model):
+    """Repeat the trees of each round."""
     model.estimators_ = np.hstack([model.estimators_, model.estimators_])
 
 
 def renumber(**columns):
+    """Return a function that changes columns of the vocabulary."""
     return lambda pipeline: pipeline[0].vocabulary_.update(columns)
 
 
@@ -59,6 +61,8 @@ WORDS = make_pipeline(CountVectorizer(), LogisticRegression())
 
 
 def histogram_node(field, value):
+    """Return a function that changes a field of the first node."""
+
     def change(model):
         model._predictors[0][0].nodes[field][0] = value
 
@@ -81,7 +85,7 @@ CRAFTED = {
     ),
     "boosting, other features": (BOOSTING, X, set_to(n_features_in_=2), "other features"),
     "boosting, no features": (BOOSTING, X, lambda m: vars(m).pop("n_features_in_"), "unknown features"),
-    "boosting, not a tree": (BOOSTING, X, in_place("estimators_", (0, 0), 3), "something else than trees"),
+    "boosting, not a tree": (BOOSTING, X, in_place("estimators_", (0, 0), 3), "objects that are not trees"),
     "forest, other features": (RandomForestClassifier(2), X, set_to(n_features_in_=2), "other features"),
     "forest, features as text": (
         RandomForestClassifier(2),
@@ -94,14 +98,14 @@ CRAFTED = {
     "a method replaced": (LogisticRegression(), X, set_to(predict_proba=3), "another predict_proba"),
     "histograms, child": (HISTOGRAMS, X, histogram_node("left", 10**6), "point outside"),
     "histograms, loop": (HISTOGRAMS, X, histogram_node("right", 0), "point outside"),
-    "histograms, feature": (HISTOGRAMS, X, histogram_node("feature_idx", 10**6), "absent features"),
+    "histograms, feature": (HISTOGRAMS, X, histogram_node("feature_idx", 10**6), "unknown features"),
     "histograms, category": (
         HISTOGRAMS,
         X,
         histogram_node("is_categorical", 1),
-        "a category where numbers are",
+        "a category in a numeric feature",
     ),
-    "histograms, in its fit": (HISTOGRAMS, X, set_to(_in_fit=True), "not ended its fit"),
+    "histograms, in its fit": (HISTOGRAMS, X, set_to(_in_fit=True), "unfinished fit"),
     "histograms, preprocessor": (HISTOGRAMS, X, set_to(_preprocessor=StandardScaler()), "preprocessor"),
     "histograms, bins": (
         HISTOGRAMS,
@@ -178,11 +182,11 @@ CRAFTED = {
 
 @pytest.mark.parametrize("name", CRAFTED)
 @pytest.mark.filterwarnings("ignore:Found unknown categories")
-def test_content_that_leads_compiled_code_astray_is_refused(name, tmp_path):
-    """Indices and shapes that nobody would look at again are checked before anybody predicts."""
+def test_content_that_is_unsafe_for_compiled_code_is_rejected(name, tmp_path):
+    """Indices and shapes that compiled code does not check are checked when a model is loaded."""
     estimator, features, change, message = CRAFTED[name]
     model = PeerPlugInClassifier(estimator, cv=2).fit(features, CODES)
-    assert_same(model, load_model(save_model(model, tmp_path / "sound")), features)
+    assert_same(model, load_model(save_model(model, tmp_path / "correct")), features)
     change(model.estimator_)
     save_model(model, tmp_path / "model")
     with pytest.raises(ModelFolderError, match=message):
@@ -195,7 +199,7 @@ def test_content_that_leads_compiled_code_astray_is_refused(name, tmp_path):
 def test_a_random_generator_stays_within_its_buffer(kind):
     """The position of the next number is an index that compiled code does not check."""
     generator = kind(0)
-    _state_checks.check_loaded(generator)
+    _content_checks.check_loaded(generator)
     bits = getattr(generator, "bit_generator", None) or generator._bit_generator
     state = bits.state
     (state if "buffer_pos" in state else state["state"])["buffer_pos" if "buffer_pos" in state else "pos"] = (
@@ -203,14 +207,14 @@ def test_a_random_generator_stays_within_its_buffer(kind):
     )
     bits.state = state
     with pytest.raises(ValueError, match="a position out of range"):
-        _state_checks.check_loaded(generator)
+        _content_checks.check_loaded(generator)
 
 
 def test_categories_of_histogram_boosting_pass(tmp_path):
-    """The check of categorical splits knows a sound model."""
+    """The check of categorical splits accepts a correct model."""
     features = np.column_stack([np.arange(120) % 6, X[:, 1]])
     boosting = HistGradientBoostingClassifier(max_iter=5, categorical_features=[0], min_samples_leaf=2)
     model = PeerPlugInClassifier(boosting, cv=2).fit(features, (features[:, 0] % 2 == 0) | (CODES == 1))
-    trusted = ["functools.partial", "sklearn.utils.validation.check_array"]  # how it finds the categories
+    trusted = ["functools.partial", "sklearn.utils.validation.check_array"]  # used to find the categories
     folder = save_model(model, tmp_path / "model", trusted=trusted)
     assert_same(model, load_model(folder, trusted=trusted), features)

@@ -1,4 +1,4 @@
-"""Categorical columns become codes, the same ones at prediction time as in training."""
+"""Replace categorical columns by codes, with the same codes in training and prediction."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CategoricalColumns:
-    """Which columns are categorical, and the values each may take."""
+    """The categorical columns and their categories."""
 
     categories: dict[int, pd.Index]
     """Column position → its categories, in the order of their codes."""
 
     @classmethod
     def learn(cls, X: Any, categorical_features: Sequence[int | str] | None) -> CategoricalColumns:
-        """Find the categorical columns: those named, and those of a DataFrame with dtype ``category``."""
+        """Find the categorical columns: the given ones, and those of a DataFrame with dtype ``category``."""
         positions = {} if categorical_features is None else _positions(X, categorical_features)
         if isinstance(X, pd.DataFrame):
             found = [i for i, dtype in enumerate(X.dtypes) if isinstance(dtype, pd.CategoricalDtype)]
@@ -72,7 +72,7 @@ def _positions(X: Any, wanted: Sequence[int | str]) -> dict[int, None]:
             found[int(column)] = None
         else:
             raise InvalidInputError(
-                f"`categorical_features` must hold names of columns of `X` or positions under {width}; "
+                f"`categorical_features` must contain names of columns of `X` or positions below {width}; "
                 f"got {column!r}." + (f" The columns are {names}." if names else " Pass positions.")
             )
     return found

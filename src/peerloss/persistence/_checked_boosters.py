@@ -1,7 +1,7 @@
-"""Boosters from outside, rebuilt from checked values.
+"""Rebuild untrusted LightGBM and XGBoost models from checked values.
 
-LightGBM and XGBoost follow the indices in their files without a check. A booster's file is therefore read
-here, every index and length is checked, and the library gets a text written from the checked values.
+LightGBM and XGBoost follow the indices in their files without a check. Therefore the file of a booster is
+read here, every index and length is checked, and the library receives a text written from the checked values.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from peerloss.boosting._backends import import_backend
+from peerloss.boosting.libraries import import_backend
 from peerloss.exceptions import ModelFolderError
-from peerloss.persistence._trees import check_nodes, require, tree_depth
+from peerloss.persistence._tree_arrays import check_nodes, require, tree_depth
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
 _SCIENTIFIC = re.compile(r"-?[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?")
-#: Nothing that LightGBM could take for the end of a line.
+#: Excludes everything that LightGBM could read as the end of a line.
 _PRINTABLE = re.compile(r"[ -~]+")
-#: Bits that the categories of all nodes of a booster may take together.
+#: Limit on the total number of bits for the categories of all nodes of a booster.
 _MAX_CATEGORY_BITS = 2**31
-#: Levels of a tree: XGBoost calls itself once for each, until the stack overflows.
+#: Limit on the depth of a tree: XGBoost recurses once per level, and a deeper tree overflows the stack.
 _MAX_DEPTH = 1000
 _LIGHTGBM_COUNTS = ("num_class", "num_tree_per_iteration", "label_index", "max_feature_idx")
 _XGBOOST_INTEGERS = (
@@ -53,13 +53,13 @@ def load_booster(library: str, content: bytes) -> Any:
             return module.Booster(model_str=checked_lightgbm(content.decode("ascii")))
         booster = module.Booster()
         booster.load_model(bytearray(checked_xgboost(content.decode()), "utf-8"))
-    except Exception as error:  # parsers of hostile bytes raise what they like
+    except Exception as error:  # parsers may raise anything for hostile bytes
         raise ModelFolderError(f"its booster cannot be read by {library}: {error}") from error
     return booster
 
 
 def checked_lightgbm(text: str) -> str:
-    """Return a LightGBM model with the trees of ``text`` and nothing that predictions do not need."""
+    """Return a LightGBM model with the trees of ``text`` and only what predictions need."""
     head, *blocks = re.split(r"\n\n+(?=Tree=|end of trees)", text)
     fields = _fields(head)
     counts = {name: _integer(fields[name]) for name in _LIGHTGBM_COUNTS}
@@ -113,17 +113,17 @@ def _checked_lightgbm_tree(tree: dict[str, str], n_features: int) -> list[str]:
 
 
 def _check_lightgbm_nodes(values: dict[str, list[str]], n_features: int) -> None:
-    """Check splits and leaves; a leaf l is written as the child −1 − l."""
+    """Check splits and leaves; the child −1 − l denotes leaf l."""
     n_splits, n_leaves = len(values["left_child"]), len(values["leaf_value"])
     decisions = _integers(values["decision_type"])
     require(bool(((decisions >= 0) & (decisions < 16)).all()), "splits of an unknown kind")
     features = _integers(values["split_feature"])
-    require(bool(((features >= 0) & (features < n_features)).all()), "a tree that asks for absent features")
+    require(bool(((features >= 0) & (features < n_features)).all()), "a tree with unknown features")
     for side in ("left_child", "right_child"):
         child = _integers(values[side])
         inner = (child > np.arange(n_splits)) & (child < n_splits)
         leaf = (child < 0) & (-1 - child < n_leaves)
-        require(bool((inner | leaf).all()), "a tree whose nodes point outside it")
+        require(bool((inner | leaf).all()), "a tree with nodes that point outside it")
 
 
 def checked_xgboost(text: str) -> str:
@@ -144,7 +144,7 @@ def checked_xgboost(text: str) -> str:
     purpose = {"scale_pos_weight": "1"} if objective == "reg:squarederror" else {"num_class": str(n_classes)}
     types = learner["feature_types"]
     require(len(types) == n_features and set(types) <= {"q", "c"}, "features of other kinds")
-    version = _whole(given["version"])
+    version = _index_list(given["version"])
     require(len(version) == 3 and all(0 <= part < 1000 for part in version), "a booster of another version")
     kept = {name: str(_integer(size[name])) for name in ("boost_from_average", "num_target") if name in size}
     numbers = {"num_class": str(n_classes), "num_feature": str(n_features)}
@@ -161,7 +161,7 @@ def checked_xgboost(text: str) -> str:
 
 def _checked_xgboost_model(model: dict[str, Any], n_classes: int, n_features: int) -> dict[str, Any]:
     trees = [_checked_xgboost_tree(tree, n_features, number) for number, tree in enumerate(model["trees"])]
-    groups = _whole(model["tree_info"])
+    groups = _index_list(model["tree_info"])
     require(len(trees) == len(groups) > 0, "a booster with incomplete rounds")
     require(all(0 <= group < max(1, n_classes) for group in groups), "trees of other classes")
     require(len(trees) % max(1, n_classes) == 0, "a booster with incomplete rounds")
@@ -170,7 +170,7 @@ def _checked_xgboost_model(model: dict[str, Any], n_classes: int, n_features: in
     checked: dict[str, Any] = {"trees": trees, "tree_info": groups}
     checked["gbtree_model_param"] = {"num_parallel_tree": "1", "num_trees": str(len(trees))}
     if "iteration_indptr" in model:
-        rounds = _whole(model["iteration_indptr"])
+        rounds = _index_list(model["iteration_indptr"])
         rising = all(a < b for a, b in pairwise(rounds))
         require(rising and rounds[:1] == [0] and rounds[-1] == len(trees), "a booster with incomplete rounds")
         checked["iteration_indptr"] = rounds
@@ -184,12 +184,12 @@ def _checked_xgboost_tree(tree: dict[str, Any], n_features: int, number: int) ->
     leaf_size = tree["tree_param"].get("size_leaf_vector", "1")
     require(leaf_size in {"0", "1"}, "leaves with several values")
     checked: dict[str, Any] = {
-        name: _whole(tree[name]) for name in (*_XGBOOST_INTEGERS, *_XGBOOST_CATEGORIES)
+        name: _index_list(tree[name]) for name in (*_XGBOOST_INTEGERS, *_XGBOOST_CATEGORIES)
     }
     for name in _XGBOOST_NUMBERS:
         checked[name] = [float(value) for value in tree[name]]
     lengths = {len(checked[name]) for name in (*_XGBOOST_INTEGERS, *_XGBOOST_NUMBERS)}
-    require(lengths == {n_nodes}, "a tree with fewer nodes than it says")
+    require(lengths == {n_nodes}, "a tree with fewer nodes than declared")
     left, right = np.array(checked["left_children"]), np.array(checked["right_children"])
     check_nodes(left, right, np.array(checked["split_indices"]), n_features)
     require(tree_depth(left, right) <= _MAX_DEPTH, f"a tree of more than {_MAX_DEPTH} levels")
@@ -199,7 +199,7 @@ def _checked_xgboost_tree(tree: dict[str, Any], n_features: int, number: int) ->
     parents[left[inner]] = parents[right[inner]] = inner
     require(checked["parents"] == parents.tolist(), "nodes of other parents")
     require(set(checked["split_type"]) <= {0, 1} and set(checked["default_left"]) <= {0, 1}, "unknown splits")
-    require(min(checked["split_indices"]) >= 0, "a tree that asks for absent features")
+    require(min(checked["split_indices"]) >= 0, "a tree with unknown features")
     _check_xgboost_categories(checked)
     parameters = {"num_nodes": str(n_nodes), "num_feature": str(n_features), "size_leaf_vector": leaf_size}
     return checked | {"id": number, "tree_param": parameters | {"num_deleted": "0"}}
@@ -222,10 +222,10 @@ def _check_xgboost_categories(tree: dict[str, Any]) -> None:
 
 
 def _fields(block: str) -> dict[str, str]:
-    """Return the lines ``name=value`` of a block, of which no name comes twice."""
+    """Return the lines ``name=value`` of a block; a name must not be repeated."""
     pairs = [line.split("=", 1) for line in block.split("\n") if "=" in line]
     fields = {pair[0]: pair[1] for pair in pairs}
-    require(len(fields) == len(pairs), "a block that says a thing twice")
+    require(len(fields) == len(pairs), "a block with a repeated name")
     return fields
 
 
@@ -236,7 +236,7 @@ def _integer(text: str) -> int:
 
 def _numbers(text: str, length: int) -> list[str]:
     words = text.split(" ") if text else []
-    require(len(words) == length, "a tree with fewer numbers than it says")
+    require(len(words) == length, "a tree with fewer numbers than declared")
     require(all(_NUMBER.fullmatch(word) for word in words), "a number that cannot be read")
     return words
 
@@ -246,7 +246,7 @@ def _integers(words: list[str]) -> Any:
     return np.array([int(word) for word in words], dtype=np.int64)
 
 
-def _whole(values: Any) -> list[int]:
-    require(isinstance(values, list) and all(type(v) is int for v in values), "fractions where indices are")
+def _index_list(values: Any) -> list[int]:
+    require(isinstance(values, list) and all(type(v) is int for v in values), "fractions instead of indices")
     require(all(abs(value) < 2**31 for value in values), "indices out of range")
     return list(values)

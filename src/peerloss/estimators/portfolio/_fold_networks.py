@@ -1,4 +1,4 @@
-"""The networks of the portfolio: every fold of every one in one batched training."""
+"""The networks of the portfolio; the networks of all folds train in one batch."""
 
 from __future__ import annotations
 
@@ -8,20 +8,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import softmax
 
-from peerloss.estimators.portfolio._candidates import HIDDEN, STEPS, networks
+from peerloss.estimators.portfolio._candidates import HIDDEN_LAYER_SIZES, MAX_STEPS, candidate_networks
 from peerloss.training import Net, TrainedNets, train_nets
 
 if TYPE_CHECKING:
     from peerloss._classifier import FitInput
-    from peerloss._validation import FloatArray, IntArray
+    from peerloss._validation import FloatArray
+    from peerloss.estimators.folds import Folds
 
-#: From this many features on, one H200 trains the networks of all folds as fast as 16 CPU cores do.
+#: With at least this many features, one H200 trains the networks of all folds as fast as 16 CPU cores.
 GPU_FEATURES = 2048
 
 
 @dataclass(frozen=True)
 class FoldNet:
-    """One trained network in the form of a classifier."""
+    """One trained network with the interface of a classifier."""
 
     trained: TrainedNets
     index: int
@@ -33,30 +34,30 @@ class FoldNet:
 
 
 def fit_networks(
-    data: FitInput, folds: list[tuple[IntArray, IntArray]], *, seed: int, device: str
+    data: FitInput, folds: Folds, *, seed: int, device: str
 ) -> dict[str, list[tuple[FoldNet, FloatArray]]]:
     """Train each network on each fold; return models and held-out probabilities by name.
 
-    A network that diverges on any fold is dropped: its list is empty.
+    The list of a network that diverges on any fold is empty.
     """
     nets = [
         Net(
             data.codes[train], rows=train, weight=data.weight[train], random_state=seed % 2**31 + i, **options
         )
-        for options in networks().values()
+        for options in candidate_networks().values()
         for i, (train, _) in enumerate(folds)
     ]
     trained = train_nets(
         data.X,
         nets,
         n_classes=len(data.classes),
-        hidden_layer_sizes=HIDDEN,
-        max_steps=STEPS,
+        hidden_layer_sizes=HIDDEN_LAYER_SIZES,
+        max_steps=MAX_STEPS,
         device=device,
     )
     fitted: dict[str, list[tuple[FoldNet, FloatArray]]] = {}
-    for number, name in enumerate(networks()):
-        places = range(number * len(folds), (number + 1) * len(folds))
+    for i, name in enumerate(candidate_networks()):
+        places = range(i * len(folds), (i + 1) * len(folds))
         if trained.diverged[list(places)].any():
             fitted[name] = []
             continue

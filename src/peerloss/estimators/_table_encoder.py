@@ -1,4 +1,4 @@
-"""A table as it comes, numbers and text, into features."""
+"""TableEncoder: turn a table of numbers and text into features."""
 
 from __future__ import annotations
 
@@ -17,32 +17,33 @@ from peerloss.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray
 
-#: A text column is one-hot encoded by its commonest values, at most so many; the rest share one column.
+#: Largest number of values of a text column that are one-hot encoded; rarer values share one column.
 MAX_CATEGORIES = 30
-#: Under so many rows "all values differ" says nothing.
+#: With at most this many rows, distinct values are not evidence of identifiers.
 FEW_ROWS = 20
-#: Text columns in which a larger share of the values is distinct hold names or prose.
+#: A text column with a larger share of distinct values contains names or free text.
 DISTINCT_SHARE = 0.9
 OTHER = "(other)"
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
-    """Turn the columns of a DataFrame into standardised numbers; leave out what cannot help.
+    """Turn the columns of a DataFrame into standardised numbers; leave out columns that are not useful.
 
-    Numbers are imputed by their commonest value, text is one-hot encoded with missing values as a category,
-    everything is standardised (:func:`peerloss.datasets.make_encoder`). Left out, with a reason in
-    ``dropped_``: columns that are empty or constant, row numbers, dates, and text that differs in nearly
-    every row. Of other text columns the 30 commonest values count one by one and the rest together.
+    Missing numbers are replaced by the most frequent value, text is one-hot encoded with missing values as a
+    category, and everything is standardised (:func:`peerloss.datasets.make_encoder`). Some columns are left
+    out, with a reason in ``dropped_``: empty or constant columns, row numbers, dates, and text that differs
+    in nearly every row. For other text columns, the 30 most frequent values have one column each and the
+    remaining values share one.
 
     Attributes
     ----------
     kinds_
         Column → ``"number"`` or ``"text"``, of the columns in use.
     dropped_
-        Column → why it is not in use.
+        Column → reason why it is not in use.
     encoder_
-        The scikit-learn pipeline behind it.
+        The fitted scikit-learn pipeline.
 
     Examples
     --------
@@ -55,15 +56,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     dropped_: dict[str, str]
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
-        """Decide which columns to use, and how."""
+        """Choose the columns and learn their encoding."""
         table = _as_table(X)
         kinds = column_kinds(table)
         reasons = {name: _why_useless(table[name], kind) for name, kind in kinds.items()}
         dropped = {name: reason for name, reason in reasons.items() if reason}
         used = {name: kind for name, kind in kinds.items() if name not in dropped}
         if not used:
-            told = "; ".join(f"{name!r} {reason}" for name, reason in dropped.items())
-            raise InvalidInputError(f"`X` must have a column that can tell classes apart; {told or 'none'}.")
+            reasons_given = "; ".join(f"{name!r} {reason}" for name, reason in dropped.items())
+            raise InvalidInputError(
+                f"`X` must have at least one useful column; {reasons_given or 'it has no columns'}."
+            )
         self.feature_names_in_ = np.array(list(kinds), dtype=object)
         self.n_features_in_ = len(kinds)
         self.kinds_, self.dropped_ = dict(used), dropped
@@ -72,7 +75,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return self
 
     def transform(self, X: pd.DataFrame) -> FloatArray:
-        """Return features (n, d); other columns than those in use are not looked at."""
+        """Return features (n, d); columns that are not in use are ignored."""
         check_is_fitted(self)
         features: FloatArray = np.asarray(
             self.encoder_.transform(self._plain(_as_table(X))), dtype=np.float64
@@ -80,7 +83,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return features
 
     def _plain(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the columns in use as float numbers and Python text."""
+        """Return the columns in use, as floats and Python strings."""
         require_columns(table.columns, self.kinds_, where="the table")
         columns = {
             name: _numbers(table[name]) if kind == "number" else self._text(table[name])
@@ -100,30 +103,30 @@ def _as_table(X: Any) -> pd.DataFrame:
     table = X.set_axis([str(name) for name in X.columns], axis=1)
     if not table.columns.is_unique:
         repeated = sorted(set(table.columns[table.columns.duplicated()]))
-        raise InvalidInputError(f"`X` must have columns of different names; {repeated} repeat.")
+        raise InvalidInputError(f"`X` must have unique column names; {repeated} are repeated.")
     return table
 
 
 def _why_useless(column: pd.Series, kind: str) -> str:
-    """Return why a column is left out, or nothing."""
+    """Return why a column is left out, or an empty string."""
     known = column.dropna()
     if known.empty:
         return "is empty"
     if len(known) == len(column) and bool((known == known.iloc[0]).all()):
         return "has the same value in every row"
     if kind == "number":
-        return "counts the rows" if _counts_rows(known) else ""
+        return "numbers the rows" if _counts_rows(known) else ""
     text = _as_text(known)
     distinct = text.unique()
     if pd.api.types.is_datetime64_any_dtype(column) or all(_DATE.fullmatch(v.strip()) for v in distinct):
-        return "holds dates; turn them into numbers such as an age or a month to use them"
+        return "contains dates; to use them, convert them to numbers such as an age or a month"
     if len(known) > FEW_ROWS and len(distinct) > DISTINCT_SHARE * len(known):
         return "differs in nearly every row, like a name, an identifier or free text"
     return ""
 
 
 def _counts_rows(known: pd.Series) -> bool:
-    """Tell numbers of rows, in any order and with gaps: whole, all different, and too close for chance."""
+    """Detect row numbers, in any order and with gaps: distinct integers in a narrow range."""
     values = known.to_numpy(dtype=np.float64)
     if len(values) <= FEW_ROWS or (values != np.round(values)).any():
         return False
@@ -132,7 +135,9 @@ def _counts_rows(known: pd.Series) -> bool:
 
 def _common_values(column: pd.Series) -> list[str]:
     counts = _as_text(column.dropna()).value_counts()
-    order = sorted(counts.index, key=lambda value: (-counts[value], value))  # ties do not depend on the rows
+    order = sorted(
+        counts.index, key=lambda value: (-counts[value], value)
+    )  # ties do not depend on the order of the rows
     return order[:MAX_CATEGORIES]
 
 
@@ -141,7 +146,7 @@ def _numbers(column: pd.Series) -> pd.Series:
     wrong = column[numbers.isna() & column.notna()]
     if len(wrong):
         raise InvalidInputError(
-            f"column {column.name!r} must hold numbers, as in training; got {wrong.iloc[0]!r} in row "
+            f"column {column.name!r} must contain numbers, as in training; got {wrong.iloc[0]!r} in row "
             f"{wrong.index[0]}."
         )
     finite = numbers.where(np.isfinite(numbers))

@@ -1,4 +1,4 @@
-"""Boosters from strangers: indices that LightGBM and XGBoost would follow anywhere are refused."""
+"""Crafted boosters: indices that LightGBM and XGBoost would follow out of range are rejected."""
 
 import json
 import re
@@ -14,7 +14,7 @@ from peerloss.exceptions import ModelFolderError
 from tests.persistence.saved_models import CODES, X, assert_same
 from tests.persistence.test_hostile import copy_of, rewrite
 
-#: So many rows that LightGBM splits by category.
+#: Enough rows for LightGBM to split by category.
 ROWS = np.tile(X, (10, 1))
 TABLE = pd.DataFrame(ROWS[:, :3], columns=["a", "b", "c"]).assign(
     kind=pd.Categorical(np.arange(len(ROWS)) % 9)
@@ -30,15 +30,15 @@ def backend(request):
 
 @pytest.fixture(scope="module")
 def saved_booster(backend, tmp_path_factory):
-    """Save a model with categorical splits, to spoil copies of."""
+    """Save a model with categorical splits, of which the tests change copies."""
     model = PeerBoostingClassifier(backend=backend, n_estimators=5, min_child_samples=2).fit(TABLE, LABELS)
     folder = save_model(model, tmp_path_factory.mktemp(backend) / "model")
     assert_same(model, load_model(folder), TABLE)
     return folder
 
 
-def refuse(saved, tmp_path, change, message):
-    """Change the booster's file, and expect an error of ours."""
+def assert_rejected(saved, tmp_path, change, message):
+    """Change the file of the booster, and expect a ModelFolderError."""
     folder = copy_of(saved, tmp_path)
     (file,) = folder.glob("booster-*")
     rewrite(folder, file.name, change(file.read_text()).encode())
@@ -47,7 +47,7 @@ def refuse(saved, tmp_path, change, message):
 
 
 def replace_first(name, value):
-    """Return a function that changes the first number of the first line ``name=...`` of LightGBM's file."""
+    """Return a function that changes the first number of the first line ``name=...`` of a LightGBM file."""
 
     def change(text):
         changed = re.sub(rf"(?m)^({name}=)\S+", rf"\g<1>{value}", text, count=1)
@@ -64,8 +64,8 @@ def replace_first(name, value):
         (replace_first("left_child", 10**6), "point outside it"),
         (replace_first("left_child", 0), "point outside it"),
         (replace_first("right_child", -(10**6)), "point outside it"),
-        (replace_first("split_feature", 10**6), "absent features"),
-        (replace_first("split_feature", -1), "absent features"),
+        (replace_first("split_feature", 10**6), "unknown features"),
+        (replace_first("split_feature", -1), "unknown features"),
         (replace_first("num_leaves", 10**6), "fewer numbers"),
         (replace_first("num_leaves", 0), "without leaves"),
         (replace_first("num_cat", 0), "unknown categories"),
@@ -82,17 +82,17 @@ def replace_first(name, value):
         (replace_first("version", "v9"), "another version"),
         (replace_first("feature_names", "a\rtree_sizes=99999999\r"), "names that cannot be read"),
         (replace_first("feature_infos", "none\x0b"), "names that cannot be read"),
-        (lambda text: text.replace("shrinkage=", "num_cat=0\nshrinkage=", 1), "twice"),
+        (lambda text: text.replace("shrinkage=", "num_cat=0\nshrinkage=", 1), "repeated name"),
         (lambda text: text[: text.index("Tree=")], "incomplete rounds"),
     ],
 )
-def test_a_crafted_lightgbm_model_is_refused(saved_booster, tmp_path, change, message):
-    """Children, features, categories and lengths are checked; numbers are read as LightGBM would."""
-    refuse(saved_booster, tmp_path, change, message)
+def test_a_crafted_lightgbm_model_is_rejected(saved_booster, tmp_path, change, message):
+    """Children, features, categories and lengths are checked, and numbers are read as LightGBM reads them."""
+    assert_rejected(saved_booster, tmp_path, change, message)
 
 
-def test_what_predictions_do_not_need_does_not_reach_lightgbm(tmp_path):
-    """Neither sizes of trees, which the parser would follow, nor parameters, nor another objective."""
+def test_lightgbm_receives_only_what_predictions_need(tmp_path):
+    """Sizes of trees, which the parser would follow, parameters and another objective are left out."""
     pytest.importorskip("lightgbm")
     model = PeerBoostingClassifier(n_estimators=3).fit(X, CODES)
     folder = save_model(model, tmp_path / "model")
@@ -119,15 +119,15 @@ def in_tree(name, place, value):
 
 
 def in_model(path, value):
-    """Return a function that replaces one entry of XGBoost's file, found by its dotted path."""
+    """Return a function that replaces one entry of an XGBoost file, found by its dotted path."""
 
     def change(text):
         data = json.loads(text)
-        holder = data
+        parent = data
         *parts, last = path.split(".")
         for part in parts:
-            holder = holder[part]
-        holder[last] = value
+            parent = parent[part]
+        parent[last] = value
         return json.dumps(data)
 
     return change
@@ -147,8 +147,8 @@ MODEL = "learner.gradient_booster.model"
         (in_tree("left_children", 0, 1.5), "fractions"),
         (in_tree("right_children", -1, 2), "a leaf with a child"),
         (in_tree("parents", 1, 10**6), "other parents"),
-        (in_tree("split_indices", 0, 10**6), "absent features"),
-        (in_tree("split_indices", -1, -3), "absent features"),
+        (in_tree("split_indices", 0, 10**6), "unknown features"),
+        (in_tree("split_indices", -1, -3), "unknown features"),
         (in_tree("split_type", 0, 7), "unknown splits"),
         (in_tree("split_type", -1, 1), "other nodes"),
         (in_tree("categories", 0, 2**30), "unknown categories"),
@@ -162,7 +162,7 @@ MODEL = "learner.gradient_booster.model"
         (in_model(f"{MODEL}.trees", []), "incomplete rounds"),
         (in_model("learner.gradient_booster.name", "dart"), "another kind"),
         (in_model("learner.objective.name", "rank:pairwise"), "another objective"),
-        (in_model("learner.learner_model_param.num_feature", "1"), "absent features"),
+        (in_model("learner.learner_model_param.num_feature", "1"), "unknown features"),
         (in_model("learner.learner_model_param.num_class", "-4"), "other features"),
         (in_model("learner.learner_model_param.num_target", "9"), "several targets"),
         (in_model("learner.learner_model_param.base_score", "[0,0,0]"), "base scores"),
@@ -173,13 +173,13 @@ MODEL = "learner.gradient_booster.model"
         (in_model("version", [3, 2, -1]), "another version"),
     ],
 )
-def test_a_crafted_xgboost_model_is_refused(saved_booster, tmp_path, change, message):
+def test_a_crafted_xgboost_model_is_rejected(saved_booster, tmp_path, change, message):
     """Children, features, categories, classes and rounds are checked."""
-    refuse(saved_booster, tmp_path, change, message)
+    assert_rejected(saved_booster, tmp_path, change, message)
 
 
-def test_a_very_deep_tree_is_refused(tmp_path):
-    """XGBoost calls itself once for each level, until the stack overflows."""
+def test_a_very_deep_tree_is_rejected(tmp_path):
+    """XGBoost recurses once per level, so a very deep tree overflows the stack."""
     pytest.importorskip("xgboost")
     model = PeerBoostingClassifier(backend="xgboost", n_estimators=1).fit(X, CODES)
     folder = save_model(model, tmp_path / "model")
@@ -198,10 +198,10 @@ def test_a_very_deep_tree_is_refused(tmp_path):
         tree["tree_param"]["num_nodes"] = str(2 * n_splits + 1)
         return json.dumps(data)
 
-    refuse(folder, tmp_path, change, "more than 1000 levels")
+    assert_rejected(folder, tmp_path, change, "more than 1000 levels")
 
 
-def test_categories_may_not_fill_the_memory(tmp_path):
+def test_categories_cannot_fill_the_memory(tmp_path):
     """XGBoost keeps one bit for each number up to the largest category of a node."""
     pytest.importorskip("xgboost")
     model = PeerBoostingClassifier(backend="xgboost", n_estimators=200, min_child_samples=2).fit(
@@ -215,34 +215,34 @@ def test_categories_may_not_fill_the_memory(tmp_path):
             tree["categories"] = [2**24 - 1 for _ in tree["categories"]]
         return json.dumps(data)
 
-    refuse(folder, tmp_path, change, "more categories than a model needs")
+    assert_rejected(folder, tmp_path, change, "more categories than a model needs")
 
 
 @pytest.mark.parametrize("content", ["{}", "", "tree", "{", "[]", "\u00e9"])
-def test_a_broken_booster_is_an_error_of_ours(backend, saved_booster, tmp_path, content):
-    """Not a crash, and not an error that only the library's authors understand."""
-    refuse(saved_booster, tmp_path, lambda _: content, f"cannot be read by {backend}")
+def test_a_damaged_booster_is_a_model_folder_error(backend, saved_booster, tmp_path, content):
+    """It is neither a crash nor an internal error of the library."""
+    assert_rejected(saved_booster, tmp_path, lambda _: content, f"cannot be read by {backend}")
 
 
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (lambda plan: replace(plan, n_jobs=10**6), "n_jobs=1000000"),
-        (lambda plan: replace(plan, n_jobs=0.5), r"n_jobs=0\.5"),
-        (lambda _: Bunch(n_jobs=10**6, categorical=[]), "without a plan"),
+        (lambda settings: replace(settings, n_jobs=10**6), "n_jobs=1000000"),
+        (lambda settings: replace(settings, n_jobs=0.5), r"n_jobs=0\.5"),
+        (lambda _: Bunch(n_jobs=10**6, categorical=[]), "without settings"),
     ],
 )
 def test_a_booster_does_not_start_millions_of_threads(backend, tmp_path, change, message):
-    """Threads that cannot be started end the process."""
+    """A process ends if its threads cannot be started."""
     model = PeerBoostingClassifier(backend=backend, n_estimators=2).fit(X, CODES)
-    model._plan = change(model._plan)
+    model._settings = change(model._settings)
     folder = save_model(model, tmp_path / "model")
     with pytest.raises(ModelFolderError, match=message):
         load_model(folder)
 
 
 def test_an_unknown_library_is_named(saved_booster, tmp_path):
-    """Only the two are imported, whatever a file says."""
+    """Only LightGBM and XGBoost are imported, whatever the file contains."""
     folder = copy_of(saved_booster, tmp_path)
     state = (folder / "state.json").read_text()
     rewrite(folder, "state.json", re.sub(r'"library": "\w+"', '"library": "this"', state).encode())

@@ -21,9 +21,17 @@ from peerloss._validation import (
     check_magnitude,
     check_varies,
 )
-from peerloss.boosting._backends import BACKENDS, Plan, Rows, Trained, import_backend, raw_scores, train
-from peerloss.boosting._columns import CategoricalColumns
 from peerloss.boosting._objectives import BASES, PeerObjective, label_prior, raw_to_proba
+from peerloss.boosting.categorical import CategoricalColumns
+from peerloss.boosting.libraries import (
+    BACKENDS,
+    BoosterSettings,
+    Rows,
+    TrainedBooster,
+    import_backend,
+    raw_scores,
+    train,
+)
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -35,10 +43,11 @@ if TYPE_CHECKING:
 class PeerBoostingClassifier(NoisyLabelClassifier):
     """Boost trees on the expected α-peer loss, with LightGBM or XGBoost.
 
-    The loss is ``L[n, ỹ_n] − α Σ_k π̃_k L[n, k]`` with π̃ the frequencies of the noisy labels; gradient and
-    Hessian are those of :func:`peer_gradient`. Scores start at 0. At α = 0 this is the library's own
-    classifier. At α ≥ 1 the logistic base is unbounded below: the scores keep growing with the rounds, so
-    that ``predict_proba`` is sure of itself while its argmax stays right; ``base="sigmoid"`` is bounded.
+    The loss is ``L[n, ỹ_n] − α Σ_k π̃_k L[n, k]``, where π̃ are the frequencies of the noisy labels; gradient
+    and Hessian are those of :func:`peer_gradient`. Scores start at 0. At α = 0 this is the library's own
+    classifier. At α ≥ 1 the loss with the logistic base is unbounded below: the scores keep growing with the
+    rounds, so ``predict_proba`` becomes overconfident while its argmax stays correct. ``base="sigmoid"`` is
+    bounded.
 
     Parameters
     ----------
@@ -49,24 +58,24 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     base
         ``"logistic"`` (cross entropy) or ``"sigmoid"``.
     n_estimators, learning_rate, num_leaves, max_depth, min_child_samples
-        As LightGBM names them; ``max_depth=-1`` is unlimited. With XGBoost ``min_child_samples / 4`` is the
-        least sum of Hessians in a leaf, which is the same number of rows at the start.
+        As in LightGBM; ``max_depth=-1`` is unlimited. With XGBoost ``min_child_samples / 4`` is the minimum
+        sum of Hessians in a leaf, which corresponds to the same number of rows in the first round.
     subsample, colsample_bytree
-        Shares of rows and columns that each tree sees.
+        Fractions of rows and columns that each tree is trained on.
     reg_lambda
         L2 penalty on leaf values.
     early_stopping_rounds
-        Stop when the noisy peer score (at ``alpha``) of held-out rows has not risen for so many rounds, and
-        keep the rounds up to the best. ``None`` trains on all rows for ``n_estimators`` rounds.
+        Stop if the noisy peer score (at ``alpha``) of held-out rows has not improved for this many rounds,
+        and keep the rounds up to the best one. ``None`` trains on all rows for ``n_estimators`` rounds.
     validation_fraction
-        Share of the rows held out for early stopping, stratified by noisy label.
+        Fraction of the rows held out for early stopping, stratified by noisy label.
     categorical_features
-        Names or positions of categorical columns. Columns of a DataFrame with dtype ``category`` are so
-        always. Categories not seen in training count as missing.
+        Names or positions of categorical columns. Columns of a DataFrame with dtype ``category`` are always
+        categorical. Categories that do not occur in training are treated as missing.
     random_state
         Seed of the held-out rows and of the sampling.
     n_jobs
-        Threads of the library.
+        Number of threads.
 
     Attributes
     ----------
@@ -141,26 +150,26 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         Parameters
         ----------
         X, y
-            Features, NaN where missing, and noisy labels of any dtype.
+            Features, with NaN for missing values, and noisy labels of any dtype.
         sample_weight
             Non-negative weights of the rows.
         """
         with all_or_nothing(self):
-            labels = self._check_fit(X, y, sample_weight, check_features=False)  # X may hold NaN and text
+            labels = self._check_fit(X, y, sample_weight, check_features=False)  # X may contain NaN and text
             validate_data(self, X, skip_check_array=True)
             self._columns = CategoricalColumns.learn(X, self.categorical_features)
-            weighty = np.flatnonzero(labels.weight)
-            if len(np.unique(labels.codes[weighty])) < 2:
+            used = np.flatnonzero(labels.weight)
+            if len(np.unique(labels.codes[used])) < 2:
                 raise InvalidInputError(
                     "`sample_weight` must leave at least two classes; all rows of positive weight are class "
-                    f"{labels.classes[labels.codes[weighty[0]]]!r}. Give rows of another class some weight."
+                    f"{labels.classes[labels.codes[used[0]]]!r}. Use positive weights for another class."
                 )
             features = self._features(X)
             check_varies(features)
-            rows = Rows(features, labels.codes, labels.weight).take(weighty)
+            rows = Rows(features, labels.codes, labels.weight).take(used)
             self.classes_ = labels.classes
             self.noisy_prior_ = label_prior(rows.codes, len(labels.classes), rows.weight)
-            self._plan = self._make_plan(as_generator(self.random_state))
+            self._settings = self._make_settings(as_generator(self.random_state))
             self._backend = check_choice(self.backend, "backend", BACKENDS)
             import_backend(self._backend)
             self._trained = self._train(rows)
@@ -169,9 +178,9 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         return self
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
-        """Return the softmax of the scores, shape (n, K): probabilities of the clean classes."""
+        """Return probabilities of the clean classes, the softmax of the scores, shape (n, K)."""
         check_is_fitted(self)
-        return raw_to_proba(raw_scores(self._backend, self._trained, self._plan, self._features(X)))
+        return raw_to_proba(raw_scores(self._backend, self._trained, self._settings, self._features(X)))
 
     @property
     def booster_(self) -> Any:
@@ -187,7 +196,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         return tags
 
     def _features(self, X: ArrayLike) -> FloatArray:
-        """Return checked features with categories as codes; the columns are known by now."""
+        """Return checked features with categories as codes."""
         allowed = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
         with no_overflow("`X`"):
             if self._columns.categories:
@@ -198,12 +207,12 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         check_magnitude(features, names=getattr(self, "feature_names_in_", None))
         return features
 
-    def _make_plan(self, generator: np.random.Generator) -> Plan:
+    def _make_settings(self, generator: np.random.Generator) -> BoosterSettings:
         stop = self.early_stopping_rounds
         if self.max_depth != -1:
             check_count(self.max_depth, "max_depth")
         prior = tuple(self.noisy_prior_.tolist())
-        return Plan(
+        return BoosterSettings(
             objective=PeerObjective(
                 check_finite(self.alpha, "alpha"), prior, check_choice(self.base, "base", BASES)
             ),
@@ -224,12 +233,12 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             n_jobs=check_count(self.n_jobs, "n_jobs"),
         )
 
-    def _train(self, rows: Rows) -> Trained:
-        watched = None
-        if self._plan.early_stopping_rounds is not None:
+    def _train(self, rows: Rows) -> TrainedBooster:
+        validation = None
+        if self._settings.early_stopping_rounds is not None:
             kept, held_out = self._hold_out(rows.codes)
-            watched, rows = rows.take(held_out), rows.take(kept)
-        trained = train(self._backend, self._plan, rows, watched)
+            validation, rows = rows.take(held_out), rows.take(kept)
+        trained = train(self._backend, self._settings, rows, validation)
         if trained.n_splits == 0:
             warnings.warn(
                 f"No tree could split the {len(rows.codes)} rows, so every prediction is {self.classes_[0]!r}"
@@ -246,11 +255,11 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         )
         try:
             kept, held_out = train_test_split(
-                np.arange(len(codes)), test_size=share, stratify=codes, random_state=self._plan.seed
+                np.arange(len(codes)), test_size=share, stratify=codes, random_state=self._settings.seed
             )
         except ValueError as error:
             raise InvalidInputError(
                 f"`validation_fraction`={share:g} of {len(codes)} rows cannot be held out with every class "
-                f"on both sides: {error} Give more rows, or `early_stopping_rounds=None`."
+                f"in both parts: {error} Use more rows, or `early_stopping_rounds=None`."
             ) from error
         return kept, held_out

@@ -1,8 +1,8 @@
-"""The fixed list of types that a model folder may hold as scikit-learn parts.
+"""The fixed list of types that the scikit-learn parts of a model folder may have.
 
 skops trusts every estimator of scikit-learn. Compiled code follows the indices of some of them without a
 check, so a crafted file could make it read or write outside its arrays. This list has only types whose
-predictions run in NumPy, which checks shapes and indices itself, or whose content ``_persistence_checks``
+predictions run in NumPy, which checks shapes and indices itself, or whose content ``_content_checks``
 verifies.
 """
 
@@ -33,6 +33,8 @@ from sklearn._loss import link, loss
 from sklearn.ensemble._hist_gradient_boosting.binning import _BinMapper
 from sklearn.ensemble._hist_gradient_boosting.predictor import TreePredictor
 from sklearn.feature_extraction import text
+
+from peerloss._unpacking import check_unpacked_size
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -80,7 +82,7 @@ ESTIMATORS = (
     text.TfidfTransformer,
     text.TfidfVectorizer,
 )
-#: What estimators and `cv` arguments consist of.
+#: Parts of estimators, and splitters for `cv`.
 _PIECES = (
     TreePredictor,
     _BinMapper,
@@ -106,7 +108,7 @@ _NUMBERS = {
 _PLAIN = {f"builtins.{name}" for name in ("bool", "float", "int", "str")}
 _SGD_LOSSES = ("EpsilonInsensitive", "Hinge", "ModifiedHuber", "SquaredEpsilonInsensitive", "SquaredHinge")
 _LOSSES = ("CyExponentialLoss", "CyHalfBinomialLoss", "CyHalfMultinomialLoss")
-#: Kind of entry in a skops file → names of the types it may stand for.
+#: Kind of entry in a skops file → names of the types that it may have.
 LISTED: dict[str, set[str]] = {
     "DTypeNode": {"numpy.dtype"},
     "DefaultDictNode": {"collections.defaultdict"},
@@ -127,12 +129,12 @@ LISTED: dict[str, set[str]] = {
     "TupleNode": {"builtins.tuple"},
     "TypeNode": {*_PLAIN, *_NUMBERS},
 }
-#: A skops file that unpacks to more bytes than this, and than this many times its own size, is refused.
-_MAX_UNPACKED, _MAX_RATIO = 2**30, 100
+#: A skops file may unpack to this many bytes, or to this many times its own size if that is more.
+_FREE_BYTES, _MAX_RATIO = 2**30, 100
 
 
 class Contents:
-    """What a skops file says that it holds, read without building anything."""
+    """The types and sizes that a skops file declares, read without building any object."""
 
     def __init__(self, data: bytes) -> None:
         with zipfile.ZipFile(io.BytesIO(data)) as archive:
@@ -140,7 +142,7 @@ class Contents:
             _check_unpacked(sizes["schema.json"], data)
             self._entries = list(_entries(json.loads(archive.read("schema.json"))))
         self._check_generators()
-        # skops reads a file for each entry that names it, and one file for entries that share an identifier.
+        # skops reads a file once per entry that names it, and once for all entries that share an identifier.
         largest: dict[Any, int] = {}
         for number, entry in enumerate(self._entries):
             if entry.get("file") is not None:
@@ -149,19 +151,19 @@ class Contents:
         _check_unpacked(sum(largest.values()), data)
 
     def _check_generators(self) -> None:
-        """Refuse a random generator whose seed has a pool of any length: mixing it takes quadratic time.
+        """Reject a random generator whose seed has a pool of another length: mixing takes quadratic time.
 
-        Of entries that share an identifier skops takes the first, so that all of them have to be right.
+        If entries share an identifier, skops uses the first one, so all of them are checked.
         """
         wrong = {entry.get("__id__") for entry in self._entries if entry.get("content") != "4"}
         for entry in self._entries:
             size = entry["content"].get("pool_size") if isinstance(entry.get("content"), dict) else None
             if size is not None and (size.get("content") != "4" or size.get("__id__") in wrong - {None}):
-                raise ValueError("a random generator with another pool")
+                raise ValueError("a random generator with a pool of another length")
 
     @property
     def types(self) -> list[str]:
-        """The names of all types."""
+        """The names of all types in the file."""
         return sorted({_type_name(entry) for entry in self._entries})
 
     def unlisted(self, trusted: Sequence[str]) -> list[str]:
@@ -175,12 +177,18 @@ def _type_name(entry: dict[str, Any]) -> str:
 
 
 def _check_unpacked(size: int, data: bytes) -> None:
-    if size > max(_MAX_UNPACKED, _MAX_RATIO * len(data)):
-        raise ValueError(f"{len(data)} bytes unpack to {size}, more than a model needs")
+    check_unpacked_size(
+        size,
+        len(data),
+        "the file",
+        free_bytes=_FREE_BYTES,
+        max_ratio=_MAX_RATIO,
+        advice=f"{size} bytes are more than a model needs.",
+    )
 
 
 def _entries(schema: Any) -> Iterator[dict[str, Any]]:
-    """Yield every entry, wherever it is nested."""
+    """Yield every entry, at any level."""
     waiting = [schema]
     while waiting:
         item = waiting.pop()

@@ -3,7 +3,7 @@
 ::
 
     manifest.json        format, versions, class, classes, names of the features, a SHA-256 of each file
-    state.json           parameters and fitted attributes, of this library's types only
+    state.json           parameters and fitted attributes, only of listed types
     arrays.safetensors   their numbers: network weights, calibration, priors
     parts.skops          scikit-learn objects
     booster-*            LightGBM or XGBoost models in the formats of those libraries
@@ -41,20 +41,20 @@ _LIBRARIES = ("peerloss", "numpy", "pandas", "scikit-learn", "scipy", "torch", "
 def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[str] = ()) -> Path:
     """Save a fitted classifier of this library, or a pipeline that ends in one, as a folder without pickle.
 
-    The folder appears whole or not at all. An existing folder is replaced only if it is a model folder.
+    The write is atomic. An existing folder is replaced only if it is a model folder.
 
     Parameters
     ----------
     model
         A fitted classifier.
     folder
-        Where to; parent folders are made.
+        Path of the new folder; parent folders are created.
     trusted
-        Names of types that an estimator of your own inside the model needs, such as
-        ``"lightgbm.sklearn.LGBMClassifier"``. The error names them. No mention is needed for linear models,
-        naive Bayes, discriminant analysis, support vector machines, trees, forests, boosting, bagging and
-        voting of scikit-learn, nor for the usual scalers, encoders and text vectorizers. Nearest neighbours,
-        Gaussian processes and ``MLPClassifier``, for example, need it: their content cannot be checked.
+        Names of further types inside the model, such as ``"lightgbm.sklearn.LGBMClassifier"``. The error
+        names the missing ones. Linear models, naive Bayes, discriminant analysis, support vector machines,
+        trees, forests, boosting, bagging and voting of scikit-learn need not be named, nor do the usual
+        scalers, encoders and text vectorizers. Nearest neighbours, Gaussian processes and ``MLPClassifier``,
+        for example, must be named, because their content cannot be checked.
 
     Returns
     -------
@@ -64,7 +64,7 @@ def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[st
     Raises
     ------
     InvalidInputError
-        If the model is of another kind or holds something that cannot be saved; the attribute is named.
+        If the model is not a classifier of this library, or an attribute cannot be saved; it is named.
     ModelFolderError
         If ``folder`` exists and is not a model folder.
 
@@ -80,7 +80,7 @@ def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[st
     >>> bool((same.predict_proba(X) == model.predict_proba(X)).all())
     True
     """
-    if not _is_ours(model):
+    if not _is_savable(model):
         raise InvalidInputError(
             "`model` must be a classifier of peerloss, or a Pipeline whose last step is one; got "
             f"{type(model).__name__}. Save other models with skops."
@@ -97,22 +97,23 @@ def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[st
 def load_model(folder: str | Path, *, trusted: Sequence[str] = ()) -> Any:
     """Load a classifier that :func:`save_model` saved.
 
-    Nothing is unpickled. Only types of a fixed list are built, those of this library and of scikit-learn, and
-    every index and shape that compiled code would follow without a check is checked first. Boosters are
-    written anew from checked values before LightGBM or XGBoost reads them.
+    Nothing is unpickled. Only types of a fixed list are built, of this library and of scikit-learn. Every
+    index and shape that compiled code would use without a check is checked first. Boosters are rewritten from
+    checked values before LightGBM or XGBoost reads them.
 
     Parameters
     ----------
     folder
         A model folder.
     trusted
-        Names of further types that may be built: those that were named when it was saved. Their content is
-        not checked, so trust only folders whose origin you know.
+        Names of further types that may be built, as passed to :func:`save_model`. Their content is not
+        checked, so use it only for folders from a source that you trust.
 
     Raises
     ------
     ModelFolderError
-        If the folder is absent, foreign, damaged, from a newer version, or names a type that is not trusted.
+        If the folder does not exist, is not a model folder, is damaged, was written by a newer version, or
+        names a type that is not trusted.
     """
     home = Path(folder)
     manifest = read_manifest(home)
@@ -121,50 +122,58 @@ def load_model(folder: str | Path, *, trusted: Sequence[str] = ()) -> Any:
         state = json.loads(files[STATE])
         arrays = safetensors.numpy.load(files[ARRAYS])
         root, objects = state["root"], state["objects"]
-    except Exception as error:  # parsers of hostile bytes raise what they like
+    except Exception as error:  # parsers may raise anything for hostile bytes
         raise ModelFolderError(f"{home} cannot be loaded: its state cannot be read: {error!r}.") from error
     try:
         parts = load_parts(files[PARTS], trusted) if PARTS in files else []
         model = Reader(objects, arrays=arrays, parts=parts, boosters=files).read(root)
     except ModelFolderError as error:
         raise ModelFolderError(f"{home} cannot be loaded: {error}") from error
-    if not _is_ours(model):
-        raise ModelFolderError(f"{home} cannot be loaded: it holds no classifier but {type(model).__name__}.")
+    if not _is_savable(model):
+        raise ModelFolderError(
+            f"{home} cannot be loaded: it contains a value of type {type(model).__name__}, not a classifier."
+        )
     return model
 
 
 def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """Return what a model folder says of itself: class, classes, names of the features, versions, files."""
+    """Return the manifest of a model folder: class, classes, names of the features, versions, files.
+
+    Parameters
+    ----------
+    folder
+        A model folder.
+    """
     home = Path(folder)
     restore_folder(home)
     if not home.is_dir():
         what = "is a file" if home.exists() else "does not exist"
-        raise ModelFolderError(f"{home} {what}; expected a model folder, as save_model writes it.")
+        raise ModelFolderError(f"{home} {what}; expected a model folder written by save_model.")
     try:
         manifest = json.loads(_read_regular(home / MANIFEST))
     except FileNotFoundError as error:
         raise ModelFolderError(
-            f"{home} is no model folder: it has no {MANIFEST}. Pass a folder that save_model or "
-            "`peerloss fit` wrote."
+            f"{home} is not a model folder: it has no {MANIFEST}. Pass a folder written by save_model or "
+            "`peerloss fit`."
         ) from error
     except (OSError, ValueError, RecursionError) as error:
         raise ModelFolderError(f"{home}: {MANIFEST} is damaged: {error}. Save the model again.") from error
     if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ModelFolderError(f"{home} is no model folder: {MANIFEST} belongs to something else.")
+        raise ModelFolderError(f"{home} is not a model folder: {MANIFEST} belongs to another format.")
     version = manifest.get("format_version")
     if not isinstance(version, int) or not isinstance(manifest.get("files"), dict):
         raise ModelFolderError(f"{home}: {MANIFEST} is damaged. Save the model again.")
     if version > FORMAT_VERSION:
         raise ModelFolderError(
-            f"{home} was written by a newer peerloss: format {version}, while this version "
-            f"knows formats up to {FORMAT_VERSION}. Install a newer version: pip install --upgrade peerloss."
+            f"{home} was written by a newer peerloss: format {version}, but this version "
+            f"reads formats up to {FORMAT_VERSION}. Install a newer version: pip install --upgrade peerloss."
         )
     return manifest
 
 
-def _is_ours(model: Any) -> bool:
+def _is_savable(model: Any) -> bool:
     if isinstance(model, Pipeline):
-        return bool(getattr(model, "steps", None)) and _is_ours(model.steps[-1][1])
+        return bool(getattr(model, "steps", None)) and _is_savable(model.steps[-1][1])
     return isinstance(model, NoisyLabelClassifier)
 
 
@@ -209,11 +218,11 @@ def _json(content: Any, *, indent: int | None = None) -> bytes:
 
 
 def _read_files(home: Path, listed: Mapping[str, Any]) -> dict[str, bytes]:
-    """Read each file once, and only if it is the one that was written."""
+    """Read each file once and compare it with its hash."""
     files = {}
     for name, digest in listed.items():
         if Path(name).name != name:
-            raise ModelFolderError(f"{home}: {MANIFEST} names {name!r}, which lies outside the folder.")
+            raise ModelFolderError(f"{home}: {MANIFEST} names {name!r}, which is outside the folder.")
         try:
             files[name] = _read_regular(home / name)
         except (OSError, ValueError) as error:
@@ -222,8 +231,8 @@ def _read_files(home: Path, listed: Mapping[str, Any]) -> dict[str, bytes]:
             ) from error
         if hashlib.sha256(files[name]).hexdigest() != digest:
             raise ModelFolderError(
-                f"{home}: {name} is not as it was saved (its SHA-256 differs from {MANIFEST}'s). Copy the "
-                "folder again, or save the model again."
+                f"{home}: {name} was changed (its SHA-256 is not the one in {MANIFEST}). Copy the folder "
+                "again, or save the model again."
             )
     for name in (STATE, ARRAYS):
         if name not in files:
@@ -232,28 +241,34 @@ def _read_files(home: Path, listed: Mapping[str, Any]) -> dict[str, bytes]:
 
 
 def _read_regular(path: Path) -> bytes:
-    """Read a file, unless it is a device or a pipe, which may never end."""
+    """Read a regular file; a device or a pipe may never end."""
     if path.exists() and not path.is_file():
         raise OSError("it is not a regular file")
     return path.read_bytes()
 
 
 def check_replaceable(target: Path) -> None:
-    """Refuse to replace anything but a model folder with nothing else in it."""
+    """Raise an error unless ``target`` is free, an empty folder, or a model folder without other files.
+
+    Parameters
+    ----------
+    target
+        The folder that :func:`save_model` would replace.
+    """
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     advice = "Choose another folder, or remove this one yourself."
     try:
-        known = {MANIFEST, *json.loads((target / MANIFEST).read_text(encoding="utf-8"))["files"]}
-        ours = json.loads((target / MANIFEST).read_text(encoding="utf-8"))["format"] == FORMAT
+        manifest = json.loads((target / MANIFEST).read_text(encoding="utf-8"))
+        known, is_model = {MANIFEST, *manifest["files"]}, manifest["format"] == FORMAT
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        ours = False
-    if not ours:
-        raise ModelFolderError(f"{target} exists and is no model folder; it is left as it is. {advice}")
+        is_model = False
+    if not is_model:
+        raise ModelFolderError(f"{target} exists and is not a model folder; it was not changed. {advice}")
     others = sorted(path.name for path in target.iterdir() if path.name not in known)
     if others:
         raise ModelFolderError(
-            f"{target} holds more than a model ({', '.join(others[:5])}); it is left as it is. {advice}"
+            f"{target} contains more than a model ({', '.join(others[:5])}); it was not changed. {advice}"
         )
 
 

@@ -1,4 +1,4 @@
-"""PeerClassifier: everything chosen from noisy labels."""
+"""PeerClassifier."""
 
 import numpy as np
 import pandas as pd
@@ -14,36 +14,17 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from peerloss import NoiseModel, RobustMLPClassifier, flip_labels
-from peerloss.estimators import PeerClassifier, _mlp, _peer
-from peerloss.estimators.portfolio import _candidates, _networks
+from peerloss.estimators import PeerClassifier, _robust_mlp
+from peerloss.estimators.portfolio import _candidates, _fit_portfolio
 from peerloss.exceptions import InvalidInputError
+from tests.estimators.binary_task import task
+
+FOLDS = "folds and standard errors count rows, not weights: a row of weight 2 is not two rows"
 
 
-@pytest.fixture
-def small_portfolio(monkeypatch):
-    """Two quick candidates instead of the whole portfolio, where the portfolio is not the point."""
-
-    def two(n_rows, n_features, *, seed):  # noqa: ARG001 (the portfolio's signature)
-        return {"weak": LogisticRegression(C=0.01), "strong": LogisticRegression(C=1.0)}
-
-    monkeypatch.setattr(_peer, "portfolio", two)
-
-
-def task(n=400, e_neg=0.1, e_pos=0.4, seed=0, positive=0.5):
-    rng = np.random.default_rng(seed)
-    y = (rng.random(n) < positive).astype(int)
-    X = rng.normal(size=(n, 4)) + 1.2 * (2 * y - 1)[:, None] * np.array([1.0, 1.0, 0.0, 0.0])
-    return (
-        X,
-        y,
-        flip_labels(y, NoiseModel.binary(e_neg, e_pos), random_state=np.random.default_rng(seed + 1000)),
-    )
-
-
-FOLDS = "folds and the noise of the score see rows, not weights: a row of weight 2 is not two rows"
-
-
-@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")  # checks fit random labels
+@pytest.mark.filterwarnings(
+    "ignore::peerloss.exceptions.IdentifiabilityWarning"
+)  # the checks use random labels
 @pytest.mark.filterwarnings("ignore:.*folds are used")  # and few rows
 @parametrize_with_checks(
     [PeerClassifier(random_state=0)],
@@ -54,8 +35,8 @@ def test_scikit_learn_accepts_it(estimator, check, small_portfolio):  # noqa: AR
     check(estimator)
 
 
-def test_it_is_right_about_the_true_labels():
-    """Trained on labels with rates .1 and .4 it beats the same models without noise handling."""
+def test_it_predicts_the_clean_labels():
+    """Trained on labels with noise rates .1 and .4, it is better than a model without noise handling."""
     X, _, noisy = task()
     X_test, y_test, _ = task(2000, seed=1)
     model = PeerClassifier(random_state=0).fit(X, noisy)
@@ -64,13 +45,13 @@ def test_it_is_right_about_the_true_labels():
     assert model.score(X_test, y_test) > plain.score(X_test, y_test) + 0.02
 
 
-def test_the_report_says_what_was_tried_and_how_good_it_is():
-    """Weights sum to one, noise and α are near the truth, and the interval covers the clean accuracy."""
+def test_the_report_has_candidates_noise_and_accuracy():
+    """Weights sum to one, the noise is near the truth, and the interval covers the clean accuracy."""
     X, _, noisy = task(1500, positive=0.4)
     X_test, y_test, _ = task(4000, seed=1, positive=0.4)
     model = PeerClassifier(random_state=0).fit(X, noisy)
     report = model.report_
-    tried = {*_candidates.portfolio(1500, 4, seed=0), *_candidates.networks()}
+    tried = {*_candidates.candidate_models(1500, 4, seed=0), *_candidates.candidate_networks()}
     assert set(report.candidates.index) == tried
     assert report.candidates["weight"].sum() == pytest.approx(1.0)
     assert report.noise.e_neg == pytest.approx(0.1, abs=0.06)
@@ -82,7 +63,7 @@ def test_the_report_says_what_was_tried_and_how_good_it_is():
 
 
 def test_the_same_seed_gives_the_same_classifier(small_portfolio):  # noqa: ARG001 (a fixture)
-    """Also with several processes."""
+    """The number of processes does not matter."""
     X, _, noisy = task()
     first = PeerClassifier(random_state=3).fit(X, noisy)
     second = PeerClassifier(random_state=3, n_jobs=2).fit(X, noisy)
@@ -100,7 +81,7 @@ def test_probabilities_decide(small_portfolio, metric):  # noqa: ARG001 (a fixtu
 
 
 def test_balanced_accuracy_decides_at_the_noisy_prior(small_portfolio):  # noqa: ARG001 (a fixture)
-    """Peer loss at α = 1: predict 1 where P(noisy 1 | x) exceeds its frequency."""
+    """Peer loss at α = 1: predict 1 if P(noisy 1 | x) exceeds the frequency of 1."""
     X, _, noisy = task(positive=0.25)
     model = PeerClassifier(metric="balanced_accuracy", random_state=0).fit(X, noisy)
     above = model.predict_noisy_proba(X)[:, 1] > model.noisy_prior_[1]
@@ -109,24 +90,24 @@ def test_balanced_accuracy_decides_at_the_noisy_prior(small_portfolio):  # noqa:
 
 
 def four_classes(n, seed):
-    """Overlapping classes, the rarest one row in twenty."""
+    """Return overlapping classes; the rarest has one row in twenty."""
     rng = np.random.default_rng(seed)
     y = rng.choice(4, size=n, p=[0.6, 0.25, 0.1, 0.05])
     centres = np.array([[0.0, 0.0], [1.5, 0.0], [1.5, 1.5], [3.0, 1.5]])
     return centres[y] + rng.normal(size=(n, 2)), y
 
 
-# Where classes overlap that much, T is estimated badly, and the report may say so.
+# If classes overlap this much, T is estimated badly, and fit may warn of it.
 @pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
 def test_balanced_accuracy_of_four_classes(small_portfolio):  # noqa: ARG001 (a fixture)
-    """It is above that of α = 1, near that of clean labels, and inside the report's interval."""
+    """It is above that of α = 1, near that of clean labels, and inside the interval of the report."""
     X, y = four_classes(3000, 0)
     X_test, y_test = four_classes(20_000, 1)
     noisy = flip_labels(y, NoiseModel.uniform(4, 0.2), random_state=0)
     model = PeerClassifier(metric="balanced_accuracy", random_state=0).fit(X, noisy)
     at_one = PeerClassifier(alpha=1.0, random_state=0).fit(X, noisy)
-    taught = LogisticRegression().fit(X, y)
-    best = balanced_accuracy_score(y_test, (taught.predict_proba(X_test) / np.bincount(y)).argmax(axis=1))
+    clean = LogisticRegression().fit(X, y)
+    best = balanced_accuracy_score(y_test, (clean.predict_proba(X_test) / np.bincount(y)).argmax(axis=1))
     reached = balanced_accuracy_score(y_test, model.predict(X_test))
     assert reached > balanced_accuracy_score(y_test, at_one.predict(X_test)) + 0.005
     assert reached > best - 0.02
@@ -139,8 +120,8 @@ def test_balanced_accuracy_of_four_classes(small_portfolio):  # noqa: ARG001 (a 
     np.testing.assert_array_equal(model.predict(X), proba.argmax(axis=1))
 
 
-def test_a_given_alpha_is_obeyed(small_portfolio):  # noqa: ARG001 (a fixture)
-    """The decision is argmax (η̃ − α·π̃) for the α of the user."""
+def test_a_given_alpha_decides(small_portfolio):  # noqa: ARG001 (a fixture)
+    """The decision is argmax (η̃ − α·π̃) at the given α."""
     X, _, noisy = task(positive=0.25)
     model = PeerClassifier(alpha=0.3, random_state=0).fit(X, noisy)
     decided = (model.predict_noisy_proba(X) - 0.3 * model.noisy_prior_).argmax(axis=1)
@@ -148,7 +129,7 @@ def test_a_given_alpha_is_obeyed(small_portfolio):  # noqa: ARG001 (a fixture)
 
 
 def test_more_than_two_classes_and_text_labels(small_portfolio):  # noqa: ARG001 (a fixture)
-    """Three classes with uniform noise and names for labels."""
+    """Three classes with uniform noise and text labels."""
     X, y = make_blobs(600, centers=3, cluster_std=0.6, random_state=0)
     noisy = flip_labels(y, NoiseModel.uniform(3, 0.3), random_state=0)
     names = np.array(["ant", "bee", "cat"])
@@ -159,7 +140,7 @@ def test_more_than_two_classes_and_text_labels(small_portfolio):  # noqa: ARG001
 
 
 def test_gold_labels_help(small_portfolio):  # noqa: ARG001 (a fixture)
-    """Known clean labels, or a mask of right ones, bring the estimated noise nearer to the truth."""
+    """Known clean labels, or a mask of correct ones, improve the estimated noise."""
     X, y, noisy = task(120, 0.05, 0.45, seed=5)
     gold = pd.Series([*y[:60].astype(object), *[None] * 60])
     with_gold = PeerClassifier(random_state=0).fit(X, noisy, gold=gold)
@@ -171,25 +152,8 @@ def test_gold_labels_help(small_portfolio):  # noqa: ARG001 (a fixture)
     assert max(error[:2]) < error[2]
 
 
-def test_groups_are_kept_together(monkeypatch):
-    """No group is on both sides of a fold."""
-    X, _, noisy = task(200)
-    groups = np.arange(200) // 4
-    seen = []
-    fit_fold = _peer._fit_fold
-
-    def spy(estimator, data, train, test):
-        seen.append(set(groups[train]) & set(groups[test]))
-        return fit_fold(estimator, data, train, test)
-
-    monkeypatch.setattr(_peer, "_fit_fold", spy)
-    PeerClassifier(random_state=0).fit(X, noisy, groups=groups)
-    assert seen
-    assert not any(seen)
-
-
 def test_it_works_in_pipelines_searches_and_clones(small_portfolio):  # noqa: ARG001 (a fixture)
-    """The usual tools of scikit-learn apply."""
+    """Pipelines, searches and clones of scikit-learn work."""
     X, _, noisy = task(150)
     assert len(cross_val_score(make_pipeline(StandardScaler(), PeerClassifier()), X, noisy, cv=3)) == 3
     search = GridSearchCV(PeerClassifier(), {"metric": ["accuracy", "balanced_accuracy"]}, cv=2)
@@ -212,7 +176,7 @@ def test_it_works_in_pipelines_searches_and_clones(small_portfolio):  # noqa: AR
     ],
 )
 def test_bad_parameters_are_named(options, message):
-    """And nothing half-fitted is left behind."""
+    """The error names the parameter, and no fitted attribute is left."""
     X, _, noisy = task(60)
     model = PeerClassifier(**options)
     with pytest.raises(InvalidInputError, match=message):
@@ -223,86 +187,36 @@ def test_bad_parameters_are_named(options, message):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"gold": [1.0]}, "`gold` must have one entry a row"),
-        ({"gold": np.full(60, 7.0)}, "`gold` must hold labels that occur in `y`"),
-        ({"groups": [1, 2]}, "`groups` must hold one group for each of 60 rows"),
+        ({"gold": [1.0]}, "`gold` must have one entry per row"),
+        ({"gold": np.full(60, 7.0)}, "`gold` must contain labels that occur in `y`"),
+        ({"groups": [1, 2]}, "`groups` must have one entry for each of 60 rows"),
     ],
 )
 def test_bad_arguments_of_fit_are_named(arguments, message):
-    """The message names the argument and what came."""
+    """The message names the argument and the given value."""
     X, _, noisy = task(60)
     with pytest.raises(InvalidInputError, match=message):
         PeerClassifier().fit(X, noisy, **arguments)
 
 
-@pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is there, so device='cuda' is right")
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without a GPU")
 @pytest.mark.parametrize("model", [PeerClassifier(device="cuda"), RobustMLPClassifier(device="cuda")])
-def test_a_device_that_is_not_there_is_refused_before_training(model, monkeypatch):
+def test_a_missing_device_is_rejected_before_training(model, monkeypatch):
     """Without CUDA, ``device="cuda"`` fails at once: nothing is trained before the error."""
     trained = []
-    monkeypatch.setattr(_peer, "_fit_fold", lambda *_: trained.append("candidate"))
-    monkeypatch.setattr(_mlp, "train_nets", lambda *_, **__: trained.append("network"))
+    monkeypatch.setattr(_fit_portfolio, "_fit_fold", lambda *_: trained.append("candidate"))
+    monkeypatch.setattr(_robust_mlp, "train_nets", lambda *_, **__: trained.append("network"))
     X, _, noisy = task(60)
     with pytest.raises(InvalidInputError, match="`device` must be 'auto', 'cpu' or 'cuda'"):
         model.fit(X, noisy)
     assert not trained
 
 
-@pytest.mark.parametrize(
-    ("device", "n_features", "gpu", "expected"),
-    [
-        ("auto", 2047, True, "cpu"),
-        ("auto", 2048, True, "cuda"),
-        ("auto", 2048, False, "cpu"),
-        ("cpu", 2048, True, "cpu"),
-    ],
-)
-def test_the_networks_train_on_the_chosen_device(monkeypatch, device, n_features, gpu, expected):
-    """``"auto"`` takes the GPU for wide tables, where there is one; the networks are told."""
-    seen = []
-
-    def spy(data, folds, *, seed, device):  # noqa: ARG001 (the signature of fit_networks)
-        seen.append(device)
-        return {}
-
-    monkeypatch.setattr(_peer, "fit_networks", spy)
-    monkeypatch.setattr(_peer, "portfolio", lambda *_, **__: {"only": LogisticRegression()})
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
-    X = np.random.default_rng(0).normal(size=(40, n_features))
-    PeerClassifier(device=device, cv=2, random_state=0).fit(X, X[:, 0] > 0)
-    assert seen == [expected]
-
-
-def test_only_noisy_training_labels_are_looked_at(monkeypatch):
-    """Selection never sees a held-out label while training on its rows: each fold trains without them."""
-    X, _, noisy = task(100)
-    fit_fold = _peer._fit_fold
-
-    def check(estimator, data, train, test):
-        assert not set(train) & set(test)
-        return fit_fold(estimator, data, train, test)
-
-    monkeypatch.setattr(_peer, "_fit_fold", check)
-    PeerClassifier(random_state=0).fit(X, noisy)
-
-
-def test_a_network_that_diverges_is_dropped_and_named(monkeypatch):
-    """It has no say, the others go on, and the report says so."""
-    wild = {"wild": {"base": "unhinged", "alpha": 5.0, "learning_rate": 1e30, "weight_decay": 0.0}}
-    monkeypatch.setattr(_networks, "networks", lambda: wild)
-    X, y, noisy = task(120)
-    model = PeerClassifier(random_state=0).fit(X, noisy)
-    assert model.report_.diverged == ("wild",)
-    assert "Diverged and dropped: wild" in str(model.report_)
-    assert "wild" not in model.report_.candidates.index
-    assert model.score(X, y) > 0.85
-
-
-def test_weights_count(small_portfolio):  # noqa: ARG001 (a fixture)
-    """Rows of weight zero are as good as absent: turning their labels round changes nothing."""
+def test_rows_of_weight_zero_are_ignored(small_portfolio):  # noqa: ARG001 (a fixture)
+    """Rows of weight zero are ignored: changing their labels has no effect."""
     X, _, noisy = task(200)
     weight = np.where(np.arange(200) < 150, 1.0, 0.0)
-    turned = np.where(weight > 0, noisy, 1 - noisy)
+    changed = np.where(weight > 0, noisy, 1 - noisy)
     first = PeerClassifier(random_state=0).fit(X, noisy, sample_weight=weight)
-    second = PeerClassifier(random_state=0).fit(X, turned, sample_weight=weight)
+    second = PeerClassifier(random_state=0).fit(X, changed, sample_weight=weight)
     np.testing.assert_allclose(first.predict_proba(X), second.predict_proba(X), atol=1e-9)

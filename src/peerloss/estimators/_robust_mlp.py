@@ -1,18 +1,19 @@
-"""RobustMLPClassifier: small nets trained on noisy labels, the loss is a parameter."""
+"""RobustMLPClassifier: small neural networks trained on noisy labels with a choice of losses."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._deprecation import renamed_parameters
 from peerloss._device import resolve_device
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import MAX_STANDARDISED
-from peerloss.estimators._mlp_checks import check_parameters
+from peerloss.estimators._fold_classifier import FoldClassifier
+from peerloss.estimators._mlp_checks import LossChoice, check_parameters
 from peerloss.estimators._mlp_search import (
     ALPHA_GRID,
     hold_out,
@@ -33,73 +34,78 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
+    from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.estimators._folds import Folds
+    from peerloss.estimators.folds import Folds
 
 #: Points of the learning curves.
 N_RECORDS = 20
-#: So many rows are shown to the trained nets to see whether their logits ran away.
-RUNAWAY_ROWS = 1000
+#: The logits of this many rows are checked for divergence after training.
+N_CHECKED_ROWS = 1000
+#: Rows per block of a prediction.
+BLOCK_ROWS = 65536
 
 
-class RobustMLPClassifier(NoisyLabelClassifier):
+class RobustMLPClassifier(FoldClassifier):
     """Small neural networks for noisy labels; features are standardised inside.
 
     Parameters
     ----------
     loss
-        ``"peer"``; ``"plain"``; ``"surrogate"``, also called ``"backward"``, and ``"forward"``, which need
-        ``noise``; ``"symmetric"``; ``"dmi"`` (after a warm start with cross entropy); ``"gce"``.
+        ``"peer"``, which at ``alpha=0`` is plain training with ``base``; ``"backward"`` (the unbiased
+        surrogate loss) and ``"forward"``, which need ``noise``; or ``"dmi"``, which starts after a warm-up
+        with cross entropy.
     alpha
-        Weight of the peer term during training, or ``"auto"``: searched over a grid with 0 in it by
-        cross-validation on the noisy labels, all candidates compared by the peer score at ``scoring_alpha``.
-        It is not α* itself, as in :class:`~peerloss.PeerPlugInClassifier`.
+        Weight of the peer term of ``"peer"``. ``"auto"``: chosen from the noisy labels for accuracy, from a
+        grid that contains 0, by cross-validation with the peer score at ``scoring_alpha``.
     base
-        Base loss of ``"peer"``, ``"plain"`` and ``"surrogate"``. For ``"symmetric"`` one of sigmoid,
-        unhinged, mae, ramp; there the default of this argument stands for sigmoid.
+        Base loss of ``"peer"`` and ``"backward"``: ``"cross_entropy"``, ``"gce"``, the symmetric
+        ``"sigmoid"``, ``"unhinged"``, ``"mae"`` and ``"ramp"``, and others.
     hidden_layer_sizes, batch_size, max_steps, learning_rate, weight_decay
         Architecture and training: AdamW on random batches without replacement.
     n_members
-        Nets whose probabilities are averaged.
+        Number of nets whose probabilities are averaged.
     peers
-        ``"expected"`` or ``"sampled"`` inside the batch.
+        ``"expected"``, or ``"sampled"`` from the batch.
     noise
-        :class:`~peerloss.NoiseModel` or transition matrix over the sorted classes, or ``"estimate"``: from
-        out-of-fold probabilities of plain nets. The other losses make no use of it.
+        Noise of ``"backward"`` and ``"forward"``: a :class:`~peerloss.NoiseModel` or a transition matrix over
+        the sorted classes, or ``"estimate"``, from out-of-fold probabilities of plain nets.
     eps
         Clip of cross entropy.
     early_stopping
-        Keep each net's weights at the best peer score on a part of the noisy training rows held out.
+        Keep the weights of each net at the step with the best peer score on held-out noisy rows.
     validation_fraction
-        That part.
+        Fraction of the rows that early stopping holds out.
     scoring_alpha
-        α of the peer score that the search and early stopping compare by: a number, such as 1, which orders
-        by balanced accuracy if there are two classes; or ``"auto"``, for accuracy: α* at the rates that plain
-        training suggests, 1 where more than two classes have no α*. Early stopping without a search has no
-        rates to go by: there ``"auto"`` is 1.
-    warm_start_fraction
-        Share of the steps done with cross entropy before ``"dmi"`` begins.
+        α of the peer score that compares candidates on held-out noisy labels, in the search for ``alpha`` and
+        in early stopping: a number such as 1, which orders by balanced accuracy for two classes; or
+        ``"auto"``, which aims at accuracy: α* at the rates estimated from plain training, or 1 if there are
+        more than two classes and no α* exists. Early stopping without a search does not estimate rates:
+        ``"auto"`` is then 1.
+    warm_up_fraction
+        Fraction of the steps that train with cross entropy before ``"dmi"``.
     cv
         Folds of ``alpha="auto"`` and ``noise="estimate"``: a number of stratified folds, a splitter, or an
         iterable of index pairs.
     device
-        ``"cpu"``, ``"cuda"``, or ``"auto"``: the GPU where there is one and a layer is wide (512).
+        ``"cpu"``, ``"cuda"``, or ``"auto"``, which is the GPU if there is one and a layer has at least 512
+        units.
     random_state
         Seed, generator or ``None``.
 
     Attributes
     ----------
     alpha_
-        α in use (``nan`` for losses without one).
+        α in use (``nan`` for losses other than ``"peer"``).
     noise_
         Noise model in use, or ``None``.
     nets_
         The trained members, a :class:`~peerloss.training.TrainedNets`.
     loss_curve_, validation_score_curve_
-        (members, points); the steps of the points are ``nets_.steps``. The second is ``None`` without early
-        stopping.
+        Shape (members, points); ``nets_.steps`` has the steps of the points. The second is ``None`` without
+        early stopping.
     report_
-        What was trained, what was searched, which members diverged and were left out.
+        The settings in use, the scores of the search, and the members that diverged and are excluded.
 
     Examples
     --------
@@ -111,6 +117,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
     array(['yes', 'no'], dtype='<U3')
     """
 
+    @renamed_parameters(warm_start_fraction="warm_up_fraction")
     def __init__(
         self,
         loss: str = "peer",
@@ -129,7 +136,7 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         early_stopping: bool = False,
         validation_fraction: float = 0.15,
         scoring_alpha: float | str = "auto",
-        warm_start_fraction: float = 0.5,
+        warm_up_fraction: float = 0.5,
         cv: Any = 5,
         device: str = "auto",
         random_state: RandomState = None,
@@ -149,86 +156,58 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         self.early_stopping = early_stopping
         self.validation_fraction = validation_fraction
         self.scoring_alpha = scoring_alpha
-        self.warm_start_fraction = warm_start_fraction
+        self.warm_up_fraction = warm_up_fraction
         self.cv = cv
         self.device = device
         self.random_state = random_state
-
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Train on features (n, d) and noisy labels (n,).
-
-        Parameters
-        ----------
-        X, y
-            Features and noisy labels of any dtype.
-        sample_weight
-            Non-negative weights of the rows, which multiply the losses and the counted prior.
-        groups
-            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
-        """
-        with all_or_nothing(self):
-            given = self._check_fit(X, y, sample_weight)
-            hidden = check_parameters(self, len(given.classes))
-            self.classes_ = given.classes
-            self._fit(given, hidden, groups)
-        return self
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the clean classes, shape (n, K): the mean over the members."""
         features = self._check_predict(X)
         parts = [
-            self.nets_.mean_probabilities(self._standardise(features[start : start + 65536]))
-            for start in range(0, len(features), 65536)
+            self.nets_.mean_probabilities(self._standardise(features[start : start + BLOCK_ROWS]))
+            for start in range(0, len(features), BLOCK_ROWS)
         ]
         return np.concatenate(parts)
 
-    def _fit(self, given: FitInput, hidden: tuple[int, ...], groups: ArrayLike | None) -> None:
-        rng = as_generator(self.random_state)
-        features, codes, weight = given.X, given.codes, given.weight
-        if not weight.all():  # rows of weight zero are no rows
-            counted = weight > 0
-            features, codes, weight = features[counted], codes[counted], weight[counted]
+    def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
+        hidden, loss = check_parameters(self, len(data.classes))
+        features, codes, weight = data.X, data.codes, data.weight
+        if not weight.all():  # rows of weight zero are left out
+            used = weight > 0
+            features, codes, weight = features[used], codes[used], weight[used]
         self.mean_, self.scale_ = _mean_and_scale(features, weight)
-        seed = int(rng.integers(2**62))
+        seed = int(as_generator(self.random_state).integers(2**62))
+        estimates_noise = loss.uses_noise and isinstance(self.noise, str)
+        needs_folds = loss.searches_alpha or estimates_noise
         task = _Task(
+            loss=loss,
             X=self._standardise(features),
             codes=codes,
             weight=None if np.ptp(weight) == 0 else weight,
-            n_classes=len(given.classes),
             seed=seed,
-            folds=search_folds(self.cv, given, groups, seed) if self._needs_folds else [],
-            train=self._trainer(hidden, len(given.classes)),
+            folds=search_folds(self.cv, data, groups, seed) if needs_folds else [],
+            train=self._trainer(hidden, len(data.classes)),
         )
         self.report_: dict[str, Any] = {"loss": self.loss, "members": self.n_members, "diverged": []}
-        self.noise_ = self._noise(task)
-        self.alpha_ = self._alpha(task)
+        self.noise_ = self._find_noise(task)
+        self.alpha_ = self._find_alpha(task)
         self.report_ |= {"alpha": self.alpha_, "noise": None if self.noise_ is None else repr(self.noise_)}
         self.nets_ = self._train_members(task)
         self.loss_curve_, self.validation_score_curve_ = self.nets_.loss_curve, self.nets_.score_curve
         self.n_iter_ = int(self.nets_.best_step.max())
         self.report_ |= {"steps": self.nets_.best_step.tolist(), "backend": self.nets_.backend[0]}
-        self._tell_divergence(task.X[:RUNAWAY_ROWS])
+        self._report_divergence(task.X[:N_CHECKED_ROWS])
 
     def _train_members(self, task: _Task) -> TrainedNets:
-        nets = [
-            task.net(**self._loss_of_net(self.alpha_), random_state=(task.seed, 0, member))
-            for member in range(self.n_members)
-        ]
+        rows = held_out = None
+        if self.early_stopping:
+            rows, held_out = hold_out(task.codes, self.validation_fraction, task.seed)
+        options = self._net_options(task.loss, self.alpha_)
+        nets = [task.net(**options, rows=rows, random_state=(task.seed, 0, i)) for i in range(self.n_members)]
         every = max(1, self.max_steps // N_RECORDS)
-        if not self.early_stopping:
+        if held_out is None:
             return task.train(task.X, nets, record_every=every)
-        rows, held_out = hold_out(task.codes, self.validation_fraction, task.seed)
-        nets = [
-            task.net(**self._loss_of_net(self.alpha_), rows=rows, random_state=(task.seed, 0, member))
-            for member in range(self.n_members)
-        ]
         X_held, y_held = task.X[held_out], task.codes[held_out]
         alpha = self.report_.get("scoring_alpha", 1.0 if self.scoring_alpha == "auto" else self.scoring_alpha)
         w_held = None if task.weight is None else task.weight[held_out]
@@ -239,34 +218,30 @@ class RobustMLPClassifier(NoisyLabelClassifier):
 
         return task.train(task.X, nets, record_every=every, monitor=score, keep_best=True)
 
-    def _noise(self, task: _Task) -> NoiseModel | None:
-        if self.loss not in ("surrogate", "backward", "forward"):
+    def _find_noise(self, task: _Task) -> NoiseModel | None:
+        if not task.loss.uses_noise:
             return None
-        if not (isinstance(self.noise, str) and self.noise == "estimate"):
+        if not isinstance(self.noise, str):
             return as_noise_model(self.noise)  # type: ignore[arg-type]  # checked with the parameters
-        plain = {**self._settings(), "loss": "peer", "base": "cross_entropy", "alpha": 0.0}
-        nets = [
-            task.net(**plain, rows=train, random_state=(task.seed, 1, f))
-            for f, (train, _) in enumerate(task.folds)
-        ]
-        trained = task.train(task.X, nets)
-        return estimate_noise(task.codes, out_of_fold_probabilities(trained, task.X, task.folds)[0])
+        plain = LossChoice("peer", "cross_entropy", 0.0, task.loss.peers)
+        return estimate_noise(task.codes, self._out_of_fold(task, plain, (0.0,), stream=1)[0])
 
-    def _alpha(self, task: _Task) -> float:
-        if self.loss != "peer":
+    def _find_alpha(self, task: _Task) -> float:
+        loss = task.loss
+        if loss.loss != "peer":
             return float("nan")
-        if not isinstance(self.alpha, str):
-            return float(self.alpha)
-        plain = self._out_of_fold(task, (0.0,))
+        if not isinstance(loss.alpha, str):
+            return float(loss.alpha)
+        plain = self._out_of_fold(task, loss, (0.0,), stream=2)
         scoring_alpha = 1.0 if self.scoring_alpha == "auto" else float(self.scoring_alpha)
         if self.scoring_alpha == "auto":
             rule = rule_for_alpha(plain[0], task.codes, task.weight)
             if rule is not None:
                 scoring_alpha = rule.alpha
-                if np.ptp(rule.label_weights):  # balanced labels, which no α could tell apart: weigh them
-                    task.weigh_labels(rule.label_weights)
-                    plain = self._out_of_fold(task, (0.0,))
-        others = self._out_of_fold(task, ALPHA_GRID[1:])
+                if np.ptp(rule.label_weights):  # balanced labels have no α* unless they are weighted
+                    task.weight_labels(rule.label_weights)
+                    plain = self._out_of_fold(task, loss, (0.0,), stream=2)
+        others = self._out_of_fold(task, loss, ALPHA_GRID[1:], stream=2)
         found = search_alpha(
             np.concatenate([plain, others]), scoring_alpha, y=task.codes, weight=task.weight, folds=task.folds
         )
@@ -274,46 +249,37 @@ class RobustMLPClassifier(NoisyLabelClassifier):
         self.report_["alpha_scores"] = dict(zip(ALPHA_GRID, found.scores, strict=True))
         return found.alpha
 
-    @property
-    def _needs_folds(self) -> bool:
-        searches_alpha = self.loss == "peer" and isinstance(self.alpha, str)
-        corrected = self.loss in ("surrogate", "backward", "forward")
-        return searches_alpha or (corrected and isinstance(self.noise, str))
-
-    def _out_of_fold(self, task: _Task, alphas: Sequence[float]) -> FloatArray:
-        """Return out-of-fold probabilities (candidates, n, K) for some α."""
-        settings = self._loss_of_net(1.0)
+    def _out_of_fold(
+        self, task: _Task, loss: LossChoice, alphas: Sequence[float], *, stream: int
+    ) -> FloatArray:
+        """Return out-of-fold probabilities (alphas, n, K); each search has its own ``stream`` of seeds."""
+        options = self._net_options(loss, 1.0)
         parts = [
-            task.net(**settings, rows=train, random_state=(task.seed, 2, f))
+            task.net(**options, rows=train, random_state=(task.seed, stream, f))
             for f, (train, _) in enumerate(task.folds)
         ]
         trained = task.train(task.X, [replace(part, alpha=a) for a in alphas for part in parts])
         return out_of_fold_probabilities(trained, task.X, task.folds)
 
-    def _settings(self) -> dict[str, Any]:
-        return {
+    def _net_options(self, loss: LossChoice, alpha: float) -> dict[str, Any]:
+        """Return the loss and the settings of the optimiser as options of :class:`Net`."""
+        options: dict[str, Any] = {
+            "loss": loss.loss,
             "learning_rate": self.learning_rate,
             "weight_decay": self.weight_decay,
             "eps": self.eps,
-            "peers": self.peers,
+            "peers": loss.peers,
         }
-
-    def _loss_of_net(self, alpha: float) -> dict[str, Any]:
-        """Translate the loss into the engine's terms."""
-        settings = self._settings()
-        if self.loss == "peer":
-            return settings | {"loss": "peer", "base": self.base, "alpha": alpha}
-        if self.loss in ("surrogate", "backward"):
-            return settings | {"loss": "backward", "base": self.base, "noise": self.noise_}
-        if self.loss == "forward":
-            return settings | {"loss": "forward", "noise": self.noise_}
-        if self.loss == "dmi":
-            warm = min(self.max_steps, max(1, round(self.max_steps * self.warm_start_fraction)))
-            return settings | {"loss": "dmi", "warm_up": warm}
-        base = "gce" if self.loss == "gce" else self.base
-        if self.loss == "symmetric" and base == "cross_entropy":
-            base = "sigmoid"
-        return settings | {"loss": "peer", "base": base, "alpha": 0.0, "peers": "expected"}
+        if loss.loss == "peer":
+            options |= {"base": loss.base, "alpha": alpha}
+        elif loss.loss == "backward":
+            options |= {"base": loss.base, "noise": self.noise_}
+        elif loss.loss == "forward":
+            options |= {"noise": self.noise_}
+        else:
+            n_warm_up = round(self.max_steps * self.warm_up_fraction)
+            options |= {"warm_up": min(self.max_steps, max(1, n_warm_up))}
+        return options
 
     def _trainer(self, hidden: tuple[int, ...], n_classes: int) -> Callable[..., TrainedNets]:
         device = resolve_device(self.device, width=max(hidden, default=0))
@@ -337,24 +303,25 @@ class RobustMLPClassifier(NoisyLabelClassifier):
             standard = (X - self.mean_) / self.scale_
         return np.clip(standard, -MAX_STANDARDISED, MAX_STANDARDISED, out=standard).astype(np.float32)
 
-    def _tell_divergence(self, X: Any) -> None:
+    def _report_divergence(self, X: Any) -> None:
+        """Warn of members that diverged, or whose logits are very large; raise an error if none is left."""
         lost = np.flatnonzero(self.nets_.diverged).tolist()
         self.report_["diverged"] = lost
         remedy = "Lower `learning_rate`, use `alpha` below 1 or a bounded `base` such as 'sigmoid'."
         if len(lost) == self.n_members:
-            raise DivergenceError(f"all {self.n_members} nets left the finite numbers. {remedy}")
+            raise DivergenceError(f"all {self.n_members} nets became NaN or infinite. {remedy}")
         if lost:
             warnings.warn(
-                f"members {lost} of {self.n_members} left the finite numbers and count no more. {remedy}",
+                f"members {lost} of {self.n_members} became NaN or infinite and are excluded. {remedy}",
                 DivergenceWarning,
                 stacklevel=4,
             )
-        sane = np.flatnonzero(~self.nets_.diverged)
-        largest = float(np.abs(self.nets_.logits(X, nets=sane)).max())
+        finite = np.flatnonzero(~self.nets_.diverged)
+        largest = float(np.abs(self.nets_.logits(X, nets=finite)).max())
         if self.alpha_ >= 1 and largest > LOGIT_LIMIT:
             warnings.warn(
                 f"logits have reached {largest:.3g} (limit {LOGIT_LIMIT:g}) at alpha = {self.alpha_:g} ≥ 1: "
-                f"the loss is not bounded below and training runs away. {remedy}",
+                f"the loss is not bounded below and training diverges. {remedy}",
                 DivergenceWarning,
                 stacklevel=4,
             )
@@ -362,25 +329,25 @@ class RobustMLPClassifier(NoisyLabelClassifier):
 
 @dataclass(eq=False)
 class _Task:
-    """The training data in the engine's form."""
+    """The training data in the form that :func:`train_nets` expects."""
 
+    loss: LossChoice
     X: Any
     codes: IntArray
     weight: FloatArray | None
-    n_classes: int
     seed: int
     folds: Folds
-    """Folds of the searches; empty where nothing is searched."""
+    """Folds of the searches; empty if nothing is searched."""
     train: Callable[..., TrainedNets]
 
     def net(self, *, rows: IntArray | None = None, **settings: Any) -> Net:
-        """Return a net for some of the rows."""
+        """Return a net that trains on ``rows``, or on all rows."""
         chosen: Any = slice(None) if rows is None else rows
         weight = None if self.weight is None else self.weight[chosen]
         return Net(self.codes[chosen], rows=rows, weight=weight, **settings)
 
-    def weigh_labels(self, label_weights: FloatArray) -> None:
-        """Weigh the rows by their labels, beside their own weights."""
+    def weight_labels(self, label_weights: FloatArray) -> None:
+        """Multiply the weight of each row by the weight of its label."""
         own = 1.0 if self.weight is None else self.weight
         self.weight = own * label_weights[self.codes]
 

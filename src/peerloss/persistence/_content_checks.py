@@ -1,7 +1,7 @@
-"""Checks of what compiled code follows without looking: indices and shapes of loaded objects.
+"""Check indices and shapes of loaded objects that compiled code uses without a check.
 
-A crafted file could otherwise make it read or write anywhere in memory. Everything that was loaded is checked
-before anybody predicts with it; ``ValueError`` says what is wrong.
+A crafted file could otherwise make it read or write anywhere in memory. Every loaded object is checked before
+it can be used; a ``ValueError`` describes what is wrong.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from sklearn.tree import BaseDecisionTree
 from sklearn.tree._tree import Tree
 
 from peerloss.boosting import PeerBoostingClassifier
-from peerloss.boosting._backends import Plan
-from peerloss.persistence._trees import check_nodes, require
+from peerloss.boosting.libraries import BoosterSettings
+from peerloss.persistence._tree_arrays import check_nodes, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-#: Threads that a file may ask for.
+#: Largest number of threads that a file may request.
 MAX_JOBS = 1024
-#: Categories that histogram boosting tells apart in a bit set, and 32-bit words of that set.
+#: Categories in a bit set of histogram boosting, and 32-bit words of that set.
 _MAX_CATEGORIES, _BITSET_WORDS = 256, 8
-#: Numbers that the Mersenne Twister and Philox produce at once: their position must lie within.
+#: Buffer sizes of the Mersenne Twister and Philox: the position must lie within the buffer.
 _BUFFER_SIZES = {"MT19937": 624, "Philox": 4}
 
 
 def check_loaded(value: Any) -> None:
-    """Refuse a loaded object that would lead compiled code astray."""
+    """Raise an error if the content of a loaded object is not safe for compiled code."""
     if isinstance(value, BaseEstimator):
         _check_attributes(value)
     for kind, check in _CHECKS.items():
@@ -51,7 +51,7 @@ def check_loaded(value: Any) -> None:
 
 
 def _check_attributes(estimator: BaseEstimator) -> None:
-    """Refuse attributes that replace methods or constants of the class, and an absurd number of threads."""
+    """Reject attributes that replace methods or constants of the class, and too many threads."""
     replaced = sorted(name for name in vars(estimator) if hasattr(type(estimator), name))
     require(not replaced, f"a {type(estimator).__name__} with another {', '.join(replaced)}")
     _check_jobs(getattr(estimator, "n_jobs", None))
@@ -73,25 +73,25 @@ def _check_tree(estimator: Any) -> None:
     if hasattr(estimator, "tree_"):
         tree, n_features = estimator.tree_, _n_features(estimator)
         require(type(tree) is Tree, "a tree of another type")
-        require(0 < tree.node_count <= tree.capacity, "a tree with fewer nodes than it says")
+        require(0 < tree.node_count <= tree.capacity, "a tree with fewer nodes than declared")
         require(tree.n_features == n_features, "a tree for other features")
         check_nodes(tree.children_left, tree.children_right, tree.feature, n_features)
 
 
 def _check_members(ensemble: Any) -> None:
-    """Check trees that an ensemble asks without checking their input again."""
+    """Check trees that an ensemble calls without checking their input again."""
     if hasattr(ensemble, "estimators_"):
         n_features = _n_features(ensemble)
         members = np.ravel(np.asarray(ensemble.estimators_, dtype=object))
         require(len(members) > 0, "an ensemble without trees")
         for member in members:
-            require(isinstance(member, BaseDecisionTree), "an ensemble of something else than trees")
+            require(isinstance(member, BaseDecisionTree), "an ensemble of objects that are not trees")
             require(type(member.tree_) is Tree, "a tree of another type")
             require(member.tree_.n_features == n_features, "a tree for other features")
 
 
 def _check_boosting(boosting: Any) -> None:
-    """Check that each tree of a round has its column in the scores that the trees are added to."""
+    """Check that the array of scores has one column for each tree of a round."""
     _check_members(boosting)
     if hasattr(boosting, "estimators_"):
         trees = boosting.estimators_
@@ -103,7 +103,7 @@ def _check_boosting(boosting: Any) -> None:
         require(zero or type(boosting.init_) is DummyClassifier, "boosting that starts from another model")
         require(isinstance(boosting._loss, BaseLoss), "boosting with another loss")  # noqa: SLF001
         row = np.zeros((1, _n_features(boosting)), dtype=np.float32)
-        first = boosting._raw_predict_init(row)  # noqa: SLF001 - as many columns as its loss makes
+        first = boosting._raw_predict_init(row)  # noqa: SLF001 - its number of columns follows from the loss
         require(first.shape == (1, width), "boosting whose loss has another number of scores")
 
 
@@ -111,8 +111,8 @@ def _check_histogram_boosting(boosting: Any) -> None:
     if not hasattr(boosting, "_predictors"):
         return
     n_features = _n_features(boosting)
-    require(not getattr(boosting, "_in_fit", False), "boosting that has not ended its fit")
-    mapper = boosting._bin_mapper  # noqa: SLF001 - nothing public holds what is checked here
+    require(not getattr(boosting, "_in_fit", False), "boosting with an unfinished fit")
+    mapper = boosting._bin_mapper  # noqa: SLF001 - there is no public access to it
     require(type(mapper) is _BinMapper, "a bin mapper of another type")
     categorical = mapper.is_categorical_
     require(isinstance(categorical, np.ndarray) and categorical.dtype.kind in "bu", "a damaged bin mapper")
@@ -128,7 +128,7 @@ def _check_histogram_boosting(boosting: Any) -> None:
 
 
 def _check_preprocessor(preprocessor: Any, n_features: int) -> None:
-    """Check that the columns are reordered and none is lost."""
+    """Check that the preprocessor only reorders the columns."""
     if preprocessor is None:
         return
     require(type(preprocessor) is ColumnTransformer, "boosting with a preprocessor of another type")
@@ -140,20 +140,20 @@ def _check_preprocessor(preprocessor: Any, n_features: int) -> None:
         mask = np.asarray(columns)
         require(mask.dtype == bool and mask.shape == (n_features,), "a preprocessor for other features")
         width += int(mask.sum())
-    require(width == n_features, "a preprocessor that loses features")
+    require(width == n_features, "a preprocessor that drops features")
 
 
 def _check_histogram_tree(tree: Any, n_features: int, categorical: Any) -> None:
     require(type(tree) is TreePredictor, "a tree of another type")
     nodes, bitsets = tree.nodes, tree.raw_left_cat_bitsets
     require(isinstance(nodes, np.ndarray) and nodes.ndim == 1, "a tree without a list of nodes")
-    require(nodes.dtype == PREDICTOR_RECORD_DTYPE, "a tree with nodes of another form")
+    require(nodes.dtype == PREDICTOR_RECORD_DTYPE, "a tree with nodes of another dtype")
     left = np.where(nodes["is_leaf"] != 0, -1, nodes["left"].astype(np.int64))
     check_nodes(left, nodes["right"], nodes["feature_idx"], n_features)
     split = nodes[(nodes["is_leaf"] == 0) & (nodes["is_categorical"] != 0)]
     if len(split):
-        require(bool(categorical[split["feature_idx"]].all()), "a category where numbers are")
-        require(bitsets.ndim == 2 and bitsets.shape[1] == _BITSET_WORDS, "categories of another form")
+        require(bool(categorical[split["feature_idx"]].all()), "a category in a numeric feature")
+        require(bitsets.ndim == 2 and bitsets.shape[1] == _BITSET_WORDS, "categories of another shape")
         require(bool((split["bitset_idx"] < len(bitsets)).all()), "unknown categories")
 
 
@@ -163,9 +163,9 @@ def _check_dummy(dummy: Any) -> None:
 
 
 def _check_booster(classifier: Any) -> None:
-    if hasattr(classifier, "_plan"):
-        require(type(classifier._plan) is Plan, "a booster without a plan")  # noqa: SLF001
-        _check_jobs(classifier._plan.n_jobs)  # noqa: SLF001
+    if hasattr(classifier, "_settings"):
+        require(type(classifier._settings) is BoosterSettings, "a booster without settings")  # noqa: SLF001
+        _check_jobs(classifier._settings.n_jobs)  # noqa: SLF001
 
 
 def _check_machine(machine: Any) -> None:
@@ -173,7 +173,7 @@ def _check_machine(machine: Any) -> None:
         return
     require(
         isinstance(machine.kernel, str) and machine.kernel in {"linear", "poly", "rbf", "sigmoid"},
-        f"a support vector machine with kernel={machine.kernel!r}; save one with a kernel of its own",
+        f"a support vector machine with kernel={machine.kernel!r}; use a built-in kernel",
     )
     require(machine._sparse is False, "a support vector machine fitted to sparse features")  # noqa: SLF001
     vectors, dual = machine.support_vectors_, machine._dual_coef_
@@ -194,7 +194,7 @@ def _check_machine(machine: Any) -> None:
 
 
 def _check_one_hot(encoder: Any) -> None:
-    """Check what positions in a sparse matrix are computed from: SciPy writes to them without looking."""
+    """Check the values that determine positions in a sparse matrix, to which SciPy writes without a check."""
     if not hasattr(encoder, "categories_"):
         return
     categories, drop = encoder.categories_, encoder._drop_idx_after_grouping  # noqa: SLF001
@@ -216,7 +216,7 @@ def _check_one_hot(encoder: Any) -> None:
 
 
 def _check_order(categories: Any) -> None:
-    """Numbers are searched for by bisection, which is right only if they are sorted."""
+    """Check that numbers are sorted, because they are searched by bisection."""
     if categories.dtype.kind in "OU" and all(isinstance(v, str) or v is None or v != v for v in categories):  # noqa: PLR0124 - NaN
         return
     known = [value for value in categories.tolist() if value == value]  # noqa: PLR0124
@@ -227,7 +227,7 @@ def _check_order(categories: Any) -> None:
 
 
 def _grouped_width(n_categories: int, grouped: Any) -> int:
-    """Return how many columns a feature has once infrequent categories are joined, before any is dropped."""
+    """Return the number of columns after infrequent categories are joined, before any is dropped."""
     if grouped is None or (grouped[0] is None and grouped[1] is None):
         return n_categories
     infrequent, mapping = (np.asarray(part) for part in grouped)
@@ -242,7 +242,7 @@ def _grouped_width(n_categories: int, grouped: Any) -> int:
 
 
 def _check_vocabulary(vectorizer: Any) -> None:
-    """Check the columns of a sparse matrix of words."""
+    """Check the column indices of a sparse matrix of words."""
     if hasattr(vectorizer, "vocabulary_"):
         require(type(vectorizer.vocabulary_) is dict, "a damaged vocabulary")
         columns = vectorizer.vocabulary_.values()
@@ -260,7 +260,7 @@ def _check_generator(generator: Any) -> None:
 
 
 def _n_features(estimator: Any) -> int:
-    """Return the number of features that an estimator demands; without it, any input would be let in."""
+    """Return the number of features that an estimator requires; without it, any input would be accepted."""
     n_features: Any = getattr(estimator, "n_features_in_", None)
     require(_is_integer(n_features) and n_features > 0, f"a {type(estimator).__name__} for unknown features")
     return int(n_features)

@@ -1,0 +1,213 @@
+"""PeerClassifier: the recommended classifier for noisy labels."""
+
+from __future__ import annotations
+
+import warnings
+from typing import TYPE_CHECKING, Any, Self
+
+import numpy as np
+import pandas as pd
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils import check_random_state
+
+from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._device import resolve_device
+from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, IntArray, check_choice
+from peerloss.estimators._peer_report import MISFIT, make_report
+from peerloss.estimators.folds import Folds, held_out_folds, is_fold_count
+from peerloss.estimators.portfolio import GPU_FEATURES, fit_portfolio
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+from peerloss.posterior._clean_map import METRICS, CleanMap, check_alpha_or_auto
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+#: Up to this many rows the folds are drawn twice, which reduces the noise of the choice at a small cost.
+FEW_ROWS = 2000
+
+
+class PeerClassifier(NoisyLabelClassifier):
+    """A classifier for noisy labels that chooses everything from the noisy labels themselves.
+
+    A portfolio of models estimates the probability of the *noisy* label out of fold. The models are
+    calibrated, weighted by a proper score on the noisy labels and averaged. The noise rates are estimated
+    from the levels at which the average flattens out, and the result is averaged over the rates that the
+    data allow. For accuracy the decision is that of the clean posterior. For balanced accuracy of two classes
+    it is peer loss at α = 1, which needs no rates. For balanced accuracy of more classes it is argmax(η/π),
+    clean posterior over clean prior, which needs the estimated noise
+    (:func:`~peerloss.theory.balanced_decision` explains why).
+
+    Parameters
+    ----------
+    metric
+        The metric to maximise on clean labels: ``"accuracy"`` or ``"balanced_accuracy"``.
+    alpha
+        ``"auto"``: the decision is chosen from the noisy labels for ``metric``, as described above. A number
+        is the α of the decision ``argmax_k (η̃_k − α·π̃_k)``.
+    cv
+        Number of folds, a splitter, or an iterable of index pairs, as in scikit-learn. A number of folds is
+        drawn twice if there are at most 2,000 rows.
+    n_jobs
+        Processes for the portfolio; ``None`` is one.
+    device
+        Device of the networks: ``"cpu"``, ``"cuda"``, or ``"auto"``, which is the GPU if there is one and the
+        table has at least 2,048 features. With fewer features a CPU is faster, since the networks are small.
+    random_state
+        Seed of folds and models.
+
+    Attributes
+    ----------
+    report_
+        A :class:`~peerloss.estimators.PeerReport`: the candidates and their weights, the estimated noise, an
+        estimate of clean accuracy with an interval, and whether class-conditional noise explains the labels
+        (``report_.fits``). If not, ``fit`` warns.
+    alpha_, noise_, noisy_prior_
+        The α of the decision (NaN if no α describes it, which is common with more than two classes), the
+        estimated noise, and the frequencies of the noisy labels.
+    oof_proba_
+        Out-of-fold probabilities of the noisy labels, calibrated, shape (n, K).
+
+    Examples
+    --------
+    >>> from peerloss import NoiseModel, flip_labels
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 3))
+    >>> y = (X[:, 0] > 0).astype(int)
+    >>> noisy = flip_labels(y, NoiseModel.binary(0.1, 0.4), random_state=0)
+    >>> model = PeerClassifier(random_state=0).fit(X, noisy)
+    >>> bool((model.predict(X) == y).mean() > 0.9)
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        metric: str = "accuracy",
+        alpha: float | str = "auto",
+        cv: Any = 5,
+        n_jobs: int | None = None,
+        device: str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.metric = metric
+        self.alpha = alpha
+        self.cv = cv
+        self.n_jobs = n_jobs
+        self.device = device
+        self.random_state = random_state
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+        gold: ArrayLike | None = None,
+    ) -> Self:
+        """Fit to features and noisy labels.
+
+        Parameters
+        ----------
+        X, y
+            Features (n, d) and noisy labels (n,) of any dtype.
+        sample_weight
+            Non-negative weights of the rows.
+        groups
+            Group of each row, passed to ``cv``. With a number of folds, rows of one group are never split
+            between training and held-out parts.
+        gold
+            Known clean labels, missing (NaN or None) for the other rows; or a boolean mask of rows whose
+            ``y`` is known to be correct. Gold rows train with their gold label. With two classes they also
+            improve the estimated rates: only the other rows are explained by noise, and the pairs of gold
+            and noisy labels are counted.
+        """
+        with all_or_nothing(self):
+            check_choice(self.metric, "metric", METRICS)
+            alpha = check_alpha_or_auto(self.alpha)
+            data, pairs, verified = _with_gold(self._check_fit(X, y, sample_weight), gold)
+            device = str(resolve_device(self.device, width=data.X.shape[1], gpu_width=GPU_FEATURES))
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            folds = self._folds(data, groups, seed)
+            self.scaler_ = StandardScaler().fit(data.X, sample_weight=data.weight)
+            scaled = data._replace(X=self._standardise(data.X))
+            portfolio = fit_portfolio(scaled, folds, seed=seed, n_jobs=self.n_jobs, device=device)
+            self.members_, self.weights_ = portfolio.members, portfolio.weights
+            self.oof_proba_ = portfolio.oof_proba
+            prior = np.bincount(data.codes, data.weight, minlength=len(data.classes))
+            self.noisy_prior_ = prior / prior.sum()
+            self.clean_map_ = CleanMap.fit(
+                self.oof_proba_,
+                data.codes,
+                data.weight,
+                metric=self.metric,
+                alpha=alpha,
+                noisy_prior=self.noisy_prior_,
+                gold=pairs,
+                verified=verified,
+            )
+            self.classes_ = data.classes
+            self.noise_ = self.clean_map_.noise
+            self.alpha_ = self.clean_map_.implied_alpha()
+            self.report_ = make_report(data, portfolio, self.clean_map_, seed=seed, verified=verified)
+            if not self.report_.fits:
+                warnings.warn(
+                    f"{MISFIT} (p = {self.report_.misfit_p_value:.2g})", IdentifiabilityWarning, stacklevel=2
+                )
+        return self
+
+    def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
+        """Return estimates of P(noisy label | x), shape (n, K)."""
+        scaled = self._standardise(self._check_predict(X))
+        parts = [w * member.proba(scaled) for w, member in zip(self.weights_, self.members_, strict=True)]
+        total: FloatArray = np.sum(parts, axis=0)
+        return total
+
+    def predict_proba(self, X: ArrayLike) -> FloatArray:
+        """Return probabilities of the clean classes, shape (n, K)."""
+        self._check_predict(X)
+        return self.clean_map_.transform(self.predict_noisy_proba(X))
+
+    def _standardise(self, X: FloatArray) -> FloatArray:
+        with np.errstate(over="ignore"):
+            standard: FloatArray = np.clip(self.scaler_.transform(X), -MAX_STANDARDISED, MAX_STANDARDISED)
+        return standard
+
+    def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> Folds:
+        repeats = 2 if groups is None and len(data.codes) <= FEW_ROWS and is_fold_count(self.cv) else 1
+        return [
+            fold
+            for i in range(repeats)
+            for fold in held_out_folds(self.cv, data, seed=(seed + i) % 2**31, groups=groups)
+        ]
+
+
+def _with_gold(
+    data: FitInput, gold: ArrayLike | None
+) -> tuple[FitInput, tuple[IntArray, IntArray] | None, BoolArray | None]:
+    """Replace noisy labels by gold labels.
+
+    Also returns the pairs (clean, noisy) of the rows with both labels, and a mask of the rows with a clean
+    label.
+    """
+    if gold is None:
+        return data, None, None
+    given = np.asarray(gold)
+    if given.shape != data.codes.shape:
+        raise InvalidInputError(
+            f"`gold` must have one entry per row, {len(data.codes)} in all; got shape {given.shape}. "
+            "Use NaN or None if the clean label is not known."
+        )
+    if given.dtype == bool:
+        return data, None, given  # perhaps selected because they are correct, so not usable to count noise
+    known = ~pd.isna(given)
+    place = pd.Index(data.classes).get_indexer(pd.Index(given[known]))
+    if (place < 0).any():
+        unknown = given[known][place < 0][0]
+        raise InvalidInputError(
+            f"`gold` must contain labels that occur in `y`, {data.classes.tolist()[:10]}; found {unknown!r}."
+        )
+    codes = data.codes.copy()
+    codes[known] = place
+    pairs = np.asarray(place, dtype=np.int64), data.codes[known]
+    return data._replace(codes=codes), pairs if known.any() and len(data.classes) == 2 else None, known

@@ -1,0 +1,143 @@
+"""Fit the portfolio: every candidate on every fold, calibrated out of fold, weighted and averaged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+from joblib import delayed
+from sklearn.base import clone
+from threadpoolctl import threadpool_limits
+
+from peerloss.estimators.portfolio._candidates import candidate_models
+from peerloss.estimators.portfolio._fold_networks import fit_networks
+from peerloss.estimators.portfolio._weighting import weigh
+from peerloss.estimators.progress import in_parallel
+from peerloss.posterior._calibrator import Calibrator, log_scores
+
+if TYPE_CHECKING:
+    from sklearn.base import BaseEstimator
+
+    from peerloss._classifier import FitInput
+    from peerloss._validation import FloatArray, IntArray
+    from peerloss.estimators.folds import Folds
+
+#: Candidates with a smaller weight are left out of the average.
+MIN_WEIGHT = 0.01
+
+
+@dataclass(frozen=True)
+class Member:
+    """A candidate: its models, one per fold, and its calibration."""
+
+    name: str
+    models: list[Any]
+    calibrator: Calibrator
+
+    def proba(self, X: FloatArray) -> FloatArray:
+        """Return calibrated probabilities of the noisy label, the mean over the folds, shape (n, K)."""
+        averaged = np.mean([model.predict_proba(X) for model in self.models], axis=0)
+        return self.calibrator.proba(log_scores(averaged))
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """The fitted candidates."""
+
+    members: list[Member]
+    """Candidates with a positive weight."""
+    weights: FloatArray
+    """Their weights, which sum to one."""
+    oof_proba: FloatArray
+    """Weighted average of the out-of-fold probabilities of the noisy label, (n, K)."""
+    candidates: pd.DataFrame
+    """One row per candidate that did not diverge: weight, brier, behind."""
+    candidate_proba: list[FloatArray]
+    """Out-of-fold probabilities of each row of ``candidates``, (n, K)."""
+    diverged: tuple[str, ...]
+    """Names of the networks that diverged."""
+
+
+def fit_portfolio(data: FitInput, folds: Folds, *, seed: int, n_jobs: int | None, device: str) -> Portfolio:
+    """Fit all candidates to the noisy labels of standardised features.
+
+    Parameters
+    ----------
+    data
+        Checked input of ``fit``, with standardised features.
+    folds
+        Pairs of training and held-out rows. A row may be held out several times.
+    seed
+        Seed of the models.
+    n_jobs
+        Processes for the models; ``None`` is one.
+    device
+        Torch device of the networks.
+    """
+    fitted = _fit_models(data, folds, seed, n_jobs)
+    fitted |= fit_networks(data, folds, seed=seed, device=device)
+    members, held_out = [], []
+    for name, parts in fitted.items():
+        if not parts:
+            continue
+        scores = log_scores(_join(folds, [proba for _, proba in parts], data))
+        calibrator = Calibrator.fit(scores, data.codes, data.weight)
+        held_out.append(calibrator.proba(scores))
+        members.append(Member(name, [model for model, _ in parts], calibrator))
+    weights, brier, behind = weigh(held_out, data.codes, data.weight)
+    weights = np.where(weights < MIN_WEIGHT, 0.0, weights)
+    weights /= weights.sum()
+    return Portfolio(
+        members=[member for member, w in zip(members, weights, strict=True) if w > 0],
+        weights=weights[weights > 0],
+        oof_proba=np.tensordot(weights, np.array(held_out), axes=1),
+        candidates=pd.DataFrame(
+            {"weight": weights, "brier": brier, "behind": behind},
+            index=pd.Index([member.name for member in members], name="candidate"),
+        ),
+        candidate_proba=held_out,
+        diverged=tuple(name for name, parts in fitted.items() if not parts),
+    )
+
+
+def _fit_models(
+    data: FitInput, folds: Folds, seed: int, n_jobs: int | None
+) -> dict[str, list[tuple[Any, FloatArray]]]:
+    """Return models and held-out probabilities of each fold by the name of the candidate."""
+    candidates = candidate_models(len(data.codes), data.X.shape[1], seed=seed)
+    # Fold by fold: fast and slow candidates alternate, so that the estimated remaining time is reliable.
+    tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
+    fitted = in_parallel(tasks, n_jobs, n_later_steps=1)
+    return {name: fitted[i :: len(candidates)] for i, name in enumerate(candidates)}
+
+
+def _fit_fold(
+    estimator: BaseEstimator, data: FitInput, train: IntArray, test: IntArray
+) -> tuple[Any, FloatArray]:
+    model = clone(estimator)
+    with threadpool_limits(1):  # small fits are slower on several threads
+        _fit_weighted(model, data.X[train], data.codes[train], data.weight[train])
+        return model, model.predict_proba(data.X[test])
+
+
+def _fit_weighted(model: Any, X: FloatArray, codes: IntArray, weight: FloatArray) -> None:
+    if np.ptp(weight) == 0:  # weighted binning alone would make boosting ten times slower
+        model.fit(X, codes)
+    elif hasattr(model, "steps"):  # a pipeline passes weights to its last step
+        model.fit(X, codes, **{f"{model.steps[-1][0]}__sample_weight": weight})
+    else:
+        model.fit(X, codes, sample_weight=weight)
+
+
+def _join(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatArray:
+    """Average the held-out probabilities of each row; a row that is never held out gets the frequencies."""
+    total = np.zeros((len(data.codes), len(data.classes)))
+    times = np.zeros(len(data.codes))
+    for (_, test), part in zip(folds, parts, strict=True):
+        total[test] += part
+        times[test] += 1
+    prior = np.bincount(data.codes, data.weight, minlength=len(data.classes)) / data.weight.sum()
+    joined: FloatArray = np.where(times[:, None] > 0, total / np.maximum(times, 1)[:, None], prior)
+    return joined

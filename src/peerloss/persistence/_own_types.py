@@ -1,0 +1,89 @@
+"""The classes that ``state.json`` may name, and the fields that earlier versions wrote under other names.
+
+No other class is ever built, whatever a file contains.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sklearn.ensemble import (
+    AdaBoostClassifier,
+    BaggingClassifier,
+    ExtraTreesClassifier,
+    GradientBoostingClassifier,
+    RandomForestClassifier,
+    VotingClassifier,
+)
+from sklearn.pipeline import Pipeline
+from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
+
+from peerloss.boosting import PeerBoostingClassifier, PeerObjective
+from peerloss.boosting.categorical import CategoricalColumns
+from peerloss.boosting.libraries import BoosterSettings, TrainedBooster
+from peerloss.estimators import (
+    CostSensitiveSVC,
+    MarginPerceptron,
+    PeerClassifier,
+    PeerPlugInClassifier,
+    PeerReport,
+    RobustMLPClassifier,
+    TableEncoder,
+)
+from peerloss.estimators.portfolio import FoldNet, Member
+from peerloss.noise import NoiseModel
+from peerloss.posterior import CleanPosterior
+from peerloss.posterior._calibrator import Calibrator
+from peerloss.posterior._clean_map import CleanMap
+from peerloss.posterior._many_classes import CleanCurve, CleanCurves
+from peerloss.training import TrainedNets
+
+#: Name in the file → class. The names stay when classes are moved or renamed. Pipelines are listed because
+#: they contain classifiers of this library, trees because compiled code would copy their nodes before they
+#: can be checked, and ensembles because they contain trees.
+OWN_TYPES: dict[str, type] = {
+    "AdaBoostClassifier": AdaBoostClassifier,
+    "BaggingClassifier": BaggingClassifier,
+    "Calibrator": Calibrator,
+    "CategoricalColumns": CategoricalColumns,
+    "CleanCurve": CleanCurve,
+    "CleanCurves": CleanCurves,
+    "CleanMap": CleanMap,
+    "CleanPosterior": CleanPosterior,
+    "CostSensitiveSVC": CostSensitiveSVC,
+    "DecisionTreeClassifier": DecisionTreeClassifier,
+    "DecisionTreeRegressor": DecisionTreeRegressor,
+    "ExtraTreeClassifier": ExtraTreeClassifier,
+    "ExtraTreesClassifier": ExtraTreesClassifier,
+    "FoldNet": FoldNet,
+    "GradientBoostingClassifier": GradientBoostingClassifier,
+    "MarginPerceptron": MarginPerceptron,
+    "Member": Member,
+    "NoiseModel": NoiseModel,
+    "PeerBoostingClassifier": PeerBoostingClassifier,
+    "PeerClassifier": PeerClassifier,
+    "PeerObjective": PeerObjective,
+    "PeerPlugInClassifier": PeerPlugInClassifier,
+    "PeerReport": PeerReport,
+    "Pipeline": Pipeline,
+    "Plan": BoosterSettings,
+    "RandomForestClassifier": RandomForestClassifier,
+    "RobustMLPClassifier": RobustMLPClassifier,
+    "TableEncoder": TableEncoder,
+    "Trained": TrainedBooster,
+    "TrainedNets": TrainedNets,
+    "VotingClassifier": VotingClassifier,
+}
+#: Name in the file → old name of a field → its present name.
+RENAMED_FIELDS = {
+    "PeerBoostingClassifier": {"_plan": "_settings"},
+    "RobustMLPClassifier": {"warm_start_fraction": "warm_up_fraction"},
+}
+#: Name in the file → fields that earlier versions did not have, with the values that they used.
+NEW_FIELDS: dict[str, dict[str, Any]] = {"PeerPlugInClassifier": {"random_state": 0}}
+
+
+def current_fields(name: str, fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of an object under their present names, also if an earlier version saved it."""
+    renamed = RENAMED_FIELDS.get(name, {})
+    return NEW_FIELDS.get(name, {}) | {renamed.get(key, key): value for key, value in fields.items()}

@@ -1,0 +1,77 @@
+"""The portfolio: folds, networks and candidates that diverge."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from peerloss.estimators import PeerClassifier
+from peerloss.estimators.portfolio import _fit_portfolio, _fold_networks
+from tests.estimators.binary_task import task
+
+
+def test_groups_are_kept_together(monkeypatch):
+    """No group is split between the training and the held-out part of a fold."""
+    X, _, noisy = task(200)
+    groups = np.arange(200) // 4
+    seen = []
+    fit_fold = _fit_portfolio._fit_fold
+
+    def spy(estimator, data, train, test):
+        seen.append(set(groups[train]) & set(groups[test]))
+        return fit_fold(estimator, data, train, test)
+
+    monkeypatch.setattr(_fit_portfolio, "_fit_fold", spy)
+    PeerClassifier(random_state=0).fit(X, noisy, groups=groups)
+    assert seen
+    assert not any(seen)
+
+
+@pytest.mark.parametrize(
+    ("device", "n_features", "gpu", "expected"),
+    [
+        ("auto", 2047, True, "cpu"),
+        ("auto", 2048, True, "cuda"),
+        ("auto", 2048, False, "cpu"),
+        ("cpu", 2048, True, "cpu"),
+    ],
+)
+def test_the_networks_train_on_the_chosen_device(monkeypatch, device, n_features, gpu, expected):
+    """``"auto"`` is the GPU for wide tables, if there is one."""
+    seen = []
+
+    def spy(data, folds, *, seed, device):  # noqa: ARG001 (the signature of fit_networks)
+        seen.append(device)
+        return {}
+
+    monkeypatch.setattr(_fit_portfolio, "fit_networks", spy)
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"only": LogisticRegression()})
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    X = np.random.default_rng(0).normal(size=(40, n_features))
+    PeerClassifier(device=device, cv=2, random_state=0).fit(X, X[:, 0] > 0)
+    assert seen == [expected]
+
+
+def test_folds_do_not_train_on_held_out_rows(monkeypatch):
+    """Each fold trains without its held-out rows."""
+    X, _, noisy = task(100)
+    fit_fold = _fit_portfolio._fit_fold
+
+    def check(estimator, data, train, test):
+        assert not set(train) & set(test)
+        return fit_fold(estimator, data, train, test)
+
+    monkeypatch.setattr(_fit_portfolio, "_fit_fold", check)
+    PeerClassifier(random_state=0).fit(X, noisy)
+
+
+def test_a_network_that_diverges_is_left_out_and_named(monkeypatch):
+    """The other candidates are used, and the report names the network."""
+    wild = {"wild": {"base": "unhinged", "alpha": 5.0, "learning_rate": 1e30, "weight_decay": 0.0}}
+    monkeypatch.setattr(_fold_networks, "candidate_networks", lambda: wild)
+    X, y, noisy = task(120)
+    model = PeerClassifier(random_state=0).fit(X, noisy)
+    assert model.report_.diverged == ("wild",)
+    assert "Diverged and left out: wild" in str(model.report_)
+    assert "wild" not in model.report_.candidates.index
+    assert model.score(X, y) > 0.85
