@@ -16,7 +16,7 @@ from sklearn.preprocessing import StandardScaler
 from peerloss import NoiseModel, find_label_issues, flip_labels
 from peerloss.audit._refit import MIN_PROBABILITY, _fit_to, ask_again, weight_argument
 from peerloss.exceptions import InvalidInputError
-from peerloss.posterior._label_posterior import label_posterior
+from peerloss.posterior.label_posterior import label_posterior
 
 
 def blobs(n=300, k=2, rate=0.25, features=40, seed=0):

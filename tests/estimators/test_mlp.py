@@ -19,7 +19,7 @@ from peerloss.estimators import PeerPlugInClassifier, RobustMLPClassifier
 from peerloss.estimators._mlp_checks import LOSSES
 from peerloss.estimators._mlp_search import ALPHA_GRID, assign_folds, hold_out, search_alpha
 from peerloss.exceptions import DivergenceError, DivergenceWarning, IdentifiabilityWarning, InvalidInputError
-from peerloss.posterior._clean_map import NEAR_BALANCE
+from peerloss.posterior.decision import NEAR_BALANCE
 from peerloss.theory import optimal_alpha
 
 STOCHASTIC = "batches are random: a row of weight 2 is drawn once an epoch, two equal rows twice"

@@ -27,7 +27,8 @@ from peerloss.estimators import CostSensitiveSVC, MarginPerceptron, PeerPlugInCl
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import make_peer_scorer
 from peerloss.noise import NoiseModel, flip_labels
-from peerloss.posterior._calibrator import Calibrator, clean_proba
+from peerloss.posterior.calibrator import Calibrator
+from peerloss.posterior.decision import clean_proba
 from peerloss.theory import noisy_joint, optimal_alpha, optimal_alpha_from_noisy_prior, peer_decision
 
 

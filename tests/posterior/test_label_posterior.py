@@ -6,7 +6,7 @@ from scipy.special import softmax
 
 from peerloss import NoiseModel, _probabilities
 from peerloss.posterior._confident import CleanCurve, _towards_uniform, count_noise, fit_curve
-from peerloss.posterior._label_posterior import flag_suspects, label_posterior, suspicious_first
+from peerloss.posterior.label_posterior import flag_suspects, label_posterior, suspicious_first
 
 
 def world(transition, n=4000, sharpness=8.0, seed=0):

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from peerloss.noise import NoiseModel
-from peerloss.posterior._clean_map import CleanMap
-from peerloss.posterior._many_classes import LEAST_SHARE, MAX_GAIN, CleanCurve, CleanCurves, stable_noise
+from peerloss.posterior.decision import CleanMap
+from peerloss.posterior.many_classes import LEAST_SHARE, MAX_GAIN, CleanCurve, CleanCurves, stable_noise
 from peerloss.theory import noisy_joint
 from tests.theory.finite_distributions import (
     all_rules,

@@ -9,8 +9,8 @@ from peerloss import NoiseModel, PeerClassifier
 from peerloss.estimators import _peer
 from peerloss.exceptions import IdentifiabilityWarning
 from peerloss.posterior import _clean_map
-from peerloss.posterior._clean_map import CleanMap
-from peerloss.posterior._misfit import LEVEL, measure_misfit
+from peerloss.posterior.decision import CleanMap
+from peerloss.posterior.misfit import LEVEL, measure_misfit
 
 
 def draw(proba, rng):

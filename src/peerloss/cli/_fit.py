@@ -54,7 +54,7 @@ def fit(
     from peerloss.datasets import read_table
     from peerloss.persistence import save_model
     from peerloss.persistence._model_folder import check_replaceable
-    from peerloss.posterior._clean_map import METRICS
+    from peerloss.posterior.decision import METRICS
 
     check_choice(metric, "--metric", METRICS)
     check_folder_place(output)  # before the training, not after it

@@ -12,7 +12,7 @@ from peerloss.estimators._folds import check_cv_kind
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.peer import PEERS
 from peerloss.noise import as_noise_model
-from peerloss.posterior._clean_map import check_alpha_or_auto
+from peerloss.posterior.decision import check_alpha_or_auto
 from peerloss.training._device import usable_device
 from peerloss.training._nets import trainable_bases
 

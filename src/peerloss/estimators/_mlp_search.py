@@ -9,7 +9,7 @@ import numpy as np
 from peerloss.estimators._folds import DEFAULT_FOLDS, held_out_folds, is_fold_count
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.metrics import peer_score
-from peerloss.posterior._clean_map import AutomaticAlpha, automatic_alpha
+from peerloss.posterior.decision import AutomaticAlpha, automatic_alpha
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,9 +24,9 @@ from peerloss.estimators.portfolio._networks import GPU_FEATURES, fit_networks
 from peerloss.estimators.portfolio._weighting import weigh
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 from peerloss.metrics import peer_score
-from peerloss.posterior._calibrator import Calibrator, log_scores
-from peerloss.posterior._clean_map import METRICS, CleanMap, check_alpha_or_auto
-from peerloss.posterior._misfit import LEVEL, measure_misfit
+from peerloss.posterior.calibrator import Calibrator, log_scores
+from peerloss.posterior.decision import METRICS, CleanMap, check_alpha_or_auto
+from peerloss.posterior.misfit import LEVEL, measure_misfit
 from peerloss.training._device import usable_device
 
 if TYPE_CHECKING:

@@ -13,8 +13,14 @@ from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._validation import check_choice
 from peerloss.estimators._folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
-from peerloss.posterior._calibrator import Calibrator, as_score_columns, clean_proba, log_scores
-from peerloss.posterior._clean_map import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto
+from peerloss.posterior.calibrator import Calibrator, as_score_columns, log_scores
+from peerloss.posterior.decision import (
+    METRICS,
+    CleanMap,
+    automatic_alpha,
+    check_alpha_or_auto,
+    clean_proba,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

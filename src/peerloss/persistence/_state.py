@@ -44,9 +44,9 @@ from peerloss.persistence._boosters import load_booster
 from peerloss.persistence._state_checks import check_loaded
 from peerloss.persistence._trees import tree_from_arrays, tree_to_arrays
 from peerloss.posterior import CleanPosterior
-from peerloss.posterior._calibrator import Calibrator
-from peerloss.posterior._clean_map import CleanMap
-from peerloss.posterior._many_classes import CleanCurve, CleanCurves
+from peerloss.posterior.calibrator import Calibrator
+from peerloss.posterior.decision import CleanMap
+from peerloss.posterior.many_classes import CleanCurve, CleanCurves
 from peerloss.training import TrainedNets
 
 if TYPE_CHECKING:

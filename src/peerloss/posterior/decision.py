@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from peerloss._validation import check_finite
-from peerloss.noise import NoiseModel, estimate_noise
-from peerloss.posterior._calibrator import clean_proba
-from peerloss.posterior._many_classes import CleanCurves, stable_noise
-from peerloss.posterior._two_classes import CleanPosterior, fit_clean_posterior
+from peerloss.noise import NoiseModel
+from peerloss.noise.identifiability import explain_chance_level, warn_if_uninformative, warn_unidentifiable
+from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
+from peerloss.posterior._noise_estimate import estimate_class_noise
+from peerloss.posterior._two_classes import CleanPosterior, log_odds
 from peerloss.theory import (
     optimal_alpha_from_noisy_prior,
     optimal_alpha_of_weighted,
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
     from peerloss._validation import BoolArray, FloatArray, IntArray
 
 METRICS = ("accuracy", "balanced_accuracy")
-#: Probabilities are kept this far from 0 and 1 before log-odds are taken.
-CLIP = 1e-3
 #: Noisy labels with |δ_p̃| below this are taken for balanced: α* = d/δ_p̃ would be large and unsteady.
 NEAR_BALANCE = 0.05
 
@@ -57,17 +56,19 @@ class CleanMap:
         verified: BoolArray | None = None,
     ) -> CleanMap:
         """Estimate the noise from out-of-fold noisy probabilities and labels."""
-        if proba.shape[1] == 2:
-            posterior = fit_clean_posterior(
-                codes, log_odds(proba), weight=weight, gold=gold, verified=verified
-            )
-            return cls(metric, alpha, noisy_prior, posterior.noise, posterior)
+        found = estimate_class_noise(proba, codes, weight=weight, gold=gold, verified=verified)
+        if found.posterior is not None:
+            return cls(metric, alpha, noisy_prior, found.noise, found.posterior)
         used = weight > 0
-        noise = estimate_noise(codes[used], proba[used])
+        proba, codes, weight = proba[used], codes[used], weight[used]
+        reason = explain_chance_level(proba, codes)
+        if reason:
+            warn_unidentifiable(reason)
+        warn_if_uninformative(found.noise)
         curves = None
         if metric == "balanced_accuracy":
-            curves = CleanCurves.fit(proba[used], codes[used], weight[used], noise)
-        return cls(metric, alpha, noisy_prior, noise, None, curves)
+            curves = CleanCurves.fit(proba, codes, weight, found.noise)
+        return cls(metric, alpha, noisy_prior, found.noise, None, curves)
 
     def transform(self, proba: FloatArray) -> FloatArray:
         """Return probabilities of the clean classes (of equally frequent ones for balanced accuracy).
@@ -162,6 +163,24 @@ def check_alpha_or_auto(alpha: Any, name: str = "alpha") -> float | None:
     return check_finite(alpha, name, advice="Pass 'auto' or a number such as 1.0.")
 
 
+def clean_proba(noisy_proba: FloatArray, alpha: float, noisy_prior: FloatArray) -> FloatArray:
+    """Map η̃ to probabilities whose argmax is that of η̃ − απ̃.
+
+    The docstring of :class:`~peerloss.PeerPlugInClassifier` describes the map.
+    """
+    n_classes = len(noisy_prior)
+    tie = 1.0 / n_classes + alpha * (noisy_prior - 1.0 / n_classes)
+    away = noisy_proba - tie
+    # From u towards x, the border is met where the first coordinate becomes 0: only those that fall, which
+    # have u_k > x_k ≥ 0. `share` is how far along the ray x lies, `reach` what the ray allows from uniform.
+    falling = away < 0
+    share = np.max(np.divide(-away, tie, out=np.zeros_like(away), where=falling), axis=1, keepdims=True)
+    reach = n_classes * np.max(-away, axis=1, keepdims=True)
+    stretched = 1.0 / n_classes + away * np.divide(share, reach, out=np.zeros_like(share), where=reach > 0)
+    clean: FloatArray = np.clip(stretched, 0.0, 1.0)
+    return clean
+
+
 class AutomaticAlpha(NamedTuple):
     """The α that :func:`automatic_alpha` finds."""
 
@@ -194,17 +213,3 @@ def automatic_alpha(
         )
     alpha = fitted.implied_alpha()
     return AutomaticAlpha(alpha if np.isfinite(alpha) else 1.0, equal, fitted.noise)
-
-
-def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
-    """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
-    clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
-    clean: FloatArray = clipped / clipped.sum(axis=1, keepdims=True)
-    return clean
-
-
-def log_odds(proba: FloatArray) -> FloatArray:
-    """Return the log-odds of class 1."""
-    p = np.clip(proba[:, 1], CLIP, 1.0 - CLIP)
-    odds: FloatArray = np.log(p / (1.0 - p))
-    return odds

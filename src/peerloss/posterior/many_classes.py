@@ -9,19 +9,20 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import softmax
 
+from peerloss._probabilities import label_frequencies
 from peerloss.noise import NoiseModel
 from peerloss.theory import balanced_posterior
 
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray, IntArray
 
-#: The most that undoing the noise may multiply errors by.
+#: Undoing the noise may multiply errors by at most this factor.
 MAX_GAIN = 20.0
-#: By T, at least this share of the rows with a label must be of its class on balance.
+#: The clean prior of a class, computed through T, must be at least this share of its noisy prior.
 LEAST_SHARE = 0.1
-#: Probabilities are kept above this, over K, before logarithms are taken.
+#: Probabilities are kept above this, divided by K, before logarithms are taken.
 SMOOTHING = 0.01
-#: How much of the estimated noise the curves assume, and how much a row counts as evidence for one of them:
+#: Shares of the estimated noise that the curves assume, and how much a row counts as evidence for a curve:
 #: less than 1, because every curve is an approximation.
 SHARES, EVIDENCE = (0.0, 0.25, 0.5, 0.75, 1.0), 0.25
 #: Weight of the penalties ½·log(slope)² and ½·|bias|²: about one row, and a hundredth of one.
@@ -32,9 +33,10 @@ SLOPE_PENALTY, BIAS_PENALTY = 1.0, 0.01
 class CleanCurve:
     """Maps noisy to clean probabilities under one T, ``η = softmax(slope · score(η̃) + bias)``.
 
-    The score is log(η̃ T⁻¹) or log(η̃/t), with t the mean row of T; slope and biases make the noisy labels
-    likeliest under η T. The first score is exact for exact probabilities above .01/K. The second is stable
-    where an estimated η̃ T⁻¹ leaves the simplex, as it often does for rare classes. The likelier one is taken.
+    The score is log(η̃ T⁻¹) or log(η̃/t), with t the mean row of T. Slope and biases maximise the likelihood of
+    the noisy labels under η T. The first score is exact for exact probabilities above .01/K. The second is
+    stable if an estimated η̃ T⁻¹ leaves the simplex, as it often does for rare classes. The score with the
+    higher likelihood is used.
     """
 
     noise: NoiseModel
@@ -46,7 +48,7 @@ class CleanCurve:
     def fit(
         cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
     ) -> tuple[CleanCurve, float]:
-        """Fit to out-of-fold noisy probabilities and noisy labels; return also the penalised loss."""
+        """Fit to out-of-fold noisy probabilities and noisy labels; also return the penalised loss."""
         fits = []
         for inverted in (True, False):
             parameters, loss = _minimise(_scores(proba, noise, inverted=inverted), codes, weight, noise)
@@ -67,11 +69,11 @@ class CleanCurve:
 
 @dataclass(frozen=True)
 class CleanCurves:
-    """Curves for noise between none and the estimated T, weighed by how well they explain the labels.
+    """Curves for noise between none and the estimated T, weighted by how well they explain the labels.
 
-    The last one, for T as estimated, decides. All of them say how good the decisions are: counts of confident
-    rows take the overlap of classes for noise, so the estimated T is often too noisy, and accuracy as
-    promised by it too high.
+    The last one, for T as estimated, decides. All of them together estimate how accurate the decisions are:
+    counts of confident rows include the overlap of classes, so the estimated T is often too noisy, and the
+    accuracy that it implies too high.
     """
 
     curves: list[CleanCurve]
@@ -82,7 +84,7 @@ class CleanCurves:
     @classmethod
     def fit(cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel) -> CleanCurves:
         """Fit to out-of-fold noisy probabilities and noisy labels."""
-        noisy_prior = np.bincount(codes, weight, minlength=noise.n_classes) / weight.sum()
+        noisy_prior = label_frequencies(codes, noise.n_classes, weight)
         full = stable_noise(noise, noisy_prior).transition
         identity = np.eye(noise.n_classes)
         mixed = [NoiseModel((1.0 - share) * identity + share * full) for share in SHARES]
@@ -100,11 +102,11 @@ class CleanCurves:
 
 
 def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> NoiseModel:
-    """Draw T towards the identity as far as its inverse needs it.
+    """Shrink T towards the identity until its inverse is stable.
 
-    An estimated T that is nearly singular would multiply the error of η̃ instead of undoing the noise. With
-    ``noisy_prior`` the clean prior π̃ T⁻¹ must also be at least a tenth of π̃ in every class: an estimate by
-    which a class hardly exists says more about the estimate than about the class.
+    An estimated T that is nearly singular would amplify the error of η̃ instead of undoing the noise. With
+    ``noisy_prior`` the clean prior π̃ T⁻¹ must also be at least a tenth of π̃ in every class: if a class
+    hardly exists under the estimate, the estimate is wrong rather than the class.
     """
     identity = np.eye(noise.n_classes)
     for share in np.linspace(0.0, 1.0, 21):
@@ -114,6 +116,13 @@ def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> No
         if noisy_prior is None or (noisy_prior @ np.linalg.inv(matrix) >= LEAST_SHARE * noisy_prior).all():
             break
     return NoiseModel(matrix)
+
+
+def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
+    """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
+    clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
+    clean: FloatArray = clipped / clipped.sum(axis=1, keepdims=True)
+    return clean
 
 
 def _scores(proba: FloatArray, noise: NoiseModel, *, inverted: bool) -> FloatArray:
