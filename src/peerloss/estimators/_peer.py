@@ -26,7 +26,7 @@ from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 from peerloss.metrics import peer_score
 from peerloss.posterior.calibrator import Calibrator, log_scores
 from peerloss.posterior.decision import METRICS, CleanMap, check_alpha_or_auto
-from peerloss.posterior.misfit import LEVEL, measure_misfit
+from peerloss.posterior.misfit import LEVEL
 from peerloss.training._device import usable_device
 
 if TYPE_CHECKING:
@@ -298,9 +298,7 @@ class PeerClassifier(NoisyLabelClassifier):
         held_out = self.oof_proba_[data.weight > 0]
         level, low, high = self.clean_map_.accuracy(held_out, seed=seed)
         noisy = data.weight if verified is None else np.where(verified, 0.0, data.weight)
-        loss, p_value = measure_misfit(
-            self.oof_proba_, self.clean_map_.explained(self.oof_proba_), data.codes, noisy
-        )
+        loss, p_value = self.clean_map_.misfit(self.oof_proba_, data.codes, noisy)
         report = PeerReport(
             table, self.metric, self.alpha_, self.noise_, level, low, high, diverged, loss, p_value
         )

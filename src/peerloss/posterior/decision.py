@@ -13,6 +13,7 @@ from peerloss.noise.identifiability import explain_chance_level, warn_if_uninfor
 from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
 from peerloss.posterior._noise_estimate import estimate_class_noise
 from peerloss.posterior._two_classes import CleanPosterior, log_odds
+from peerloss.posterior.misfit import Misfit, measure_misfit
 from peerloss.theory import (
     optimal_alpha_from_noisy_prior,
     optimal_alpha_of_weighted,
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 METRICS = ("accuracy", "balanced_accuracy")
 #: Noisy labels with |δ_p̃| below this are taken for balanced: α* = d/δ_p̃ would be large and unsteady.
 NEAR_BALANCE = 0.05
+#: Log-likelihood per label that the shrunk T of more than two classes may lose: it is never quite noise-free,
+#: so it predicts clean labels worse by a tiny amount, on every row.
+SHRINKAGE_LOSS = 1e-4
 
 
 @dataclass(frozen=True)
@@ -97,6 +101,11 @@ class CleanMap:
         gain = 1.0 - rates.sum(axis=1, keepdims=True)
         positive = self.posterior.weights @ (rates[:, :1] + gain * self.posterior.candidates(log_odds(proba)))
         return np.column_stack([1.0 - positive, positive])
+
+    def misfit(self, proba: FloatArray, codes: IntArray, weight: FloatArray) -> Misfit:
+        """Test whether the estimated noise explains the noisy labels (:func:`measure_misfit`)."""
+        tolerance = 0.0 if self.posterior is not None else SHRINKAGE_LOSS
+        return measure_misfit(proba, self.explained(proba), codes, weight, tolerance=tolerance)
 
     def implied_alpha(self) -> float:
         """Return the α of the decision, NaN where no α describes it.
