@@ -110,8 +110,8 @@ def take(table: NDArray[Any], codes: IntArray) -> FloatArray:
 
 def label_frequencies(codes: IntArray, n_classes: int, weight: FloatArray | None = None) -> FloatArray:
     """Return π̃, the (weighted) share of each label 0..K-1, shape (K,)."""
-    total = len(codes) if weight is None else weight.sum()
-    shares: FloatArray = np.bincount(codes, weight, minlength=n_classes) / total
+    counts = np.bincount(codes, weight, minlength=n_classes)
+    shares: FloatArray = counts / counts.sum()
     return shares
 
 

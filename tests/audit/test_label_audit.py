@@ -97,8 +97,8 @@ def test_page_says_when_the_noise_is_unknown(tmp_path):
     """The fall-back stands in a note at the top."""
     rng = np.random.default_rng(0)
     proba = rng.dirichlet([1, 1], size=100)
-    with pytest.warns(UserWarning, match="cannot be told"):
-        audit = find_label_issues(None, rng.integers(2, size=100), pred_proba=proba)
+    with pytest.warns(UserWarning, match="cannot be estimated"):
+        audit = find_label_issues(labels=rng.integers(2, size=100), pred_proba=proba)
     audit.to_html(tmp_path / "page.html")
     text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
     assert "The noise cannot be told from these data" in text
@@ -112,7 +112,7 @@ def test_many_classes_are_listed_instead_of_drawn(tmp_path):
     given[::9] = (given[::9] + 1) % 30
     proba = np.full((900, 30), 0.2 / 29)
     proba[np.arange(900), codes] = 0.8
-    audit = find_label_issues(None, given, pred_proba=proba)
+    audit = find_label_issues(labels=given, pred_proba=proba)
     audit.to_html(tmp_path / "page.html")
     text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
     assert "30 classes: the matrix is in audit.json" in text

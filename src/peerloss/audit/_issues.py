@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from peerloss._validation import FloatArray, IntArray
+    from peerloss.audit._annotations import Annotations
 
 
 @renamed_parameters(y="labels")
@@ -75,10 +76,10 @@ def find_label_issues(
     groups
         Rows of one group are never split between training and held-out parts.
     refit
-        Fit ``estimator``, which must accept sample weights, a second time, to the clean posterior of the first
-        round, and rank by the result. This takes about twice the time (more with many classes) and misses
-        fewer errors. If the noise rates cannot be estimated, or if labels flip near the boundary, the result
-        of the first round is returned.
+        Fit ``estimator``, which must accept sample weights, a second time, to the clean posterior of the
+        first round, and rank by the result. This takes about twice the time (more with many classes) and
+        misses fewer errors. If the noise rates cannot be estimated, or if labels flip near the boundary, the
+        result of the first round is returned.
     duplicates
         What to do if an annotator labelled a row of a long table more than once: ``"error"``, or keep the
         ``"first"`` or the ``"last"`` of the labels in the order of the table.
@@ -122,21 +123,9 @@ def find_label_issues(
     >>> bool(wrong[audit.table["flagged"]].mean() > 0.6)
     True
     """
-    if labels is None:
-        raise InvalidInputError("`labels` must be given, one per row or one column per annotator; got None.")
-    index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
-    if X is not None and index is None and np.ndim(X) != 2:
-        raise InvalidInputError(f"`X` must have one row per example, 2 dimensions; got shape {np.shape(X)}.")
-    _check_same_order(index, pred_proba)
-    reports = None
-    if has_multiple_annotators(labels):
-        reports = read_annotations(labels, X, pred_proba, duplicates=duplicates)
-    given = _check_labels(labels, index) if reports is None else reports.given
+    given, reports = _read_labels(X, labels, pred_proba, duplicates)
     if refit:
         check_refit(X, estimator)  # before the first round, which may take an hour
-    rows = len(given) if X is None else np.shape(X)[0]  # a sparse matrix has no length
-    if rows != len(given):
-        raise InvalidInputError(f"`X` and `labels` must be equally long; got {rows} and {len(given)} rows.")
     columns = None if pred_proba is None else np.shape(pred_proba)[-1]
     classes, codes = encode(given, columns)
     if len(classes) < 2:
@@ -164,6 +153,26 @@ def find_label_issues(
     return _make_audit(given, classes, codes, found, X)
 
 
+def _read_labels(
+    X: Any, labels: Any, pred_proba: Any, duplicates: str
+) -> tuple[pd.Series, Annotations | None]:
+    """Return one label per row and, if several annotators labelled the rows, their aggregated reports."""
+    if labels is None:
+        raise InvalidInputError("`labels` must be given, one per row or one column per annotator; got None.")
+    index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+    if X is not None and index is None and np.ndim(X) != 2:
+        raise InvalidInputError(f"`X` must have one row per example, 2 dimensions; got shape {np.shape(X)}.")
+    _check_same_order(index, pred_proba)
+    reports = None
+    if has_multiple_annotators(labels):
+        reports = read_annotations(labels, X, pred_proba, duplicates=duplicates)
+    given = _check_labels(labels, index) if reports is None else reports.given
+    rows = len(given) if X is None else np.shape(X)[0]  # a sparse matrix has no length
+    if rows != len(given):
+        raise InvalidInputError(f"`X` and `labels` must be equally long; got {rows} and {len(given)} rows.")
+    return given, reports
+
+
 def _check_same_order(index: pd.Index | None, pred_proba: Any) -> None:
     """Refuse probabilities whose index has the rows of ``X`` in another order: they are used by position."""
     if index is None or not isinstance(pred_proba, pd.DataFrame) or pred_proba.index.equals(index):
@@ -180,8 +189,8 @@ def _make_audit(
 ) -> LabelAudit:
     if found.model_ignored:
         warnings.warn(
-            f"the features are not used: {found.model_ignored}. The audit is based on the annotators' reports "
-            "alone. Use a better model, more rows or better features.",
+            f"the features are not used: {found.model_ignored}. The audit is based on the annotators' "
+            "reports alone. Use a better model, more rows or better features.",
             IdentifiabilityWarning,
             stacklevel=3,
         )

@@ -26,8 +26,8 @@ class LabelAudit:
     """Labels that are probably wrong; created by :func:`find_label_issues`."""
 
     table: pd.DataFrame
-    """One row per label, with the caller's index: ``given``, ``suggested`` (the most probable class, which may
-    be the given one), ``p_error``, ``rank`` (1 is the most probable error), ``flagged``."""
+    """One row per label, with the caller's index: ``given``, ``suggested`` (the most probable class, which
+    may be the given one), ``p_error``, ``rank`` (1 is the most probable error), ``flagged``."""
     classes: NDArray[Any]
     """(K,) the labels, in the order of the matrices."""
     noise: NoiseModel | None

@@ -256,7 +256,7 @@ def _find(task: Labelled, proba: pd.DataFrame | None, *, seed: int, jobs: int) -
     y: Any = task.y
     if proba is None:
         if task.X.shape[1] == 0:
-            return find_label_issues(None, y)
+            return find_label_issues(labels=y)
         return find_label_issues(task.X, y, n_jobs=jobs, random_state=seed)
     names = _label_names(y)
     missing = [name for name in names if name not in proba]

@@ -15,6 +15,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy import sparse, stats
 
+from peerloss._probabilities import label_frequencies
 from peerloss.peer_prediction._influence import worker_blocks
 from peerloss.peer_prediction._kernel import CHUNK
 
@@ -97,7 +98,7 @@ def consensus(shared: SharedReports, model: DawidSkene, *, n_jobs: int | None = 
         shared,
         model,
         cells=model.cells[answers > 1],
-        guess=np.bincount(reports.label_codes, minlength=len(reports.labels)) / len(reports),
+        guess=label_frequencies(reports.label_codes, len(reports.labels)),
         order=np.argsort(shared.worker, kind="stable"),
         ends=np.concatenate([[0], np.cumsum(shared.n_tasks)]),
     )

@@ -15,6 +15,7 @@ from sklearn.utils import check_random_state
 from threadpoolctl import threadpool_limits
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._probabilities import label_frequencies
 from peerloss._validation import FARTHEST, BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators._folds import Folds, held_out_folds, is_fold_count
 from peerloss.estimators._mlp_checks import choose_device
@@ -197,8 +198,7 @@ class PeerClassifier(NoisyLabelClassifier):
             self.scaler_ = StandardScaler().fit(data.X, sample_weight=data.weight)
             scaled = data._replace(X=self._standardise(data.X))
             self._fit_portfolio(scaled, folds, seed)
-            prior = np.bincount(data.codes, data.weight, minlength=len(data.classes))
-            self.noisy_prior_ = prior / prior.sum()
+            self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
             self.clean_map_ = CleanMap.fit(
                 self.oof_proba_,
                 data.codes,
@@ -346,7 +346,7 @@ def _join(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatArray:
     for (_, test), part in zip(folds, parts, strict=True):
         total[test] += part
         times[test] += 1
-    prior = np.bincount(data.codes, data.weight, minlength=len(data.classes)) / data.weight.sum()
+    prior = label_frequencies(data.codes, len(data.classes), data.weight)
     joined: FloatArray = np.where(times[:, None] > 0, total / np.maximum(times, 1)[:, None], prior)
     return joined
 

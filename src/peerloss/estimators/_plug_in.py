@@ -10,6 +10,7 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._probabilities import label_frequencies
 from peerloss._validation import check_choice
 from peerloss.estimators._folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
@@ -145,7 +146,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             self._check_estimator(weighted=sample_weight is not None)
             self.classes_ = data.classes
             folds = held_out_folds(self.cv, data, seed=0, groups=groups, X=X)
-            self.noisy_prior_ = np.bincount(data.codes, data.weight) / data.weight.sum()
+            self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
             weighted = sample_weight is not None
             scores = np.zeros((len(data.codes), len(data.classes)))
             for train, test in folds:

@@ -131,8 +131,8 @@ def _anchor(table: FloatArray, quantile: float) -> FloatArray:
         if matrix[c].argmax() != c:
             other = int(matrix[c].argmax())
             warn_unidentifiable(
-                f"no row is certainly of class {c}: on the rows most confidently of it, class {other} is more "
-                "probable"
+                f"no row is certainly of class {c}: on the rows most confidently of it, class {other} is "
+                "more probable"
             )
     return matrix
 

@@ -1,4 +1,7 @@
-"""The confident joint: counts of noisy labels among rows of which a model is confident. Input is unchecked."""
+"""The confident joint: noisy labels counted among rows of which a model is confident.
+
+For use inside the library: input is not checked.
+"""
 
 from __future__ import annotations
 

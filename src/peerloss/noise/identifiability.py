@@ -1,4 +1,7 @@
-"""Whether predicted probabilities can identify the noise; shared by the estimators of T. Input is unchecked."""
+"""Whether predicted probabilities can identify the noise; shared by the estimators of T.
+
+For use inside the library: input is not checked.
+"""
 
 from __future__ import annotations
 

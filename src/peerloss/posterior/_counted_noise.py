@@ -1,7 +1,7 @@
 """More than two classes: T from the confident joint, shrunk towards uniform noise.
 
-Counts are small if rows are few. So each row of T is shrunk towards noise that is the same for all classes, as
-if s rows of every class had shown that noise. The counts themselves show how uniform the noise is: T is
+Counts are small if rows are few. So each row of T is shrunk towards noise that is the same for all classes,
+as if s rows of every class had shown that noise. The counts themselves show how uniform the noise is: T is
 averaged over s in proportion to the likelihood of the counts given s.
 
 Shrinkage improved the decisions of ``PeerClassifier``: on six tables with 3 to 15 classes, each with uniform

@@ -38,8 +38,8 @@ def estimate_class_noise(
     """Estimate T from out-of-fold probabilities of the noisy labels.
 
     For two classes the rates follow from where the noisy labels level off over the log-odds
-    (:func:`fit_clean_posterior`). For more classes T is counted from confident rows and shrunk towards uniform
-    noise. ``PeerClassifier``, ``PeerPlugInClassifier``, ``RobustMLPClassifier(alpha="auto")`` and
+    (:func:`fit_clean_posterior`). For more classes T is counted from confident rows and shrunk towards
+    uniform noise. ``PeerClassifier``, ``PeerPlugInClassifier``, ``RobustMLPClassifier(alpha="auto")`` and
     :func:`~peerloss.find_label_issues` report this estimate, so they agree on the same probabilities.
     :func:`peerloss.estimate_noise` has simpler methods, which need no model of the scores.
 

@@ -1,8 +1,8 @@
 """Two classes: rank labels by P(wrong), averaged over every noise that the labels leave possible.
 
-With hundreds of rows the noise rates are uncertain. A single pair of rates would then cost more than it gains:
-whether a class has few labels because of noise or because it is small decides how labels of the two classes
-compare. So every pair of a grid is a candidate with its own clean curve η = σ(a·s + b) of the score
+With hundreds of rows the noise rates are uncertain. A single pair of rates would then cost more than it
+gains: whether a class has few labels because of noise or because it is small decides how labels of the two
+classes compare. So every pair of a grid is a candidate with its own clean curve η = σ(a·s + b) of the score
 s = logit p̃, and p_error is averaged over the candidates in proportion to their posterior probability. The
 prior (:data:`peerloss.posterior._rate_priors.RANKING`) favours equal rates, which keep about the order of
 self-confidence, so that evidence is needed to depart from it.
@@ -102,9 +102,7 @@ def ranking_score(proba: NDArray[Any]) -> FloatArray:
 def fit_ranking(proba: NDArray[Any], codes: IntArray) -> RankingPosterior:
     """Fit a clean curve to the labels for each kind of noise, and weight the kinds."""
     pairs = np.vstack([np.full((1, 2), ALMOST_NO_NOISE), RANKING.pairs()])
-    groups = group_by_score(
-        ranking_score(proba), codes, np.ones(len(codes)), max_groups=RANKING.max_groups
-    )
+    groups = group_by_score(ranking_score(proba), codes, np.ones(len(codes)), max_groups=RANKING.max_groups)
     of_classes = _fit_curves(*groups, pairs)
     at_boundary = _fit_curves(*groups, np.zeros((1, 2)), at_boundary=True)
     slopes, intercepts, evidence = map(np.concatenate, zip(of_classes, at_boundary, strict=True))

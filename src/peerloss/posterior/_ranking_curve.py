@@ -4,8 +4,8 @@ Probabilities p̃ of the *noisy* label become clean ones, p = softmax(slope·log
 row of T: a row that could be of any class has p̃ = t, and its p is uniform. Slope and small biases maximise
 the likelihood of the labels under p·T. This is stable where p̃·T⁻¹ leaves the simplex.
 
-:class:`peerloss.posterior.many_classes.CleanCurve` is the precise relative of this curve for decisions. This one is fitted
-to a sample of the rows by EM and applied in place: with a thousand classes and a million rows both matter.
+Decisions use the more precise :class:`peerloss.posterior.many_classes.CleanCurve`. This one is fitted to a
+sample of the rows by EM and applied in place, so that a thousand classes and a million rows are fast.
 """
 
 from __future__ import annotations

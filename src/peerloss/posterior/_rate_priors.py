@@ -5,8 +5,9 @@ grid has a curve of its own (:mod:`peerloss.posterior._label_curves`). They were
 and stay apart, because neither does the other's task as well.
 
 ``CLASSIFIER`` was measured by the clean accuracy of ``PeerClassifier`` and the error of the rates, on
-development splits of eight of the paper's data sets. It is used wherever rates are reported: ``PeerClassifier``,
-``PeerPlugInClassifier``, ``RobustMLPClassifier`` and the audit. Its scores need not be calibrated.
+development splits of eight of the paper's data sets. It is used wherever rates are reported:
+``PeerClassifier``, ``PeerPlugInClassifier``, ``RobustMLPClassifier`` and the audit. Its scores need not be
+calibrated.
 
 ``RANKING`` was measured by how well ``p_error`` ranks wrong labels, on development seeds of the audit
 benchmark. Ranking compares labels of the two classes, so a wrong difference of the rates costs more than a

@@ -5,8 +5,8 @@ Where the curve of the noisy labels over the score flattens determines the rates
 well it explains the labels, so that few rows lead to cautious estimates.
 
 The model assumes that the score is the log-odds of the clean class up to scale, as the scores of linear
-models, of regularised forests and of their averages are. A score that has itself learnt to flatten (a flexible
-model on very many rows) hides the noise: its rates are then underestimated.
+models, of regularised forests and of their averages are. A score that has itself learnt to flatten (a
+flexible model on very many rows) hides the noise: its rates are then underestimated.
 """
 
 from __future__ import annotations

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from peerloss._validation import check_finite
-from peerloss.noise import NoiseModel
 from peerloss.noise.identifiability import explain_chance_level, warn_if_uninformative, warn_unidentifiable
-from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
 from peerloss.posterior._noise_estimate import estimate_class_noise
 from peerloss.posterior._two_classes import CleanPosterior, log_odds
+from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
 from peerloss.posterior.misfit import Misfit, measure_misfit
 from peerloss.theory import (
     optimal_alpha_from_noisy_prior,
@@ -22,6 +21,7 @@ from peerloss.theory import (
 
 if TYPE_CHECKING:
     from peerloss._validation import BoolArray, FloatArray, IntArray
+    from peerloss.noise import NoiseModel
 
 METRICS = ("accuracy", "balanced_accuracy")
 #: Noisy labels with |δ_p̃| below this are taken for balanced: α* = d/δ_p̃ would be large and unsteady.

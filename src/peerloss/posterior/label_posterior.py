@@ -52,7 +52,8 @@ class LabelPosterior:
     noise_high: FloatArray | None
     """Ends of the 90 % intervals of each entry of T."""
     ranking_noise: NoiseModel | None
-    """The T behind ``p_error``. For two classes it differs from ``noise``: its prior was chosen for ranking."""
+    """The T behind ``p_error``. For two classes it differs from ``noise``, because its prior was chosen for
+    ranking."""
     accuracy_as_labelled: float
     """Expected clean accuracy of a classifier that takes the labels as they are."""
     accuracy_corrected: float

@@ -1,13 +1,14 @@
 """Whether the estimated class-conditional noise explains the noisy labels.
 
 Out of fold, the portfolio predicts the noisy labels in two ways: directly, and through the noise model, as
-clean probabilities times the estimated T. If the model holds, the second is as good. If it predicts the labels
-clearly worse, T does not fit: the noise depends on the row, or its rates cannot be estimated from these data.
+clean probabilities times the estimated T. If the model holds, the second is as good. If it predicts the
+labels clearly worse, T does not fit: the noise depends on the row, or its rates cannot be estimated from
+these data.
 
 On development tables class-conditional noise was not rejected, except for pair flips, whose rates were
 estimated badly: ``docs/howto/covered-noise.md`` has the numbers. A model that fits proves nothing. Any noisy
-posterior is explained by T = I, and noise that is a function of the features, such as keyword rules, looks like
-clean labels of an easier task.
+posterior is explained by T = I, and noise that is a function of the features, such as keyword rules, looks
+like clean labels of an easier task.
 """
 
 from __future__ import annotations
