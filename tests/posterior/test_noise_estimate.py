@@ -41,8 +41,9 @@ def test_fit_and_audit_estimate_the_same_noise(k):
     X, y = noisy_table(k)
     model = PeerClassifier(random_state=0).fit(X, y)
     audit = find_label_issues(X, y, random_state=0)
-    np.testing.assert_array_equal(audit.noise.transition, model.noise_.transition)
-    np.testing.assert_array_equal(audit.noise.transition, model.report_.noise.transition)
+    # The audit encodes a DataFrame first, which changes the last digits of the features.
+    np.testing.assert_allclose(audit.noise.transition, model.noise_.transition, rtol=1e-9)
+    np.testing.assert_array_equal(model.report_.noise.transition, model.noise_.transition)
     again = find_label_issues(labels=y, pred_proba=model.oof_proba_)
     np.testing.assert_array_equal(again.noise.transition, model.noise_.transition)
     if k == 2:
