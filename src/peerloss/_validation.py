@@ -242,7 +242,7 @@ def as_prior(value: ArrayLike, name: str, *, n_classes: int | None = None) -> Fl
     if prior.size < 2 or (n_classes is not None and prior.size != n_classes):
         wanted = "at least 2" if n_classes is None else str(n_classes)
         raise InvalidInputError(
-            f"`{name}` must have {wanted} entries, one a class; got {prior.size}. "
+            f"`{name}` must have {wanted} entries, one per class; got {prior.size}. "
             "For two classes a single number P(Y = 1) will do."
         )
     if (prior < 0).any() or abs(prior.sum() - 1.0) > PROBABILITY_TOLERANCE:

@@ -29,8 +29,7 @@ def confident_joint(proba: NDArray[Any], codes: IntArray) -> tuple[FloatArray, F
     Parameters
     ----------
     proba
-        *Out-of-fold* probabilities of the noisy labels, shape (n, K); read in blocks, never copied as a
-        whole.
+        *Out-of-fold* probabilities of the noisy labels, shape (n, K); read in blocks and never copied.
     codes
         Noisy labels 0..K-1, shape (n,).
 

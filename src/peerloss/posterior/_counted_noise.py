@@ -8,7 +8,7 @@ Shrinkage improved the decisions of ``PeerClassifier``: on six tables with 3 to 
 noise (.2, .4) and pair flips (.3), clean accuracy was .718 with it and .707 without, balanced accuracy .725
 both times, and the root mean square error of T .079 instead of .088.
 
-The model's own mistakes where classes overlap count as noise too, so T is rather too noisy than too clean.
+The model's own mistakes in regions where classes overlap count as noise too, so T tends to be too noisy.
 (EM rounds that correct this ranked and flagged worse on development sets.)
 """
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from peerloss._validation import FloatArray, IntArray
 
-#: Candidates for s, the number of rows per class that the prior "all classes flip alike" counts for.
+#: Candidates for s, the number of rows per class that the prior "all classes have the same noise" counts for.
 PRIOR_ROWS = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 10_000.0)
 #: A confident row carries less information about T than one of known class: its share in the choice of s.
 EVIDENCE = 0.5

@@ -1,4 +1,4 @@
-"""From the noisy posterior of the portfolio to clean probabilities, α and an estimate of clean accuracy."""
+"""From probabilities of the noisy label to decisions: clean probabilities, α, estimated clean accuracy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from peerloss.noise import NoiseModel
 
 METRICS = ("accuracy", "balanced_accuracy")
-#: Noisy labels with |δ_p̃| below this are taken for balanced: α* = d/δ_p̃ would be large and unsteady.
+#: Noisy labels with |δ_p̃| below this count as balanced: α* = d/δ_p̃ would be large and unstable.
 NEAR_BALANCE = 0.05
 #: Log-likelihood per label that the shrunk T of more than two classes may lose: it is never quite noise-free,
 #: so it predicts clean labels worse by a tiny amount, on every row.
@@ -33,7 +33,7 @@ SHRINKAGE_LOSS = 1e-4
 
 @dataclass(frozen=True)
 class CleanMap:
-    """What turns noisy into clean probabilities; its argmax is the decision."""
+    """Maps noisy to clean probabilities; the argmax is the decision."""
 
     metric: str
     alpha: float | None
@@ -42,9 +42,9 @@ class CleanMap:
     noise: NoiseModel
     """Estimated noise."""
     posterior: CleanPosterior | None
-    """For two classes; carries the uncertainty of the rates."""
+    """For two classes; includes the uncertainty of the rates."""
     curves: CleanCurves | None = None
-    """For balanced accuracy of more than two classes, where η/π decides unless ``alpha`` is given."""
+    """For balanced accuracy of more than two classes; η/π decides unless ``alpha`` is given."""
 
     @classmethod
     def fit(
@@ -77,8 +77,8 @@ class CleanMap:
     def transform(self, proba: FloatArray) -> FloatArray:
         """Return probabilities of the clean classes (of equally frequent ones for balanced accuracy).
 
-        For balanced accuracy two classes are decided by peer loss at α = 1, which needs no rates; more
-        classes by :func:`~peerloss.theory.balanced_posterior`, which needs the estimated noise.
+        For balanced accuracy, the decision between two classes is peer loss at α = 1, which needs no rates.
+        For more classes it is :func:`~peerloss.theory.balanced_posterior`, which needs the estimated noise.
         """
         if self.alpha is not None:
             return clean_proba(proba, self.alpha, self.noisy_prior)
@@ -108,7 +108,7 @@ class CleanMap:
         return measure_misfit(proba, self.explained(proba), codes, weight, tolerance=tolerance)
 
     def implied_alpha(self) -> float:
-        """Return the α of the decision, NaN where no α describes it.
+        """Return the α of the decision, NaN if no α describes it.
 
         It is the given number, 1 for balanced accuracy of two classes (of more, no α), or α* at the
         estimated rates.
@@ -129,9 +129,9 @@ class CleanMap:
     ) -> tuple[float, float, float]:
         """Estimate the metric on *clean* labels of the decisions on these rows, with a 90 % interval.
 
-        For two classes, and for balanced accuracy of more, it averages over what the noisy labels leave open
-        about the noise, and adds the sampling error of the rows. For accuracy of more than two classes the
-        noise is taken as estimated. With ``as_labelled`` the labels are taken as clean.
+        For two classes, and for balanced accuracy of more, it averages over the uncertainty of the noise and
+        adds the sampling error of the rows. For accuracy of more than two classes the noise is taken as
+        estimated. With ``as_labelled`` the labels are taken as clean.
         """
         decided = self.transform(proba).argmax(axis=1)
         if as_labelled:
@@ -180,8 +180,8 @@ def clean_proba(noisy_proba: FloatArray, alpha: float, noisy_prior: FloatArray) 
     n_classes = len(noisy_prior)
     tie = 1.0 / n_classes + alpha * (noisy_prior - 1.0 / n_classes)
     away = noisy_proba - tie
-    # From u towards x, the border is met where the first coordinate becomes 0: only those that fall, which
-    # have u_k > x_k ≥ 0. `share` is how far along the ray x lies, `reach` what the ray allows from uniform.
+    # The ray from u through x meets the border where the first coordinate becomes 0. Only decreasing ones
+    # can, with u_k > x_k ≥ 0. `share` is the position of x on the ray, `reach` the border's from uniform.
     falling = away < 0
     share = np.max(np.divide(-away, tie, out=np.zeros_like(away), where=falling), axis=1, keepdims=True)
     reach = n_classes * np.max(-away, axis=1, keepdims=True)
@@ -191,11 +191,11 @@ def clean_proba(noisy_proba: FloatArray, alpha: float, noisy_prior: FloatArray) 
 
 
 class AutomaticAlpha(NamedTuple):
-    """The α that :func:`automatic_alpha` finds."""
+    """Result of :func:`automatic_alpha`."""
 
     alpha: float
     label_weights: FloatArray
-    """(K,), 1 but where noisy labels are so nearly balanced that no useful α* exists without weights."""
+    """(K,), all 1 unless noisy labels are so nearly balanced that no useful α* exists without weights."""
     noise: NoiseModel
     """The estimated noise."""
 
@@ -205,9 +205,9 @@ def automatic_alpha(
 ) -> AutomaticAlpha:
     """Find one α for accuracy from out-of-fold noisy probabilities.
 
-    It is α* = (e_neg − e_pos)/δ_p̃ at the rates that probabilities and noisy labels suggest. Where δ_p̃ is
-    near 0 it is that of rows weighted by their label, the paper's downsampling remark. For more than two
-    classes without an α* it is 1, the choice that needs no rates; no theorem then speaks of accuracy.
+    It is α* = (e_neg − e_pos)/δ_p̃ at the rates estimated from probabilities and noisy labels. If δ_p̃ is
+    near 0 it is α* of rows weighted by their label, as in the paper's downsampling remark. For more than two
+    classes without an α* it is 1, the choice that needs no rates; no theorem then covers accuracy.
 
     ``PeerPlugInClassifier(alpha="auto")`` decides with this α, ``RobustMLPClassifier(alpha="auto")`` compares
     candidates by the peer score at it. ``PeerClassifier(alpha="auto")`` does not use it: it decides by the
