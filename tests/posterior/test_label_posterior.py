@@ -5,8 +5,8 @@ import pytest
 from scipy.special import softmax
 
 from peerloss import NoiseModel, _probabilities
-from peerloss.posterior._ranking_curve import RankingCurve, fit_ranking_curve
 from peerloss.posterior.label_posterior import flag_suspects, label_posterior, suspicious_first
+from peerloss.posterior.many_classes import RankingCurve, fit_ranking_curve
 
 
 def world(transition, n=4000, sharpness=8.0, seed=0):

@@ -12,6 +12,7 @@ from peerloss import NoiseModel, PeerClassifier, find_label_issues
 from peerloss.cli import app
 from peerloss.estimators import PeerPlugInClassifier, _peer
 from peerloss.posterior import estimate_class_noise
+from peerloss.posterior._noise_estimate import _shrink_to_uniform
 from peerloss.posterior.decision import automatic_alpha
 from peerloss.theory import optimal_alpha_from_noisy_prior
 
@@ -115,3 +116,11 @@ def test_rows_without_weight_are_excluded():
         weight = (np.arange(len(y)) < 300).astype(float)
         weighted = estimate_class_noise(proba, y, weight=weight).noise.transition
         np.testing.assert_allclose(weighted, estimate_class_noise(proba[:300], y[:300]).noise.transition)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rows_of_t_sum_to_one_if_some_prior_strengths_are_dropped(seed):
+    """The weights of the remaining strengths are renormalised."""
+    rng = np.random.default_rng(seed)
+    counts = rng.integers(0, 10 ** rng.integers(1, 5), size=(3, 3)).astype(float) + 300 * np.eye(3)
+    assert _shrink_to_uniform(counts, counts).sum(axis=1) == pytest.approx(np.ones(3), abs=1e-12)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from peerloss.noise import NoiseModel, flip_labels
 from peerloss.posterior import _two_classes, fit_clean_posterior
-from peerloss.posterior._rate_priors import CLASSIFIER
+from peerloss.posterior._label_curves import CLASSIFIER
 
 
 def noisy_problem(n, e_neg, e_pos, *, slope=3.0, seed=0):

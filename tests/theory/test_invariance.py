@@ -56,7 +56,7 @@ def test_lemma_2_multi_class(data):
 
 
 def test_pair_flip_has_no_factor():
-    """Under pair flip two classifiers shrink by different ratios, so no factor exists, and a request for it raises."""
+    """Under pair flip two classifiers shrink by different ratios: no factor exists, and it is refused."""
     noise = NoiseModel.pair_flip(3, 0.3)
     joint = np.array([[0.5, 0.1, 0.0], [0.0, 0.2, 0.0], [0.0, 0.05, 0.15]])
     ratios = []

@@ -180,7 +180,7 @@ def test_peer_transform_cannot_be_improved():
 
 
 def test_peer_transform_between_the_sum_of_rates_and_one():
-    """Σe < α* < 1 and only points of low confidence: the logistic inequality still holds, and beyond 1 − α it is +∞."""
+    """Σe < α* < 1, points of low confidence: the logistic inequality holds, and beyond 1 − α it is +∞."""
     noise, joint = NoiseModel.binary(0.1, 0.3), np.array([[0.30, 0.20], [0.25, 0.25]])
     alpha = optimal_alpha(noise, 0.45)
     assert noise.sum_of_rates < alpha < 1

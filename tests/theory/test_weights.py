@@ -183,7 +183,7 @@ def test_bad_input_is_named(call, message):
         call()
 
 
-def test_what_cannot_be_is_said():
+def test_impossible_weights_are_refused():
     """Weights that leave the labels balanced; a prior that the noise cannot have produced."""
     with pytest.raises(NotIdentifiableError, match="leave the labels balanced"):
         optimal_alpha_of_weighted(NoiseModel.binary(0.1, 0.3), 0.5, [1.0, 1.0])

@@ -17,8 +17,12 @@ from peerloss._validation import (
 )
 from peerloss.exceptions import InvalidInputError
 from peerloss.noise._model import NoiseModel
-from peerloss.noise.confident import confident_joint
-from peerloss.noise.identifiability import explain_chance_level, warn_if_uninformative, warn_unidentifiable
+from peerloss.noise.confident import (
+    confident_joint,
+    explain_chance_level,
+    warn_if_uninformative,
+    warn_unidentifiable,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

@@ -4,7 +4,7 @@ With hundreds of rows the noise rates are uncertain. A single pair of rates woul
 gains: whether a class has few labels because of noise or because it is small decides how labels of the two
 classes compare. So every pair of a grid is a candidate with its own clean curve η = σ(a·s + b) of the score
 s = logit p̃, and p_error is averaged over the candidates in proportion to their posterior probability. The
-prior (:data:`peerloss.posterior._rate_priors.RANKING`) favours equal rates, which keep about the order of
+prior (:data:`peerloss.posterior._label_curves.RANKING`) favours equal rates, which keep about the order of
 self-confidence, so that evidence is needed to depart from it.
 
 If classes are unequal, labels that are wrong only near the boundary look like noise that flips the smaller
@@ -29,8 +29,7 @@ import numpy as np
 from scipy.special import expit, logit, logsumexp
 
 from peerloss.noise.confident import confident_joint
-from peerloss.posterior._label_curves import boundary_noise, class_noise, fit_label_curves, group_by_score
-from peerloss.posterior._rate_priors import (
+from peerloss.posterior._label_curves import (
     ALMOST_NO_NOISE,
     BOUNDARY_WEIGHT,
     CONFIDENT_ROWS,
@@ -38,6 +37,11 @@ from peerloss.posterior._rate_priors import (
     EQUAL_RATES_WEIGHT,
     EVIDENCE,
     RANKING,
+    RatePrior,
+    boundary_noise,
+    class_noise,
+    fit_label_curves,
+    group_by_score,
 )
 from peerloss.posterior._two_classes import CLIP, CleanPosterior
 
@@ -45,7 +49,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import BoolArray, FloatArray, IntArray
-    from peerloss.posterior._rate_priors import RatePrior
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,8 +18,13 @@ import numpy as np
 from scipy.special import expit
 
 from peerloss.noise import NoiseModel
-from peerloss.posterior._label_curves import class_noise, fit_label_curves, group_by_score
-from peerloss.posterior._rate_priors import CLASSIFIER, RatePrior
+from peerloss.posterior._label_curves import (
+    CLASSIFIER,
+    RatePrior,
+    class_noise,
+    fit_label_curves,
+    group_by_score,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from peerloss._validation import check_finite
-from peerloss.noise.identifiability import explain_chance_level, warn_if_uninformative, warn_unidentifiable
+from peerloss.noise.confident import explain_chance_level, warn_if_uninformative, warn_unidentifiable
 from peerloss.posterior._noise_estimate import estimate_class_noise
 from peerloss.posterior._two_classes import CleanPosterior, log_odds
 from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix

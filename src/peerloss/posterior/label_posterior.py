@@ -4,10 +4,10 @@ With p the clean posterior at x and T the noise, P(clean = k | x, ỹ) = p_k·T[
 Ranking by it compares rows of different labels correctly, which neither self-confidence (right for
 symmetric noise) nor one threshold per class (right for one kind of asymmetric noise) do everywhere.
 
-For two classes, p and T of the ranking come from :mod:`peerloss.posterior._ranking`. For more classes T comes
-from :mod:`peerloss.posterior._counted_noise` and p from :mod:`peerloss.posterior._ranking_curve`. Memory does
-not grow with the number of rows. The *reported* noise is that of
-:func:`~peerloss.posterior.estimate_class_noise`, as in the classifiers.
+The *reported* noise is that of :func:`~peerloss.posterior.estimate_class_noise`, as in the classifiers. For
+more than two classes the ranking uses it too, with p from :mod:`peerloss.posterior.many_classes`. For two
+classes, p and T of the ranking come from :mod:`peerloss.posterior._ranking`. Memory does not grow with the
+number of rows.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peerloss._probabilities import blocks, normalise_rows, row_sums, take
-from peerloss.noise.identifiability import explain_chance_level
+from peerloss.noise.confident import explain_chance_level
 from peerloss.posterior._noise_estimate import estimate_class_noise
 from peerloss.posterior._ranking import fit_ranking, ranking_score
-from peerloss.posterior._ranking_curve import fit_ranking_curve, sample_rows
 from peerloss.posterior._two_classes import log_odds
+from peerloss.posterior.many_classes import fit_ranking_curve, sample_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
