@@ -235,7 +235,7 @@ def score_cell(path: Path) -> list[dict[str, Any]]:
         warnings.simplefilter("ignore")  # noise that cannot be estimated, rare classes
         plain, adjusted = cleanlab_scores(noisy, proba)
         flags = cleanlab_issues(noisy, proba, n_jobs=1)
-        table = find_label_issues(None, noisy, pred_proba=proba).table
+        table = find_label_issues(labels=noisy, pred_proba=proba).table
     scores = {
         OURS: (table["p_error"].to_numpy(), table["flagged"].to_numpy()),
         PLAIN: (plain, flags),

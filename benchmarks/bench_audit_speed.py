@@ -88,7 +88,7 @@ def measure(method: str, folder: Path) -> None:
         from peerloss import find_label_issues  # noqa: PLC0415 - each process imports only what it measures
 
         def run() -> int:
-            return int(find_label_issues(None, labels, pred_proba=proba).table["flagged"].sum())
+            return int(find_label_issues(labels=labels, pred_proba=proba).table["flagged"].sum())
     else:
         from cleanlab.filter import find_label_issues as flags  # noqa: PLC0415
         from cleanlab.rank import get_label_quality_scores  # noqa: PLC0415

@@ -53,7 +53,7 @@ def compare(seed: int) -> tuple[pd.DataFrame, pd.Series]:
         }
         for name, labels in predicted.items()
     }
-    audit = find_label_issues(None, noisy, pred_proba=peer.oof_proba_)
+    audit = find_label_issues(labels=noisy, pred_proba=peer.oof_proba_)
     wrong, worst = noisy != clean, audit.table["rank"] <= 50
     found = {
         "rate of bad booked as good, estimated": peer.noise_.transition[1, 0],

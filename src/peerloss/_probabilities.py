@@ -1,4 +1,4 @@
-"""Tables of probabilities (n, K), perhaps too large to copy: checked and read in blocks."""
+"""Tables of probabilities (n, K): checked and read in blocks, because they may be too large to copy."""
 
 from __future__ import annotations
 
@@ -17,14 +17,26 @@ if TYPE_CHECKING:
 
     from peerloss._validation import FloatArray, IntArray
 
-#: How many numbers a block of rows holds: 1 MB as float64, which stays near the processor.
+#: Numbers in a block of rows: 1 MB as float64, which fits into the processor's cache.
 BLOCK_CELLS = 1 << 17
-#: How far a row may be from summing to one: models that compute in half precision are off by this much.
+#: How far the sum of a row may be from one. Models that compute in half precision are off by this much.
 SUM_TOLERANCE = 5e-3
 
 
-def check_probabilities(pred_proba: Any, n_rows: int, n_classes: int | None = None) -> NDArray[Any]:
-    """Return probabilities as an array of numbers, without a copy where they are one already."""
+def check_probabilities(
+    pred_proba: Any, n_rows: int, n_classes: int | None = None, *, labels: str = "labels"
+) -> NDArray[Any]:
+    """Return probabilities as an array of numbers, without a copy if they are one already.
+
+    Parameters
+    ----------
+    pred_proba
+        What the user passed as probabilities.
+    n_rows, n_classes
+        The expected shape; ``None`` accepts any number of classes.
+    labels
+        Name of the argument that holds the labels, for messages.
+    """
     table = np.asarray(pred_proba)
     if table.dtype.kind not in "fiu":
         try:
@@ -32,19 +44,21 @@ def check_probabilities(pred_proba: Any, n_rows: int, n_classes: int | None = No
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
                 f"`pred_proba` must hold numbers; it holds something else: {error}. Pass the result of "
-                "`predict_proba`, one column a class in sorted order of the labels."
+                "`predict_proba`, one column per class in sorted order of the labels."
             ) from error
     if table.ndim != 2 or table.shape[1] < 2:
         raise InvalidInputError(
-            f"`pred_proba` must have one row an example and one column a class; got shape {table.shape}."
+            f"`pred_proba` must have one row per example and one column per class; got shape {table.shape}."
             + (" For two classes use np.column_stack([1 - p, p])." if table.ndim == 1 else "")
         )
     if len(table) != n_rows:
-        raise InvalidInputError(f"`pred_proba` and `y` must be equally long; got {len(table)} and {n_rows}.")
+        raise InvalidInputError(
+            f"`pred_proba` and `{labels}` must be equally long; got {len(table)} and {n_rows}."
+        )
     if n_classes is not None and table.shape[1] != n_classes:
         raise InvalidInputError(
-            f"`pred_proba` must have one column for each class of `y`, {n_classes}; got {table.shape[1]}. "
-            "Where a class has no row, use labels that are codes 0..K-1, or a pandas Categorical."
+            f"`pred_proba` must have one column for each class of `{labels}`, {n_classes}; got "
+            f"{table.shape[1]}. If a class has no row, use codes 0..K-1 or a pandas Categorical as labels."
         )
     for rows in blocks(*table.shape):
         _check_block(table[rows], rows.start)
@@ -59,32 +73,32 @@ def _check_block(block: NDArray[Any], first: int) -> None:
     wrong = ~(np.abs(sums - 1.0) <= SUM_TOLERANCE) | ~(low >= 0.0)
     row = int(np.flatnonzero(wrong)[0])
     if not np.isfinite(block[row]).all():
-        what = "a value that is missing or infinite"
+        what = "a missing or infinite value"
     elif low[row] < 0:
         what = f"{low[row]:g}"
     else:
         what = f"a sum of {sums[row]:g}"
     raise InvalidInputError(
         f"`pred_proba` must hold probabilities that sum to 1 in each row; found {what} in row {first + row}. "
-        "Pass probabilities, not scores: scipy.special.softmax(scores, axis=1) makes them."
+        "Pass probabilities, not scores: scipy.special.softmax(scores, axis=1) converts scores."
     )
 
 
 def blocks(n_rows: int, width: int) -> Iterator[slice]:
-    """Yield slices of rows of which each holds about ``BLOCK_CELLS`` numbers."""
+    """Yield slices of rows, each with about ``BLOCK_CELLS`` numbers."""
     step = max(1, BLOCK_CELLS // width)
     return (slice(start, min(start + step, n_rows)) for start in range(0, n_rows, step))
 
 
 def row_sums(block: NDArray[Any]) -> NDArray[Any]:
-    """Return the sum of each row; a product with ones is several times faster than a sum along short rows."""
+    """Return the sum of each row; a product with ones is several times faster than summing short rows."""
     floats = block if block.dtype.kind == "f" else block.astype(np.float64)
     sums: NDArray[Any] = floats @ np.ones(block.shape[1], dtype=floats.dtype)
     return sums
 
 
 def normalise_rows(table: FloatArray) -> FloatArray:
-    """Divide each row by its sum, in place; rows of zeros stay."""
+    """Divide each row by its sum, in place; rows of zeros stay zero."""
     table /= np.maximum(row_sums(table), 1e-300)[:, None]
     return table
 
@@ -94,19 +108,25 @@ def take(table: NDArray[Any], codes: IntArray) -> FloatArray:
     return np.asarray(table[np.arange(len(codes)), codes], dtype=np.float64)
 
 
+def label_frequencies(codes: IntArray, n_classes: int, weight: FloatArray | None = None) -> FloatArray:
+    """Return π̃, the (weighted) share of each label 0..K-1, shape (K,)."""
+    counts = np.bincount(codes, weight, minlength=n_classes)
+    shares: FloatArray = counts / counts.sum()
+    return shares
+
+
 def encode(y: pd.Series, n_columns: int | None) -> tuple[NDArray[Any], IntArray]:
     """Return the classes and the code of each label.
 
-    Classes are the categories of a Categorical, the codes 0..K-1 where ``n_columns`` columns of probabilities
-    and whole-number labels say so, else the distinct labels, sorted.
+    Classes are the categories of a Categorical. For integer labels that are columns of a table with
+    ``n_columns`` columns they are 0..K-1. Otherwise they are the distinct labels, sorted.
     """
     if isinstance(y.dtype, pd.CategoricalDtype):
         return np.asarray(y.cat.categories), np.asarray(y.cat.codes, dtype=np.int64)
     values = y.to_numpy()
     classes, codes = sorted_labels(values)
-    whole = values.dtype.kind in "iu"
     if (
-        whole
+        values.dtype.kind in "iu"
         and n_columns is not None
         and len(classes) < n_columns
         and 0 <= classes[0] <= classes[-1] < n_columns

@@ -271,3 +271,16 @@ def check_same_length(**arrays: NDArray[Any]) -> None:
     if len(set(lengths.values())) > 1:
         listed = ", ".join(f"`{name}` has {length}" for name, length in lengths.items())
         raise InvalidInputError(f"{' and '.join(f'`{n}`' for n in lengths)} must be equally long; {listed}.")
+
+
+def as_shares(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray:
+    """Return the weights of ``n_rows`` rows as shares that sum to 1; equal shares without weights."""
+    weight = np.ones(n_rows) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+    if weight.shape != (n_rows,) or not (np.isfinite(weight) & (weight >= 0)).all() or not weight.any():
+        raise InvalidInputError(
+            f"`sample_weight` must hold {n_rows} non-negative numbers, not all zero; got shape "
+            f"{weight.shape}."
+        )
+    weight = weight / weight.max()  # the sum of huge weights would overflow
+    shares: FloatArray = weight / weight.sum()
+    return shares

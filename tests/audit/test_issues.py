@@ -1,4 +1,4 @@
-"""From data or probabilities to an audit: what it keeps, what it refuses, what it says."""
+"""From data or probabilities to an audit: the table, refused input, warnings."""
 
 import warnings
 
@@ -28,7 +28,7 @@ def audit(noisy_table):
 
 
 def test_table_keeps_index_and_has_the_promised_columns(noisy_table, audit):
-    """One row a label, with the caller's index; ranks are 1..n in the order of p_error."""
+    """One row per label, with the caller's index; ranks are 1..n in the order of p_error."""
     X, _, noisy = noisy_table
     assert audit.table.index.equals(X.index)
     assert list(audit.table) == ["given", "suggested", "p_error", "rank", "flagged"]
@@ -40,7 +40,7 @@ def test_table_keeps_index_and_has_the_promised_columns(noisy_table, audit):
 
 
 def test_flags_are_mostly_wrong_labels(noisy_table, audit):
-    """Two thirds of the flags and of the errors at least are found on separable data."""
+    """On separable data, precision and recall of the flags are above two thirds."""
     _, clean, noisy = noisy_table
     wrong = noisy != clean
     assert wrong[audit.table["flagged"]].mean() > 0.66
@@ -48,8 +48,8 @@ def test_flags_are_mostly_wrong_labels(noisy_table, audit):
     assert audit.expected_errors == pytest.approx(wrong.sum(), rel=0.4)
 
 
-def test_relabel_and_drop_give_data_back(noisy_table, audit):
-    """Relabelled labels are nearer to the clean ones; dropped rows are the flagged ones."""
+def test_relabel_and_drop_return_data(noisy_table, audit):
+    """Relabelled labels are closer to the clean ones; the dropped rows are the flagged ones."""
     X, clean, noisy = noisy_table
     features, labels = audit.relabel()
     assert features is X
@@ -62,23 +62,23 @@ def test_relabel_and_drop_give_data_back(noisy_table, audit):
 
 
 def test_probabilities_alone_give_the_same_as_the_estimator(noisy_table, audit):
-    """`pred_proba` of the same folds leads to the same table."""
+    """`pred_proba` of the same folds gives the same table."""
     X, _, noisy = noisy_table
     codes = (noisy == "yes").astype(int)
     folds = StratifiedKFold(5, shuffle=True, random_state=0)
     proba = cross_val_predict(LogisticRegression(), X, codes, cv=folds, method="predict_proba")
-    again = find_label_issues(None, noisy, pred_proba=proba)
+    again = find_label_issues(labels=noisy, pred_proba=proba)
     pd.testing.assert_frame_equal(again.table, audit.table)
     assert again.drop()[0] is None
 
 
-def test_summary_says_what_to_expect(audit):
-    """Peer loss applies; gain, bound and rates are there."""
-    told = audit.summary()
-    assert told["peer_loss_applies"] is True
-    assert told["sum_of_rates"] == pytest.approx(0.4, abs=0.15)
-    assert told["accuracy_corrected"] >= told["accuracy_as_labelled"]
-    assert 0 < told["excess_error_bound"] <= 1
+def test_summary_has_the_outlook(audit):
+    """Peer loss applies; the summary has gain, bound and rates."""
+    summary = audit.summary()
+    assert summary["peer_loss_applies"] is True
+    assert summary["sum_of_rates"] == pytest.approx(0.4, abs=0.15)
+    assert summary["accuracy_corrected"] >= summary["accuracy_as_labelled"]
+    assert 0 < summary["excess_error_bound"] <= 1
     assert "Peer loss applies" in str(audit)
 
 
@@ -91,8 +91,8 @@ def test_the_portfolio_is_the_default(noisy_table):
     assert audit.table["p_error"][wrong].mean() > audit.table["p_error"][~wrong].mean() + 0.2
 
 
-def test_a_column_an_annotator():
-    """Wide labels with gaps: the majority is given, and who is right more often counts more."""
+def test_one_column_per_annotator():
+    """Wide labels with gaps: the majority label is given, and better annotators count more."""
     rng = np.random.default_rng(0)
     clean = rng.integers(2, size=300)
     said = np.array(
@@ -100,7 +100,7 @@ def test_a_column_an_annotator():
     )
     wide = pd.DataFrame(said.T, columns=["ann", "bob", "cy"]).astype(float)
     wide.iloc[:50, 2] = np.nan
-    audit = find_label_issues(None, wide)
+    audit = find_label_issues(labels=wide)
     wrong = audit.table["given"] != clean
     assert audit.table["p_error"][wrong].mean() > audit.table["p_error"][~wrong].mean() + 0.2
     with_features = find_label_issues(
@@ -110,7 +110,7 @@ def test_a_column_an_annotator():
 
 
 def test_a_long_table_of_reports():
-    """Tasks are found by the index of X, in any order."""
+    """Tasks are matched to the index of X, in any order."""
     X = pd.DataFrame({"x": [0.0, 1.0, 2.0, 3.0] * 10}, index=[f"t{i}" for i in range(40)])
     reports = pd.DataFrame(
         [
@@ -146,17 +146,17 @@ def crowd(n_classes, seed, n=400):
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 @pytest.mark.parametrize("strength", [0.0, 0.15])
-def test_a_model_that_knows_nothing_leaves_the_reports(n_classes, strength):
-    """Random or nearly random probabilities suggest the labels, and flag the rows, that reports alone do."""
+def test_an_uninformative_model_is_ignored(n_classes, strength):
+    """With random or nearly random probabilities, suggestions and flags are those of the reports alone."""
     for seed in range(3):
         clean, reports, rng = crowd(n_classes, seed)
-        alone = find_label_issues(None, reports)
+        alone = find_label_issues(labels=reports)
         rows = alone.table.index.to_numpy()
         logits = rng.normal(size=(len(clean), n_classes))
         logits[np.arange(len(clean)), clean] += strength
         proba = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
-        with pytest.warns(IdentifiabilityWarning, match="judged by the annotators' reports alone"):
-            audit = find_label_issues(None, reports, pred_proba=proba)
+        with pytest.warns(IdentifiabilityWarning, match="based on the annotators' reports alone"):
+            audit = find_label_issues(labels=reports, pred_proba=proba)
         pd.testing.assert_frame_equal(
             audit.table.loc[rows].drop(columns="rank"), alone.table.drop(columns="rank")
         )
@@ -164,16 +164,16 @@ def test_a_model_that_knows_nothing_leaves_the_reports(n_classes, strength):
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
-def test_a_good_model_helps_the_reports(n_classes):
+def test_an_informative_model_improves_on_the_reports(n_classes):
     """Informative probabilities and reports together suggest better labels than reports alone."""
     clean, reports, rng = crowd(n_classes, 0)
-    alone = find_label_issues(None, reports).table["suggested"].sort_index()
+    alone = find_label_issues(labels=reports).table["suggested"].sort_index()
     logits = rng.normal(size=(len(clean), n_classes))
     logits[np.arange(len(clean)), clean] += 3.0
     proba = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        audit = find_label_issues(None, reports, pred_proba=proba)
+        audit = find_label_issues(labels=reports, pred_proba=proba)
     assert (audit.table["suggested"] == clean).mean() > (alone == clean).mean() + 0.05
 
 
@@ -200,20 +200,20 @@ def test_the_order_of_reports_does_not_matter(form):
 
 
 @pytest.mark.parametrize("duplicates", ["first", "last"])
-def test_one_of_several_labels_of_an_annotator_counts(duplicates):
+def test_duplicates_keeps_one_label_per_annotator(duplicates):
     """`duplicates` keeps the first or the last label of an annotator for a row."""
     _, reports, _ = crowd(2, 2)
     wrong = reports.assign(label=1 - reports["label"])
     both = pd.concat([reports, wrong] if duplicates == "first" else [wrong, reports])
     with pytest.raises(InvalidInputError, match=r"has more.*duplicates='first'"):
-        find_label_issues(None, both)
-    found = find_label_issues(None, both, duplicates=duplicates).table.sort_index()
-    expected = find_label_issues(None, reports).table.sort_index()
+        find_label_issues(labels=both)
+    found = find_label_issues(labels=both, duplicates=duplicates).table.sort_index()
+    expected = find_label_issues(labels=reports).table.sort_index()
     pd.testing.assert_frame_equal(found.drop(columns="rank"), expected.drop(columns="rank"))
 
 
-def test_unidentifiable_noise_is_said(noisy_table):
-    """Labels without any relation to the features: a warning, a reason, no noise, and still a ranking."""
+def test_unidentifiable_noise_is_reported(noisy_table):
+    """Labels that are unrelated to the features: a warning, a reason, no noise, and still a ranking."""
     X, _, _ = noisy_table
     labels = np.random.default_rng(3).integers(2, size=len(X))
     with pytest.warns(IdentifiabilityWarning, match="ranked by the model's confidence"):
@@ -221,17 +221,17 @@ def test_unidentifiable_noise_is_said(noisy_table):
     assert audit.noise is None
     assert audit.summary()["ranked_by"] == "confidence"
     assert audit.outlook.applies is False
-    assert "cannot be told" in str(audit)
+    assert "The noise rates cannot be estimated" in str(audit)
 
 
 def test_classes_without_rows_keep_their_column():
-    """Codes 0..K-1 and categories may name classes that no row has."""
+    """Codes 0..K-1 and categories may include classes without rows."""
     proba = np.full((60, 3), 0.05)
     codes = np.array([0, 2] * 30)
     proba[np.arange(60), codes] = 0.9
-    by_codes = find_label_issues(None, codes, pred_proba=proba)
+    by_codes = find_label_issues(labels=codes, pred_proba=proba)
     names = pd.Series(pd.Categorical.from_codes(codes, categories=["x", "y", "z"]))
-    by_names = find_label_issues(None, names, pred_proba=proba)
+    by_names = find_label_issues(labels=names, pred_proba=proba)
     assert by_codes.classes.tolist() == [0, 1, 2]
     assert by_names.classes.tolist() == ["x", "y", "z"]
     assert by_names.table["p_error"].tolist() == by_codes.table["p_error"].tolist()
@@ -246,18 +246,18 @@ GOOD = np.array([[0.9, 0.1], [0.2, 0.8]])
         (None, [0, 1], [["a", "b"], ["c", "d"]], "`pred_proba` must hold numbers"),
         (None, [0, 1], GOOD * 2, "sum of 2 in row 0"),
         (None, [0, 1], GOOD - [[0, 0], [0.4, -0.4]], "found -0.2 in row 1"),
-        (None, [0, 1], np.where(GOOD == 0.8, np.nan, GOOD), "missing or infinite in row 1"),
-        (None, [0, 1], GOOD[:, 0], "one column a class; got shape"),
+        (None, [0, 1], np.where(GOOD == 0.8, np.nan, GOOD), "missing or infinite value in row 1"),
+        (None, [0, 1], GOOD[:, 0], "one column per class; got shape"),
         (None, [0, 1, 1], GOOD, "equally long; got 2 and 3"),
-        (None, ["a", "b"], np.full((2, 3), 1 / 3), "one column for each class of `y`, 2; got 3"),
+        (None, ["a", "b"], np.full((2, 3), 1 / 3), "one column for each class of `labels`, 2; got 3"),
         (None, ["a", None], GOOD, "1 have none, the first is row 1"),
         (None, [1.0, np.nan], GOOD, "must hold a label for each row"),
-        (None, [], GOOD, "`y` is empty"),
+        (None, [], GOOD, "`labels` is empty"),
         (None, ["a", "a"], None, "at least two classes"),
-        (None, [0, 1], None, "give `X`, or `pred_proba`"),
-        (np.zeros(2), [0, 1], None, "`X` must have one row an example"),
-        (np.zeros((3, 1)), [0, 1], None, "`X` and `y` must be equally long; got 3 and 2"),
-        (None, [[[0]]], None, "one label a row; got shape"),
+        (None, [0, 1], None, "pass `X`, `pred_proba`, or labels"),
+        (np.zeros(2), [0, 1], None, "`X` must have one row per example"),
+        (np.zeros((3, 1)), [0, 1], None, "`X` and `labels` must be equally long; got 3 and 2"),
+        (None, [[[0]]], None, "one label per row; got shape"),
         (None, pd.Series(["a", 1], dtype=object), GOOD, "mixes types"),
         (pd.DataFrame({"x": [1, 2]}), pd.Series([0, 1], index=[5, 6]), None, "same index"),
         (pd.DataFrame({"x": [1, 2]}), pd.DataFrame({"a": [1, None], "b": [0, None]}), None, "1 have none"),
@@ -266,7 +266,7 @@ GOOD = np.array([[0.9, 0.1], [0.2, 0.8]])
             pd.DataFrame({"x": [1, 2]}, index=["p", "p"]),
             pd.DataFrame({"task": ["p", "p"], "worker": ["v", "w"], "label": [1, 0]}),
             None,
-            "no entry twice",
+            "must not repeat an entry",
         ),
         (
             pd.DataFrame({"x": [1, 2]}, index=["p", "q"]),
@@ -307,12 +307,12 @@ GOOD = np.array([[0.9, 0.1], [0.2, 0.8]])
     ],
 )
 def test_bad_input_is_refused_with_advice(X, y, proba, message):
-    """Each message names the argument, what was found and what to do."""
+    """Each message names the argument, what was received and what to do."""
     with pytest.raises(InvalidInputError, match=message):
         find_label_issues(X, y, pred_proba=proba)
 
 
-def test_single_precision_and_memory_maps_are_taken_as_they_are(tmp_path):
+def test_single_precision_and_memory_maps_are_accepted(tmp_path):
     """float32 probabilities on disk give nearly the same as float64 in memory."""
     rng = np.random.default_rng(0)
     proba = rng.dirichlet([1, 1, 1], size=200)
@@ -324,7 +324,7 @@ def test_single_precision_and_memory_maps_are_taken_as_they_are(tmp_path):
     on_disk = np.load(tmp_path / "p.npy", mmap_mode="r")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        a, b = (find_label_issues(None, codes, pred_proba=p).table["p_error"] for p in (proba, on_disk))
+        a, b = (find_label_issues(labels=codes, pred_proba=p).table["p_error"] for p in (proba, on_disk))
     assert a.to_numpy() == pytest.approx(b.to_numpy(), abs=1e-3)
 
 

@@ -1,4 +1,4 @@
-"""What an audit exports, and its page."""
+"""Exports of an audit, and its page."""
 
 from html.parser import HTMLParser
 
@@ -31,8 +31,8 @@ class Page(HTMLParser):
             self.text += data
 
 
-def test_csv_comes_back_as_it_was(tmp_path):
-    """The table in CSV has the index first and every figure."""
+def test_csv_round_trip(tmp_path):
+    """The CSV table has the index first and all numbers."""
     audit, _, _ = made_audit()
     audit.to_csv(tmp_path / "new" / "table.csv")
     again = pd.read_csv(tmp_path / "new" / "table.csv", index_col="row")
@@ -40,7 +40,7 @@ def test_csv_comes_back_as_it_was(tmp_path):
     assert again["given"].tolist() == audit.table["given"].tolist()
 
 
-def test_parquet_comes_back_as_it_was(tmp_path):
+def test_parquet_round_trip(tmp_path):
     """The same in Parquet."""
     pytest.importorskip("pyarrow", reason="needs pyarrow")
     audit, _, _ = made_audit()
@@ -51,7 +51,7 @@ def test_parquet_comes_back_as_it_was(tmp_path):
 
 @pytest.mark.parametrize(("method", "name"), [("to_csv", "a.txt"), ("to_parquet", "a.csv"), ("to_html", "a")])
 def test_wrong_suffix_is_refused(tmp_path, method, name):
-    """A file's name must say what it is; nothing is written."""
+    """A file needs the suffix of its format; nothing is written."""
     audit, _, _ = made_audit()
     with pytest.raises(InvalidInputError, match="`path` must end in"):
         getattr(audit, method)(tmp_path / name)
@@ -59,7 +59,7 @@ def test_wrong_suffix_is_refused(tmp_path, method, name):
 
 
 def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
-    """If writing breaks off, the old file is still there and nothing else is."""
+    """If writing fails, the old file remains and no other file is left."""
     audit, _, _ = made_audit()
     path = tmp_path / "table.csv"
     path.write_text("old")
@@ -70,8 +70,8 @@ def test_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert path.read_text() == "old"
 
 
-def test_page_escapes_everything_and_needs_nothing_else(tmp_path):
-    """Labels and features that hold markup are shown as text; nothing is loaded from elsewhere."""
+def test_page_escapes_everything_and_is_self_contained(tmp_path):
+    """Labels and features with markup are shown as text; no other file is loaded."""
     audit, _, _ = made_audit()
     audit.to_html(tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -83,7 +83,7 @@ def test_page_escapes_everything_and_needs_nothing_else(tmp_path):
 
 
 def test_page_shows_suspects_with_their_features_in_order(tmp_path):
-    """One row a suspect, likeliest first, its features beside it."""
+    """One row per suspect with its features, most probable errors first."""
     audit, data, _ = made_audit()
     audit.to_html(tmp_path / "page.html")
     text = (tmp_path / "page.html").read_text(encoding="utf-8")
@@ -93,12 +93,12 @@ def test_page_shows_suspects_with_their_features_in_order(tmp_path):
     assert f"{len(audit.suspects)} of 60 labels are suspect" in Page(text).text
 
 
-def test_page_says_when_the_noise_is_unknown(tmp_path):
-    """The fall-back stands in a note at the top."""
+def test_page_reports_that_the_noise_is_unknown(tmp_path):
+    """The fallback is stated in a note at the top."""
     rng = np.random.default_rng(0)
     proba = rng.dirichlet([1, 1], size=100)
-    with pytest.warns(UserWarning, match="cannot be told"):
-        audit = find_label_issues(None, rng.integers(2, size=100), pred_proba=proba)
+    with pytest.warns(UserWarning, match="cannot be estimated"):
+        audit = find_label_issues(labels=rng.integers(2, size=100), pred_proba=proba)
     audit.to_html(tmp_path / "page.html")
     text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
     assert "The noise rates cannot be estimated from these data" in text
@@ -112,7 +112,7 @@ def test_many_classes_are_listed_instead_of_drawn(tmp_path):
     given[::9] = (given[::9] + 1) % 30
     proba = np.full((900, 30), 0.2 / 29)
     proba[np.arange(900), codes] = 0.8
-    audit = find_label_issues(None, given, pred_proba=proba)
+    audit = find_label_issues(labels=given, pred_proba=proba)
     audit.to_html(tmp_path / "page.html")
     text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text
     assert "30 classes: the matrix is in audit.json" in text
@@ -120,7 +120,7 @@ def test_many_classes_are_listed_instead_of_drawn(tmp_path):
 
 
 def test_long_cells_are_cut_and_missing_ones_empty():
-    """A long text is cut with its whole in the title; missing values show nothing."""
+    """A long text is cut, with the full text in the title; missing values are empty."""
     cell = _audit_page._cell("x" * 200)
     assert cell.text.endswith("…")
     assert cell.full == "x" * 200

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from peerloss.audit._outlook import look_ahead
+from peerloss.audit._outlook import assess_training
 from peerloss.noise import NoiseModel
 from peerloss.theory import is_categorical, noisy_joint, peer_decision
 from tests.theory.finite_distributions import (
@@ -18,7 +18,7 @@ from tests.theory.finite_distributions import (
 
 
 def outlook(noise, clean_prior, width=1e-4, n_rows=1000):
-    """Judge noise whose entries are known to within ``width``."""
+    """Assess noise whose entries are known to within ``width``."""
     posterior = SimpleNamespace(
         noise=noise,
         clean_prior=np.asarray(clean_prior),
@@ -27,20 +27,20 @@ def outlook(noise, clean_prior, width=1e-4, n_rows=1000):
         accuracy_as_labelled=0.7,
         accuracy_corrected=0.8,
     )
-    return look_ahead(posterior, noise.noisy_prior(clean_prior), n_rows)
+    return assess_training(posterior, noise.noisy_prior(clean_prior), n_rows)
 
 
 def lost_accuracy(clean, noise, alpha):
-    """Clean accuracy that the minimiser of the α-peer risk on noisy labels falls short of the best one."""
+    """Return how much clean accuracy the minimiser of the α-peer risk on noisy labels loses."""
     noisy = noisy_joint(clean, noise)
     chosen = peer_decision(noisy / noisy.sum(axis=1, keepdims=True), alpha, noisy.sum(axis=0))
     return accuracies(all_rules(*clean.shape), clean).max() - accuracies(chosen[None], clean)[0]
 
 
-def test_where_it_says_that_peer_loss_applies_the_minimiser_is_right():
-    """Three balanced classes, 400 worlds with Sgn(Δ) = I: right in all that have e_j, which it tells apart.
+def test_if_peer_loss_applies_its_minimiser_is_optimal():
+    """Three balanced classes, 400 worlds with Sgn(Δ) = I: the minimiser is optimal if T has rates e_j.
 
-    Sgn(Δ) = I alone is not enough: in the 200 worlds with any other T, at least 30 minimisers are not the
+    Sgn(Δ) = I alone is not sufficient: in the 200 worlds with any other T, at least 30 minimisers are not the
     best classifier on clean labels, some by more than five points.
     """
     rng = np.random.default_rng(0)
@@ -62,7 +62,7 @@ def test_where_it_says_that_peer_loss_applies_the_minimiser_is_right():
 
 
 def test_unbalanced_classes_need_an_alpha():
-    """Rates e_j are not enough for accuracy: uniform noise and e = c·π have an α*, most rates have none."""
+    """Rates e_j are not sufficient for accuracy: uniform noise and e = c·π have an α*, most rates do not."""
     prior = np.array([0.6, 0.3, 0.1])
     clean = prior * np.array([[0.7, 0.2, 0.1], [0.2, 0.6, 0.2], [0.1, 0.2, 0.7]])
     in_line = NoiseModel(0.6 * np.eye(3) + 0.4 * prior)
@@ -78,7 +78,7 @@ def test_unbalanced_classes_need_an_alpha():
 
 
 def test_uncertainty_counts():
-    """What cannot be told from e_j is taken for it; with many rows the difference shows."""
+    """T[i, j] = e_j is assumed if it holds within the intervals; narrow intervals reject it."""
     noise = NoiseModel([[0.8, 0.12, 0.08], [0.1, 0.8, 0.1], [0.09, 0.11, 0.8]])
     assert outlook(noise, np.full(3, 1 / 3), width=0.03).applies
     found = outlook(noise, np.full(3, 1 / 3), width=0.003)
@@ -88,7 +88,7 @@ def test_uncertainty_counts():
 
 
 def test_two_classes_need_informative_labels_only():
-    """Σe < 1 is the whole condition; at 1 and above labels say no more than chance."""
+    """Σe < 1 is the only condition; at 1 and above labels are no better than chance."""
     found = outlook(NoiseModel.binary(0.1, 0.3), [0.7, 0.3])
     assert (found.applies, found.sign_is_identity) == (True, True)
     assert found.alpha == pytest.approx(0.4545, abs=1e-4)
@@ -99,4 +99,4 @@ def test_two_classes_need_informative_labels_only():
     ):
         found = outlook(noise, prior)
         assert (found.applies, found.alpha) == (False, None)
-        assert "no more than chance" in found.why
+        assert "no better than chance" in found.why

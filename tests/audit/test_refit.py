@@ -14,13 +14,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from peerloss import NoiseModel, find_label_issues, flip_labels
-from peerloss.audit._refit import MIN_PROBABILITY, _fit_to, ask_again, weight_argument
+from peerloss.audit._refit import MIN_PROBABILITY, _fit_to, refit_posterior, weight_argument
 from peerloss.exceptions import InvalidInputError
-from peerloss.posterior._label_posterior import label_posterior
+from peerloss.posterior.label_posterior import label_posterior
 
 
 def blobs(n=300, k=2, rate=0.25, features=40, seed=0):
-    """Return features, noisy and clean labels; with many features a model learns some noise by heart."""
+    """Return features, noisy and clean labels; with many features a model memorises some noise."""
     rng = np.random.default_rng(seed)
     clean = np.arange(n) % k
     X = rng.normal(size=(n, features))
@@ -32,7 +32,7 @@ def blobs(n=300, k=2, rate=0.25, features=40, seed=0):
 def test_second_round_ranks_better(k):
     """On average over twenty draws it finds more of the wrong labels, with two classes and with three.
 
-    Three classes have 600 rows: with 300 the gain is not shown (.003 ± .004 over twenty draws).
+    Three classes have 600 rows: with 300 the gain is not significant (.003 ± .004 over twenty draws).
     """
     gained = []
     for seed in range(20):
@@ -46,20 +46,20 @@ def test_second_round_ranks_better(k):
 
 
 def test_posterior_is_bayes_rule_with_the_refitted_probabilities():
-    """p_error is η·T[:, ỹ] over its sum, η from a fit to both classes of a row as believed before."""
+    """p_error is η·T[:, ỹ] over its sum, with η from a fit to the first posterior of both classes."""
     X, noisy, _ = blobs(n=120, features=3)
     folds = list(KFold(3).split(X))
     proba = np.full((120, 2), 0.5)
     for train, test in folds:
         proba[test] = LogisticRegression().fit(X[train], noisy[train]).predict_proba(X[test])
     first = label_posterior(proba, noisy)
-    second = ask_again(first, X, proba, noisy, estimator=LogisticRegression(), folds=folds)
+    second = refit_posterior(first, X, proba, noisy, estimator=LogisticRegression(), folds=folds)
     one = np.where(noisy == 1, 1.0 - first.p_error, first.p_error)
     for train, test in folds:
         twice, weights = np.concatenate([X[train], X[train]]), np.concatenate([1.0 - one[train], one[train]])
         weights[weights < MIN_PROBABILITY] = 0.0
         model = LogisticRegression().fit(twice, np.repeat([0, 1], len(train)), sample_weight=weights)
-        joint = model.predict_proba(X[test]) * first.noise.transition.T[noisy[test]]
+        joint = model.predict_proba(X[test]) * first.ranking_noise.transition.T[noisy[test]]
         expected = 1.0 - joint[np.arange(len(test)), noisy[test]] / joint.sum(axis=1)
         assert second.p_error[test] == pytest.approx(expected, abs=1e-3)
     assert second.noise is first.noise
@@ -67,7 +67,7 @@ def test_posterior_is_bayes_rule_with_the_refitted_probabilities():
 
 
 def test_several_processes_find_the_same():
-    """``n_jobs`` changes who fits, not what is found."""
+    """``n_jobs`` does not change the result."""
     X, noisy, _ = blobs(n=120, features=3)
     with parallel_config(backend="threading"):  # started at once
         one, two = (
@@ -76,17 +76,17 @@ def test_several_processes_find_the_same():
     pd.testing.assert_frame_equal(one.table, two.table)
 
 
-def test_noise_that_is_not_of_classes_stays_with_the_first_round():
-    """Where T says nothing of single rows there is nothing to ask again with."""
+def test_without_estimated_noise_the_first_round_is_returned():
+    """If the noise rates cannot be estimated, the posterior of the first round is returned."""
     X, noisy, _ = blobs()
     proba = np.full((len(noisy), 2), 0.5)
     unknown = label_posterior(proba, noisy)
     assert unknown.noise is None
-    assert ask_again(unknown, X, proba, noisy, estimator=LogisticRegression(), folds=[]) is unknown
+    assert refit_posterior(unknown, X, proba, noisy, estimator=LogisticRegression(), folds=[]) is unknown
 
 
 def test_tables_pipelines_and_splits_from_a_generator():
-    """A DataFrame, a pipeline and folds that can be read once give what arrays, the model and a list give."""
+    """A DataFrame, a pipeline and a generator of folds give the same as arrays, the model and a list."""
     X, noisy, _ = blobs()
     plain = find_label_issues(
         X, noisy, estimator=LogisticRegression(), cv=list(KFold(4).split(X)), refit=True
@@ -97,15 +97,15 @@ def test_tables_pipelines_and_splits_from_a_generator():
     assert other.table["p_error"].to_numpy() == pytest.approx(plain.table["p_error"].to_numpy(), abs=1e-6)
 
 
-def test_weights_go_to_the_last_step_however_deep():
-    """Their name carries every step on the way."""
+def test_weights_are_passed_to_the_last_step_of_nested_pipelines():
+    """The name of the argument contains every step on the way."""
     inner = make_pipeline(StandardScaler(), LogisticRegression())
     assert weight_argument(LogisticRegression()) == "sample_weight"
     assert weight_argument(make_pipeline(inner)) == "pipeline__logisticregression__sample_weight"
 
 
-def test_what_cannot_be_refitted_is_refused():
-    """No features, no model, a model without weights, rows never held out: each is named."""
+def test_invalid_refits_are_refused():
+    """No features, no model, a model without weights, rows that are never held out: each has a message."""
     X, noisy, _ = blobs(n=60)
     with pytest.raises(InvalidInputError, match="`refit` needs an `estimator`"):
         find_label_issues(X, noisy, refit=True)
@@ -113,14 +113,14 @@ def test_what_cannot_be_refitted_is_refused():
         find_label_issues(X, noisy, estimator=KNeighborsClassifier(), refit=True)
     proba = np.full((60, 2), 0.5)
     with pytest.raises(InvalidInputError, match="`refit` needs the features"):
-        find_label_issues(None, noisy, pred_proba=proba, estimator=LogisticRegression(), refit=True)
+        find_label_issues(labels=noisy, pred_proba=proba, estimator=LogisticRegression(), refit=True)
     splits = ShuffleSplit(2, test_size=0.2, random_state=0).split(X)
     with pytest.raises(InvalidInputError, match="`cv` must hold out every row"):
         _fit_to(np.full((60, 2), 0.5), X, LogisticRegression(), splits, None)
 
 
-def test_rows_of_a_series_and_of_sparse_features_keep_their_place():
-    """Texts with an index in another order, and matrices of any sparse kind, give what arrays give."""
+def test_series_and_sparse_features_keep_the_order_of_rows():
+    """Texts with a shuffled index, and sparse matrices of any format, give the same as arrays."""
     rng = np.random.default_rng(0)
     words = np.array(["apple pear plum", "bolt screw nail"])
     clean = rng.integers(2, size=120)

@@ -8,7 +8,7 @@ from peerloss import NoiseModel, flip_labels
 from peerloss.estimators import PeerPlugInClassifier
 from peerloss.estimators._mlp_search import ALPHA_GRID, assign_folds, hold_out, search_alpha
 from peerloss.exceptions import DivergenceError
-from peerloss.posterior._clean_map import NEAR_BALANCE
+from peerloss.posterior.decision import NEAR_BALANCE
 from peerloss.theory import optimal_alpha
 from tests.estimators.mlp_task import data, fast
 

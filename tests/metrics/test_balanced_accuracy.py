@@ -96,7 +96,7 @@ def test_without_noise_it_is_scikit_learns():
         (
             lambda: clean_balanced_accuracy([0, 0], [0, 1], NoiseModel.binary(0.2, 0.1)),
             NotIdentifiableError,
-            "`noise` and these labels give a negative clean prior",
+            "`noise` and these labels imply a negative clean prior",
         ),
         (
             lambda: clean_balanced_accuracy([0, 1], [0, 1], np.full((2, 2), 0.5)),

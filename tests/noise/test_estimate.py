@@ -18,7 +18,7 @@ NOISES = [
 
 
 def separable(noise, n=8000, seed=0):
-    """Draw clean labels that the features give away, noisy labels, and the true P(noisy | x)."""
+    """Return noisy labels, the true P(noisy | x) and clean labels, which the features determine."""
     rng = np.random.default_rng(seed)
     clean = rng.integers(noise.n_classes, size=n)
     return noise.apply(clean, random_state=rng), noise.transition[clean], clean
@@ -27,7 +27,7 @@ def separable(noise, n=8000, seed=0):
 @pytest.mark.parametrize("noise", NOISES, ids=repr)
 @pytest.mark.parametrize("method", ["confident", "anchor"])
 def test_recovers_the_transition_on_separable_data(noise, method):
-    """Given the true η̃, T is found: exactly by anchors, to sampling error by counting."""
+    """With the true η̃, T is exact with anchors, and within sampling error with counting."""
     y_noisy, proba, _ = separable(noise)
     found = estimate_noise(y_noisy, proba, method=method, quantile=0.9).transition
     # Counting: five standard errors of a frequency among 8000 / K rows.
@@ -48,7 +48,7 @@ def test_pairs_are_counted(pairs):
 
 
 def test_callers_arrays_are_unchanged():
-    """Labels and probabilities stay what they were, even where rows are rescaled."""
+    """Labels and probabilities are not modified, even if rows are rescaled."""
     y_noisy, proba, _ = separable(NOISES[0], n=200)
     proba = proba * (1 + 5e-5)
     labels_before, proba_before = y_noisy.copy(), proba.copy()
@@ -58,7 +58,7 @@ def test_callers_arrays_are_unchanged():
 
 
 def test_unbalanced_but_informative_probabilities_do_not_warn():
-    """Probabilities that inform are not suspected only because one class is the likeliest on every row."""
+    """Informative probabilities do not warn only because one class is the most probable on every row."""
     rng = np.random.default_rng(0)
     p = rng.choice([0.05, 0.45], size=4000)
     y_noisy = (rng.random(4000) < p).astype(int)
@@ -68,8 +68,8 @@ def test_unbalanced_but_informative_probabilities_do_not_warn():
 
 
 @pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
-def test_warns_where_probabilities_say_nothing():
-    """Predictions unrelated to the labels identify no T."""
+def test_warns_if_probabilities_are_uninformative():
+    """T cannot be identified from predictions that are unrelated to the labels."""
     rng = np.random.default_rng(0)
     p = rng.random(500)
     y_noisy = rng.integers(2, size=500)
@@ -78,16 +78,16 @@ def test_warns_where_probabilities_say_nothing():
 
 
 @pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
-def test_warns_where_probabilities_are_constant():
-    """The prior as a prediction identifies no T."""
+def test_warns_if_probabilities_are_constant():
+    """T cannot be identified from constant predictions."""
     y_noisy = np.tile([0, 0, 1], 100)
     with pytest.warns(IdentifiabilityWarning, match="by chance"):
         estimate_noise(y_noisy, np.full((300, 2), 0.5))
 
 
 @pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
-def test_warns_where_no_row_is_confident():
-    """A class that nobody was labelled is warned of, and its row taken as noise-free."""
+def test_warns_if_a_class_has_no_confident_row():
+    """A class without labels causes a warning, and its row of T is noise-free."""
     y_noisy, proba, _ = separable(NOISES[0], n=400)
     three = np.column_stack([proba, np.zeros(400)])
     with pytest.warns(IdentifiabilityWarning, match=r"no row is confidently of class \[2\]"):
@@ -96,25 +96,27 @@ def test_warns_where_no_row_is_confident():
 
 
 @pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
-def test_warns_where_no_anchor_exists():
-    """A class whose surest rows are likelier of another has no anchor."""
+def test_warns_if_no_anchor_exists():
+    """A class has no anchor if another class is more probable on its most confident rows."""
     rng = np.random.default_rng(0)
     p = rng.uniform(0.0, 0.3, size=1000)
     y_noisy = (rng.random(1000) < p).astype(int)
-    with pytest.warns(IdentifiabilityWarning, match="no row is certainly of class 1.*class 0"):
+    with pytest.warns(
+        IdentifiabilityWarning, match="no row is certainly of class 1.*class 0 is more probable"
+    ):
         estimate_noise(y_noisy, np.column_stack([1 - p, p]), method="anchor")
 
 
 @pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
-def test_warns_where_the_estimate_is_not_informative():
-    """Σe ≥ 1 in the estimate is said."""
+def test_warns_if_the_estimate_is_not_informative():
+    """An estimate with Σe ≥ 1 causes a warning."""
     y_noisy, proba, _ = separable(NOISES[0], n=2000)
     with pytest.warns(IdentifiabilityWarning, match="not informative"):
         estimate_noise(y_noisy, proba[:, ::-1])
 
 
-def test_warns_where_pairs_lack_a_class():
-    """Pairs without a row of some clean class cannot tell that row of T."""
+def test_warns_if_pairs_lack_a_class():
+    """A row of T cannot be counted without pairs of its clean class."""
     with pytest.warns(IdentifiabilityWarning, match=r"`y_clean` is of class \[1\]"):
         found = estimate_noise([0, 1, 0], y_clean=[0, 0, 0])
     np.testing.assert_allclose(found.transition, [[2 / 3, 1 / 3], [0, 1]])
@@ -130,12 +132,21 @@ PROBA = [[0.9, 0.1], [0.2, 0.8]]
         (lambda: estimate_noise([0, -1], PROBA), "`y_noisy`.*-1"),
         (lambda: estimate_noise([0, 2], PROBA), "`y_noisy`.*found 2"),
         (lambda: estimate_noise([0, 0], PROBA), "`y_noisy` must hold at least two classes; every label is 0"),
-        (lambda: estimate_noise([0, 1, 1], PROBA), "`y_noisy` has 3, `pred_proba` has 2"),
-        (lambda: estimate_noise([0, 1], [0.1, 0.9]), "`pred_proba` must have 2 dimension"),
-        (lambda: estimate_noise([0, 1], [[0.1], [0.9]]), "`pred_proba` must have one column a class"),
-        (lambda: estimate_noise([0, 1], [[0.5, 0.5], [0.5, 0.6]]), "`pred_proba`.*row 1 is"),
-        (lambda: estimate_noise([0, 1], [[0.5, 0.5], [-0.5, 1.5]]), "`pred_proba`.*row 1 is"),
-        (lambda: estimate_noise([0, 1], [[0.5, 0.5], [np.nan, 0.5]]), "`pred_proba` must be finite"),
+        (
+            lambda: estimate_noise([0, 1, 1], PROBA),
+            "`pred_proba` and `y_noisy` must be equally long; got 2 and 3",
+        ),
+        (lambda: estimate_noise([0, 1], [0.1, 0.9]), "`pred_proba` must have one row per example"),
+        (lambda: estimate_noise([0, 1], [[0.1], [0.9]]), "one column per class; got shape"),
+        (
+            lambda: estimate_noise([0, 1], [[0.5, 0.5], [0.5, 0.6]]),
+            "`pred_proba`.*found a sum of 1.1 in row 1",
+        ),
+        (lambda: estimate_noise([0, 1], [[0.5, 0.5], [-0.5, 1.5]]), "`pred_proba`.*found -0.5 in row 1"),
+        (
+            lambda: estimate_noise([0, 1], [[0.5, 0.5], [np.nan, 0.5]]),
+            "`pred_proba`.*missing or infinite value in row 1",
+        ),
         (
             lambda: estimate_noise([0, 1], PROBA, method="magic"),
             "`method`.*'confident', 'anchor'; got 'magic'",

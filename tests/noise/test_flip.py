@@ -13,7 +13,7 @@ NOISE = NoiseModel.binary(0.2, 0.4)
 @FEW
 @given(st.lists(st.integers(0, 1), min_size=1, max_size=50), st.booleans(), st.integers(0, 2**31))
 def test_same_seed_same_labels(labels, exact, seed):
-    """A seed, a generator of it and a legacy state each repeat; the caller's array is left alone."""
+    """Equal seeds, generators and legacy states give equal labels; the caller's array is not modified."""
     clean = np.array(labels)
     before = clean.copy()
     makers = [lambda: seed, lambda: np.random.default_rng(seed), lambda: np.random.RandomState(seed)]
@@ -48,7 +48,7 @@ def test_model_matrix_and_method_agree():
 
 
 def test_no_noise_changes_nothing():
-    """The identity leaves labels; complete noise turns each."""
+    """The identity keeps all labels; complete noise flips every one."""
     clean = np.tile([0, 1], 20)
     for exact in (False, True):
         np.testing.assert_array_equal(flip_labels(clean, np.eye(2), exact=exact), clean)
@@ -56,7 +56,7 @@ def test_no_noise_changes_nothing():
 
 
 def test_instance_noise_is_applied_row_by_row():
-    """Rows that surely flip do, rows that never flip do not."""
+    """Rows with flip rate 1 flip, rows with flip rate 0 do not."""
     noise = InstanceNoise([[0.0, 1.0], [1.0, 0.0]], [0, 0])
     assert flip_labels([0, 0], noise, random_state=0).tolist() == [1, 0]
 

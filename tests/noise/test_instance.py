@@ -22,7 +22,7 @@ def assert_stochastic(noise):
     st.floats(0.1, 10),
 )
 def test_margins_meet_the_mean_exactly(rows, rate, temperature):
-    """The mean flip rate is the one asked for, no rate passes ½, and rows are stochastic."""
+    """The mean flip rate is the requested one, no rate exceeds ½, and rows are stochastic."""
     labels, margins = (np.array(column) for column in zip(*rows, strict=True))
     noise = InstanceNoise.from_margins(labels, margins, rate=rate, temperature=temperature)
     assert_stochastic(noise)
@@ -41,7 +41,7 @@ def test_rows_nearer_the_boundary_flip_more(margins, rate):
 
 
 def test_several_classes_flip_to_the_nearest():
-    """With scores of K classes the whole flip probability goes to the best other class."""
+    """With scores of K classes all of the flip probability goes to the best other class."""
     scores = np.array([[5.0, 4.0, 0.0], [0.0, 1.0, 3.0], [2.0, 2.5, 2.4]])
     noise = InstanceNoise.from_margins([0, 2, 1], scores, rate=0.2)
     assert_stochastic(noise)
@@ -56,7 +56,7 @@ def test_several_classes_flip_to_the_nearest():
 @FEW
 @given(st.integers(2, 5), st.floats(0, 1), st.floats(0, 0.3), st.integers(0, 99))
 def test_features_give_stochastic_rows(k, rate, spread, seed):
-    """Rows are stochastic, the same seed repeats, and without spread every rate is the mean."""
+    """Rows are stochastic, the same seed gives the same noise, and without spread every rate is the mean."""
     rng = np.random.default_rng(seed)
     X, y = rng.normal(size=(30, 4)), rng.integers(k, size=30)
     one, two = (
@@ -71,7 +71,7 @@ def test_features_give_stochastic_rows(k, rate, spread, seed):
 
 
 def test_features_mean_rate_and_similar_rows():
-    """Far from 0 and 1 the mean rate is the one asked for; equal rows of a class flip to the same places."""
+    """Far from 0 and 1 the mean rate is the requested one; equal rows of a class flip to the same classes."""
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(4000, 5)), rng.integers(3, size=4000)
     X[1], y[1] = X[0], y[0]
@@ -83,13 +83,13 @@ def test_features_mean_rate_and_similar_rows():
 
 
 def test_constant_features_are_allowed():
-    """A column without variance does no harm."""
+    """A column without variance is accepted."""
     noise = InstanceNoise.from_features(np.ones((4, 2)), [0, 1, 0, 1], rate=0.3, random_state=0)
     assert_stochastic(noise)
 
 
 def test_arrays_are_its_own():
-    """Changing the caller's arrays does not change the noise, and its own cannot be written."""
+    """Changing the caller's arrays does not change the noise, and its own arrays are read-only."""
     table, labels = np.array([[0.8, 0.2], [0.1, 0.9]]), np.array([0, 1])
     noise = InstanceNoise(table, labels)
     table[:] = 0.5
@@ -100,7 +100,7 @@ def test_arrays_are_its_own():
 
 
 def test_apply_needs_the_same_labels():
-    """Noise belongs to the rows it was made for; the same seed repeats."""
+    """Noise applies only to the rows it was created for; the same seed gives the same labels."""
     noise = InstanceNoise.from_margins([0, 1] * 50, np.tile([-1.0, 1.0], 50), rate=0.3)
     one, two = (noise.apply([0, 1] * 50, random_state=4) for _ in "ab")
     np.testing.assert_array_equal(one, two)

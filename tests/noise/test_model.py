@@ -32,7 +32,7 @@ def dominated(matrix):
 @FEW
 @given(rates, rates)
 def test_binary_places_the_rates(e_neg, e_pos):
-    """e_neg stands at T[0, 1] and e_pos at T[1, 0]; their sum is the sum of rates."""
+    """e_neg is T[0, 1] and e_pos is T[1, 0]; their sum is the sum of rates."""
     noise = NoiseModel.binary(e_neg, e_pos)
     assert (noise.e_neg, noise.e_pos) == (e_neg, e_pos)
     assert (noise.transition[0, 1], noise.transition[1, 0]) == (e_neg, e_pos)
@@ -43,7 +43,7 @@ def test_binary_places_the_rates(e_neg, e_pos):
 @FEW
 @given(st.integers(2, 8), rates)
 def test_uniform_and_pair_flip_have_the_total_rate(k, rate):
-    """Rows are stochastic and every class flips with the total probability; each to its own places."""
+    """Rows are stochastic and every class flips with the total probability, to the expected classes."""
     for noise in (NoiseModel.uniform(k, rate), NoiseModel.pair_flip(k, rate)):
         assert noise.n_classes == k
         np.testing.assert_allclose(noise.transition.sum(axis=1), 1.0, atol=1e-12)
@@ -66,7 +66,7 @@ def test_column_rates_are_found(columns):
 
 
 def test_pair_flip_has_no_column_rates():
-    """With three classes pair flip has no e_j: the sum is refused, informativeness is still told."""
+    """With three classes pair flip has no e_j: the sum is refused, informativeness is still reported."""
     noise = NoiseModel.pair_flip(3, 0.2)
     assert noise.column_rates is None
     assert noise.is_informative
@@ -92,13 +92,13 @@ def test_inverse_and_priors_go_back(matrix):
 
 
 def test_clean_prior_is_clipped():
-    """A noisy prior that no clean prior explains gives the nearest end, still probabilities."""
+    """A noisy prior that no clean prior explains gives the nearest valid prior."""
     np.testing.assert_allclose(NoiseModel.binary(0.2, 0.2).clean_prior(0.1), [1.0, 0.0])
 
 
 @pytest.mark.parametrize("noise", [NoiseModel.binary(0.4, 0.6), NoiseModel.uniform(3, 2 / 3)])
 def test_singular_noise_is_not_inverted(noise):
-    """Where clean classes give the same noisy labels there is no inverse and no clean prior."""
+    """If clean classes give the same noisy labels there is no inverse and no clean prior."""
     with pytest.raises(NotIdentifiableError, match="`transition` cannot be inverted"):
         noise.inverse()
     with pytest.raises(NotIdentifiableError, match="`transition` cannot be inverted"):
@@ -131,7 +131,7 @@ def test_models_are_values(matrix):
 
 
 def test_equality_and_hash():
-    """Models with other rates differ, others are no models; −0 and 0 are the same rate."""
+    """Models with different rates are unequal, and unequal to other types; −0 and 0 are the same rate."""
     assert NoiseModel.binary(0.1, 0.2) != NoiseModel.binary(0.2, 0.1)
     assert NoiseModel.uniform(3, 0.2) != NoiseModel.uniform(2, 0.2)
     assert NoiseModel.binary(0.1, 0.2) != "noise"
@@ -141,7 +141,7 @@ def test_equality_and_hash():
 
 
 def test_callers_matrix_is_copied():
-    """The model neither changes the caller's array nor follows it."""
+    """The model does not modify the caller's array, and later changes to it have no effect."""
     matrix = np.array([[0.9, 0.1], [0.3, 0.7]])
     noise = NoiseModel(matrix)
     assert matrix.flags.writeable
@@ -150,14 +150,14 @@ def test_callers_matrix_is_copied():
 
 
 def test_rounded_rows_are_brought_to_one():
-    """Rows off by rounding (float32 input) sum to one, so exact flips never exceed the rows there are."""
+    """Rows off by rounding (float32 input) sum to one, so exact flips never exceed the number of rows."""
     noise = NoiseModel([[0.0, 1.0 + 9e-7], [0.0, 1.0]])
     np.testing.assert_allclose(noise.transition.sum(axis=1), 1.0, atol=1e-15)
     assert noise.apply(np.zeros(2_000_000, dtype=int), exact=True, random_state=0).all()
 
 
 def test_a_symmetric_matrix_rounded_to_six_digits_is_accepted():
-    """Rows sum to 1 up to the rounding of their K entries; nothing is taken for transposed."""
+    """Rows sum to 1 up to the rounding of their K entries; no valid matrix is reported as transposed."""
     rng = np.random.default_rng(0)
     for k in (2, 3, 10, 26):
         matrix = rng.random((k, k)) + k * np.eye(k)
@@ -178,7 +178,7 @@ def test_a_symmetric_matrix_is_never_called_transposed():
 
 
 def test_repr():
-    """Two classes show their rates, more show the flip rate of each."""
+    """The repr of two classes shows the rates, that of more the flip rate of each class."""
     assert repr(NoiseModel.binary(0.1, 0.3)) == "NoiseModel.binary(e_neg=0.1, e_pos=0.3)"
     assert repr(NoiseModel.uniform(3, 0.2)) == "NoiseModel(3 classes, flip rates [0.2, 0.2, 0.2])"
 
@@ -224,14 +224,14 @@ def test_label_probabilities_are_rows_of_the_transition():
 @FEW
 @given(transitions(3), st.integers(0, 1000))
 def test_impossible_labels_are_never_drawn(matrix, seed):
-    """A label of probability zero does not come out, whichever end of the row it stands at."""
+    """A label of probability zero is never drawn, at either end of the row."""
     clean = np.repeat([0, 1, 2], 30)
     noisy = draw_labels(matrix[clean], np.random.default_rng(seed))
     assert (matrix[clean, noisy] > 0).all()
 
 
 def test_as_noise_model():
-    """A model passes through; a matrix becomes one; anything else is refused by the caller's name for it."""
+    """A model is returned, a matrix is converted, anything else is refused with the argument's name."""
     noise = NoiseModel.binary(0.1, 0.2)
     assert as_noise_model(noise) is noise
     assert as_noise_model([[0.9, 0.1], [0.2, 0.8]]) == noise

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from peerloss.posterior._calibrator import Calibrator, clean_proba
+from peerloss.posterior.calibrator import Calibrator
+from peerloss.posterior.decision import clean_proba
 from peerloss.theory import peer_decision
 
 

@@ -1,12 +1,12 @@
-"""The posterior of a label against Bayes' rule in a made-up world, and what is said where none is."""
+"""The posterior of a label against Bayes' rule in a synthetic world, and the fallback without one."""
 
 import numpy as np
 import pytest
 from scipy.special import softmax
 
 from peerloss import NoiseModel, _probabilities
-from peerloss.posterior._confident import CleanCurve, _towards_uniform, count_noise, fit_curve
-from peerloss.posterior._label_posterior import flag_suspects, label_posterior, suspicious_first
+from peerloss.posterior.label_posterior import flag_suspects, label_posterior, suspicious_first
+from peerloss.posterior.many_classes import RankingCurve, fit_ranking_curve
 
 
 def world(transition, n=4000, sharpness=8.0, seed=0):
@@ -30,9 +30,9 @@ NOISES = {
 
 @pytest.mark.parametrize("name", NOISES)
 def test_posterior_is_near_bayes_rule(name):
-    """Where classes hardly overlap, p_error comes close to what Bayes' rule gives with the true T.
+    """If classes hardly overlap, p_error is close to Bayes' rule with the true T.
 
-    Exact posteriors of two classes level off themselves: their noise is told by the confident joint alone.
+    Exact posteriors of two classes level off themselves: only the confident joint shows their noise.
     """
     proba, noisy, _, exact = world(NOISES[name])
     found = label_posterior(proba, noisy)
@@ -44,7 +44,7 @@ def test_posterior_is_near_bayes_rule(name):
 
 @pytest.mark.parametrize("name", NOISES)
 def test_noise_is_estimated_with_an_interval_around_it(name):
-    """T is found to within .06 in each entry (.12 from exact posteriors of two classes, which hide noise)."""
+    """Each entry of T is found to within .06 (.12 from exact posteriors of two classes, which hide noise)."""
     proba, noisy, _, _ = world(NOISES[name])
     found = label_posterior(proba, noisy)
     assert np.abs(found.noise.transition - NOISES[name]).max() < (0.12 if name == "binary" else 0.06)
@@ -53,14 +53,14 @@ def test_noise_is_estimated_with_an_interval_around_it(name):
 
 
 def test_clean_prior_is_that_of_the_clean_labels():
-    """The estimated clean prior is nearer to the clean labels than the noisy prior is."""
+    """The estimated clean prior is closer to the clean labels than the noisy prior is."""
     proba, noisy, clean, _ = world(NOISES["binary"], sharpness=8.0)
     found = label_posterior(proba, noisy)
     assert abs(found.clean_prior[1] - clean.mean()) < abs(noisy.mean() - clean.mean()) / 2
 
 
-def test_without_noise_hardly_anything_is_wrong():
-    """Labels that are clean are left alone."""
+def test_clean_labels_have_a_low_probability_of_error():
+    """Without noise the mean of p_error is below .02."""
     proba, noisy, _, _ = world(np.eye(3), sharpness=8.0)
     assert label_posterior(proba, noisy).p_error.mean() < 0.02
 
@@ -71,28 +71,19 @@ def test_symmetric_noise_ranks_two_classes_by_self_confidence():
     table = np.column_stack([1 - proba, proba])
     T = NoiseModel.binary(0.2, 0.2).transition
     codes = np.arange(50) % 2
-    clean = CleanCurve(2.0, np.zeros(2), np.log(T.mean(axis=0))).apply(table)
+    clean = RankingCurve(2.0, np.zeros(2), np.log(T.mean(axis=0))).apply(table)
     joint = clean * T.T[codes]
     p_error = 1 - joint[np.arange(50), codes] / joint.sum(axis=1)
     assert (np.argsort(p_error) == np.argsort(-table[np.arange(50), codes])).all()
 
 
 def test_curve_maps_the_mean_row_of_t_to_the_uniform_distribution():
-    """A row that could be of any class alike has noisy probabilities t, and clean ones 1/K."""
+    """A row that is equally probable in every class has noisy probabilities t, and clean ones 1/K."""
     T = NOISES["pair"] * 0.9 + 0.1 * np.array([[0.7, 0.1, 0.1, 0.1]] * 4)
     t = T.mean(axis=0)
-    assert CleanCurve(1.7, np.zeros(4), np.log(t)).apply(t[None]) == pytest.approx(
+    assert RankingCurve(1.7, np.zeros(4), np.log(t)).apply(t[None]) == pytest.approx(
         np.full((1, 4), 0.25), abs=1e-3
     )
-
-
-def test_counts_use_each_rows_likeliest_qualified_class():
-    """The confident joint of five rows, by hand: thresholds .7 and .6, one row qualifies for neither."""
-    proba = np.array([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5], [0.1, 0.9], [0.7, 0.3]])
-    codes = np.array([0, 1, 1, 0, 0])
-    # thresholds: class 0 mean(.9, .1, .7) = .567; class 1 mean(.8, .5) = .65
-    counted = count_noise(proba, codes)
-    assert counted.rows.tolist() == [2.0, 2.0]
 
 
 def test_blocks_do_not_change_the_result(monkeypatch):
@@ -102,11 +93,11 @@ def test_blocks_do_not_change_the_result(monkeypatch):
     monkeypatch.setattr(_probabilities, "BLOCK_CELLS", 40)
     parts = label_posterior(proba, noisy)
     assert parts.p_error == pytest.approx(whole.p_error, abs=1e-12)
-    assert parts.likeliest.tolist() == whole.likeliest.tolist()
+    assert parts.most_probable.tolist() == whole.most_probable.tolist()
 
 
-def test_chance_is_said_to_be_chance():
-    """Where probabilities and labels are unrelated there is no T, a reason, and a plain order."""
+def test_probabilities_at_chance_level_give_no_noise():
+    """If probabilities and labels are unrelated: no T, a reason, and the order of self-confidence."""
     rng = np.random.default_rng(1)
     proba = softmax(rng.normal(size=(300, 3)), axis=1)
     codes = rng.integers(3, size=300)
@@ -116,18 +107,18 @@ def test_chance_is_said_to_be_chance():
     assert found.p_error == pytest.approx(1 - proba[np.arange(300), codes])
 
 
-def test_fit_stays_finite_with_sure_and_wrong_probabilities():
-    """Probabilities of exactly 0 and 1, some of them wrong, lead to no infinities."""
+def test_fit_stays_finite_with_confident_and_wrong_probabilities():
+    """Probabilities of exactly 0 and 1, some of them wrong, do not lead to infinite values."""
     codes = np.array([0, 1] * 50)
     proba = np.eye(2)[codes]
     proba[:5] = proba[:5, ::-1]
-    curve = fit_curve(proba, codes, NoiseModel.binary(0.1, 0.1).transition)
+    curve = fit_ranking_curve(proba, codes, NoiseModel.binary(0.1, 0.1).transition)
     assert np.isfinite(curve.apply(proba)).all()
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_flags_maximise_expected_f1(seed):
-    """No other number of rows, taken in order, has a greater expected F1."""
+    """No other number of rows, in the same order, has a larger expected F1."""
     p = np.random.default_rng(seed).beta(0.5, 2.0, size=40)
     flagged = flag_suspects(p, suspicious_first(p))
 
@@ -138,22 +129,6 @@ def test_flags_maximise_expected_f1(seed):
     assert p[flagged].min() >= p[~flagged].max()
 
 
-def test_nothing_is_flagged_where_nothing_can_be_wrong():
-    """All-zero probabilities of error flag no row."""
+def test_no_row_is_flagged_if_every_p_error_is_zero():
+    """Probabilities of error that are all zero flag no row."""
     assert not flag_suspects(np.zeros(5), np.arange(5)).any()
-
-
-def test_equal_probabilities_pass_their_own_mean():
-    """Rows that are all equally sure count, whichever way their mean is rounded."""
-    proba = np.full((31, 3), 0.1)
-    codes = np.arange(31) % 3
-    proba[np.arange(31), codes] = 0.8
-    assert count_noise(proba, codes).rows.sum() == 31
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_rows_of_t_sum_to_one_however_unlikely_some_strengths_are(seed):
-    """Strengths of the prior that are left out take no probability with them."""
-    rng = np.random.default_rng(seed)
-    counts = rng.integers(0, 10 ** rng.integers(1, 5), size=(3, 3)).astype(float) + 300 * np.eye(3)
-    assert _towards_uniform(counts, counts).sum(axis=1) == pytest.approx(np.ones(3), abs=1e-12)

@@ -1,11 +1,11 @@
-"""A clean posterior of several classes, fitted through the noise."""
+"""A clean posterior of more than two classes, fitted through the noise."""
 
 import numpy as np
 import pytest
 
 from peerloss.noise import NoiseModel
-from peerloss.posterior._clean_map import CleanMap
-from peerloss.posterior._many_classes import LEAST_SHARE, MAX_GAIN, CleanCurve, CleanCurves, stable_noise
+from peerloss.posterior.decision import CleanMap
+from peerloss.posterior.many_classes import LEAST_SHARE, MAX_GAIN, CleanCurve, CleanCurves, stable_noise
 from peerloss.theory import noisy_joint
 from tests.theory.finite_distributions import (
     all_rules,
@@ -17,7 +17,7 @@ from tests.theory.finite_distributions import (
 
 
 def rows_of(clean, noise, n=100_000):
-    """Every (point, noisy label) of a world as one weighted row: exact probabilities, labels, weights."""
+    """Return each (point, noisy label) as one weighted row: exact probabilities, labels, weights."""
     noisy = noisy_joint(clean, noise)
     x, label = np.indices(noisy.shape).reshape(2, -1)
     posterior = noisy / noisy.sum(axis=1, keepdims=True)
@@ -37,9 +37,9 @@ def worlds(seed, k, kind, count):
 @pytest.mark.parametrize("kind", [column_noise, random_noise], ids=["rates e_j", "any T"])
 @pytest.mark.parametrize("k", [3, 5])
 def test_exact_probabilities_give_the_best_balanced_accuracy(k, kind):
-    """With exact noisy probabilities and the true T, nothing is lost by fitting a curve, in 50 worlds each.
+    """With exact noisy probabilities and the true T, the fitted curve loses nothing, in 50 worlds each.
 
-    The report's interval holds the balanced accuracy that the decisions have.
+    The reported interval contains the balanced accuracy of the decisions.
     """
     for clean, noise in worlds(k, k, kind, 50):
         proba, labels, weight = rows_of(clean, noise)
@@ -56,8 +56,8 @@ def test_exact_probabilities_give_the_best_balanced_accuracy(k, kind):
         assert low - 0.02 < best < high + 0.02
 
 
-def test_probabilities_that_noise_cannot_give_stay_probabilities():
-    """Certain predictions under heavy noise leave the simplex when inverted; the curve stays inside."""
+def test_the_curve_stays_inside_the_simplex():
+    """Certain predictions under heavy noise leave the simplex if T is inverted; those of the curve do not."""
     noise = NoiseModel.uniform(3, 0.5)
     labels = np.tile(np.arange(3), 20)
     curve, _ = CleanCurve.fit(np.eye(3)[labels], labels, np.ones(60), noise)
@@ -67,16 +67,16 @@ def test_probabilities_that_noise_cannot_give_stay_probabilities():
     np.testing.assert_array_equal(clean[:3].argmax(axis=1), [0, 1, 2])
 
 
-def test_noise_is_drawn_towards_the_identity_only_as_far_as_needed():
-    """T stays as it is where its inverse is tame; else errors grow by 20 at most and every class remains."""
-    tame = NoiseModel.uniform(4, 0.3)
-    assert stable_noise(tame, np.full(4, 0.25)) == tame
-    wild = NoiseModel.uniform(3, 0.66)
-    assert np.linalg.cond(wild.transition) > MAX_GAIN
-    assert np.linalg.cond(stable_noise(wild).transition) <= MAX_GAIN
+def test_noise_is_shrunk_towards_the_identity_only_if_needed():
+    """A T with a stable inverse is unchanged; else errors grow by at most 20 and every class remains."""
+    stable = NoiseModel.uniform(4, 0.3)
+    assert stable_noise(stable, np.full(4, 0.25)) == stable
+    unstable = NoiseModel.uniform(3, 0.66)
+    assert np.linalg.cond(unstable.transition) > MAX_GAIN
+    assert np.linalg.cond(stable_noise(unstable).transition) <= MAX_GAIN
     rates = np.array([0.0, 0.2, 0.0])
-    greedy = NoiseModel((1 - rates.sum()) * np.eye(3) + rates)  # by it, label 1 is nothing but mistakes
+    extreme = NoiseModel((1 - rates.sum()) * np.eye(3) + rates)  # under it, all labels 1 are mistakes
     noisy_prior = np.array([0.6, 0.15, 0.25])
-    assert (noisy_prior @ greedy.inverse()).min() < 0
-    clean_prior = noisy_prior @ stable_noise(greedy, noisy_prior).inverse()
+    assert (noisy_prior @ extreme.inverse()).min() < 0
+    clean_prior = noisy_prior @ stable_noise(extreme, noisy_prior).inverse()
     assert (clean_prior >= LEAST_SHARE * noisy_prior - 1e-12).all()

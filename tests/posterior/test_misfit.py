@@ -1,4 +1,4 @@
-"""Whether class-conditional noise explains the labels: a test against exact posteriors, and the warning."""
+"""Whether class-conditional noise explains the labels: the test against exact posteriors, and the warning."""
 
 import numpy as np
 import pytest
@@ -8,9 +8,9 @@ from sklearn.linear_model import LogisticRegression
 from peerloss import NoiseModel, PeerClassifier
 from peerloss.estimators.portfolio import _fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning
-from peerloss.posterior import _clean_map
-from peerloss.posterior._clean_map import CleanMap
-from peerloss.posterior._misfit import LEVEL, measure_misfit
+from peerloss.posterior import NoiseEstimate, decision
+from peerloss.posterior.decision import CleanMap
+from peerloss.posterior.misfit import LEVEL, measure_misfit
 
 
 def draw(proba, rng):
@@ -26,7 +26,7 @@ def world(rng, n=400, k=3):
 
 
 def test_the_loss_is_the_difference_of_log_likelihoods():
-    """Against a loop over rows; weights count, rows of weight 0 do not."""
+    """Compared with a loop over rows; weights count, rows of weight 0 are excluded."""
     rng = np.random.default_rng(0)
     direct, explained = rng.dirichlet(np.ones(3), size=(2, 50))
     codes, weight = rng.integers(3, size=50), rng.integers(3, size=50).astype(float)
@@ -46,7 +46,7 @@ def test_the_loss_is_the_difference_of_log_likelihoods():
 def test_exact_class_conditional_noise_is_rarely_rejected():
     """With the true noisy posterior and the true T nothing is lost, in 200 random worlds of 2 to 5 classes.
 
-    A direct prediction with an estimation error loses, so that the test errs on the side of silence.
+    A direct prediction with an estimation error loses likelihood, so the test is conservative.
     """
     rejected = 0
     for seed in range(200):
@@ -69,10 +69,10 @@ def test_noise_that_depends_on_the_row_is_rejected():
     assert found >= 190
 
 
-def test_what_the_noise_explains_is_the_clean_posterior_times_t():
-    """For several classes inside the simplex of T's rows it is the noisy posterior itself."""
+def test_explained_probabilities_are_the_clean_posterior_times_t():
+    """For several classes, inside the simplex of T's rows, they are the noisy posterior itself."""
     _, transition, noisy = world(np.random.default_rng(1), k=4)
-    mapped = _clean_map.CleanMap("accuracy", None, np.full(4, 0.25), NoiseModel(transition), None)
+    mapped = CleanMap("accuracy", None, np.full(4, 0.25), NoiseModel(transition), None)
     np.testing.assert_allclose(mapped.explained(noisy), noisy, atol=1e-4)
 
 
@@ -84,21 +84,22 @@ def quick(monkeypatch):
 
 
 def blobs(n=900, seed=0):
-    """Three classes that a linear model tells apart."""
+    """Return three classes that a linear model separates."""
     rng = np.random.default_rng(seed)
     y = rng.integers(3, size=n)
     return rng.normal(size=(n, 2)) + 3.0 * np.array([[0, 1], [1, -1], [-1, -1]])[y], y
 
 
 @pytest.mark.usefixtures("quick")
-def test_a_noise_model_that_does_not_fit_is_said(monkeypatch):
-    """A T that the labels contradict: a warning, words in the report, and an interval that is wider."""
+def test_a_misfit_of_the_noise_model_is_reported(monkeypatch):
+    """A T that the labels contradict: a warning, a statement in the report, and a wider interval."""
     X, y = blobs()
     fitted = PeerClassifier(random_state=0).fit(X, y)
     assert fitted.report_.fits
     assert "if the noise depends on the true class alone." in str(fitted.report_)
     assert "compare with plain training" not in str(fitted.report_)
-    monkeypatch.setattr(_clean_map, "estimate_noise", lambda *_: NoiseModel.uniform(3, 0.4))
+    wrong_noise = NoiseEstimate(NoiseModel.uniform(3, 0.4), np.zeros((3, 3)), np.ones((3, 3)), None)
+    monkeypatch.setattr(decision, "estimate_class_noise", lambda *_, **__: wrong_noise)
     with pytest.warns(IdentifiabilityWarning, match="class-conditional noise .* does not explain the labels"):
         wrong = PeerClassifier(random_state=0).fit(X, y)
     assert not wrong.report_.fits
@@ -121,14 +122,14 @@ def test_class_conditional_noise_of_two_classes_fits():
         assert PeerClassifier(random_state=0, cv=3).fit(X, noisy).report_.fits
 
 
-def test_without_a_row_to_explain_nothing_is_refused():
-    """If every label is known to be right, the check has no rows, and the noise model is not blamed."""
+def test_without_noisy_rows_the_noise_model_fits():
+    """If every label is known to be right, the test has no rows and does not reject the noise model."""
     proba = np.full((5, 2), 0.5)
     assert measure_misfit(proba, proba, np.zeros(5, dtype=int), np.zeros(5)) == (0.0, 1.0)
 
 
 def test_a_nearly_singular_noise_that_is_true_fits():
-    """Exact posteriors under the true T of ten classes, hard to invert, raise no alarm."""
+    """Exact posteriors under the true T of ten classes, which is hard to invert, are not rejected."""
     rng = np.random.default_rng(0)
     noise = NoiseModel.uniform(10, 0.88)
     noisy = rng.dirichlet(np.full(10, 0.3), size=20_000) @ noise.transition

@@ -1,5 +1,7 @@
 """Rates and a clean posterior from noisy labels and a score."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis import strategies as st
 
 from peerloss.noise import NoiseModel, flip_labels
 from peerloss.posterior import _two_classes, fit_clean_posterior
+from peerloss.posterior._label_curves import CLASSIFIER
 
 
 def noisy_problem(n, e_neg, e_pos, *, slope=3.0, seed=0):
@@ -46,8 +49,8 @@ def rate_errors(fit):
     return np.sqrt(fit.weights @ (fit.rates - fit.weights @ fit.rates) ** 2)
 
 
-def test_few_rows_leave_the_rates_open():
-    """The posterior is wide for 50 rows and narrow for 5,000."""
+def test_few_rows_leave_the_rates_uncertain():
+    """The posterior of the rates is wide for 50 rows and narrow for 5,000."""
     wide, narrow = (
         rate_errors(fit_clean_posterior(noisy, score))
         for score, _, noisy in (noisy_problem(n, 0.1, 0.3) for n in (50, 5_000))
@@ -57,20 +60,20 @@ def test_few_rows_leave_the_rates_open():
 
 
 def test_verified_rows_need_no_noise_to_explain_them():
-    """Clean labels of half the rows fix the curve, so that the rates of the other half are known better."""
+    """Clean labels of half of the rows determine the curve and improve the rates of the other half."""
     score, clean, noisy = noisy_problem(200, 0.05, 0.45, seed=3)
     verified = np.arange(200) < 100
     mixed = np.where(verified, clean, noisy)
-    told, untold = (fit_clean_posterior(mixed, score, verified=v) for v in (verified, None))
+    fits = [fit_clean_posterior(mixed, score, verified=v) for v in (verified, None)]
     truth = np.array([0.05, 0.45])
-    error = [np.abs([fit.noise.e_neg, fit.noise.e_pos] - truth).sum() for fit in (told, untold)]
+    error = [np.abs([fit.noise.e_neg, fit.noise.e_pos] - truth).sum() for fit in fits]
     assert error[0] < error[1]
     none = fit_clean_posterior(noisy, score, verified=np.zeros(200, dtype=bool))
     np.testing.assert_array_equal(none.transform(score), fit_clean_posterior(noisy, score).transform(score))
 
 
 def test_gold_labels_sharpen_the_rates():
-    """Thirty known pairs cut the uncertainty of a small set, and the estimate goes where they point."""
+    """Thirty known pairs reduce the uncertainty and the error of the rates on a small set."""
     score, clean, noisy = noisy_problem(60, 0.05, 0.45, seed=3)
     without = fit_clean_posterior(noisy, score)
     known = np.arange(30), np.arange(30)
@@ -83,7 +86,7 @@ def test_gold_labels_sharpen_the_rates():
 
 @given(seed=st.integers(0, 500), n=st.integers(10, 200))
 def test_probabilities_are_probabilities_and_follow_the_score(seed, n):
-    """Whatever the labels: weights sum to one, every candidate is informative, the curve lies in [0, 1]."""
+    """For any labels: weights sum to one, every candidate is informative, the curve lies in [0, 1]."""
     rng = np.random.default_rng(seed)
     score, noisy = rng.normal(size=n), rng.integers(2, size=n)
     fit = fit_clean_posterior(noisy, score)
@@ -93,24 +96,24 @@ def test_probabilities_are_probabilities_and_follow_the_score(seed, n):
     assert ((p >= 0) & (p <= 1)).all()
 
 
-def test_a_constant_score_is_no_accident():
-    """A score that tells nothing gives the same probability to every row."""
+def test_a_constant_score_is_accepted():
+    """A constant score gives the same probability to every row."""
     p = fit_clean_posterior(np.array([0, 1, 1, 0, 1]), np.zeros(5)).transform(np.zeros(5))
     np.testing.assert_allclose(p, p[0], rtol=1e-12)
 
 
-def test_grouping_rows_changes_nothing_that_matters(monkeypatch):
+def test_grouping_rows_hardly_changes_the_result(monkeypatch):
     """Rates and posterior from groups of neighbouring scores agree with those from single rows."""
     score, _, noisy = noisy_problem(3000, 0.1, 0.3)
     grouped = fit_clean_posterior(noisy, score)
-    monkeypatch.setattr(_two_classes, "MAX_GROUPS", 3000)
+    monkeypatch.setattr(_two_classes, "CLASSIFIER", replace(CLASSIFIER, max_groups=3000))
     single = fit_clean_posterior(noisy, score)
     np.testing.assert_allclose(grouped.transform(score), single.transform(score), atol=2e-3)
     np.testing.assert_allclose(grouped.noise.transition, single.noise.transition, atol=2e-3)
 
 
 def test_weights_count_rows():
-    """Weight 0 leaves a row out, and a common factor changes nothing."""
+    """Weight 0 excludes a row, and a common factor changes nothing."""
     score, _, noisy = noisy_problem(400, 0.1, 0.3)
     weight = np.where(np.arange(400) < 300, 1.0, 0.0)
     fits = [

@@ -16,7 +16,7 @@ weights = st.floats(0.01, 1.0)
 
 @st.composite
 def joints(draw, n_classes=2, balanced=False):
-    """Draw P(x, label) on 3 to 5 points; ``balanced`` makes every class equally likely."""
+    """Draw P(x, label) on 3 to 5 points; ``balanced`` makes all classes equally probable."""
     n_points = draw(st.integers(3, 5))
     cells = draw(st.lists(weights, min_size=n_points * n_classes, max_size=n_points * n_classes))
     table = np.array(cells).reshape(n_points, n_classes)
@@ -43,7 +43,7 @@ def column_noises(draw, n_classes):
 
 @st.composite
 def scores_of(draw, joint, most=5.0):
-    """Draw one score a point, none of them 0 (where the 0-1 loss has a tie)."""
+    """Draw one score per point, none of them 0, at which the 0-1 loss has a tie."""
     sizes = st.lists(st.floats(1e-3, most), min_size=len(joint), max_size=len(joint))
     signs = st.lists(st.sampled_from([-1.0, 1.0]), min_size=len(joint), max_size=len(joint))
     return np.array(draw(sizes)) * np.array(draw(signs))
@@ -92,7 +92,7 @@ def balanced_accuracies(rules, joint):
 
 
 def random_joint(rng, n_points, n_classes, *, balanced=False):
-    """P(x, label) from the uniform distribution on all tables; ``balanced`` makes classes equally likely."""
+    """Draw P(x, label) uniformly from all tables; ``balanced`` makes all classes equally probable."""
     joint = rng.dirichlet(np.ones(n_points * n_classes)).reshape(n_points, n_classes)
     return joint / joint.sum(axis=0) / n_classes if balanced else joint
 

@@ -91,7 +91,7 @@ def test_the_appendix_remark_on_a_diagonal_sign_matrix(k):
 
 
 def test_sign_matrix_of_reversed_labels_is_the_other_diagonal():
-    """With Σe > 1 labels are reversed and Sgn(Δ) says so."""
+    """With Σe > 1 labels are reversed, which Sgn(Δ) shows."""
     assert sign_matrix(binary_delta(0.5, CLASSIFIER, NoiseModel.binary(0.8, 0.7))).tolist() == [
         [0, 1],
         [1, 0],
@@ -122,13 +122,13 @@ def test_independent_sources_have_no_delta_and_satisfy_neither_condition():
 
 
 def test_relevance_asks_every_pair_of_signals():
-    """Two signals with equal conditionals spoil relevance even where a third differs."""
+    """Two signals with equal conditionals are not relevant even if a third differs."""
     assert not is_stochastically_relevant([[0.2, 0.1], [0.2, 0.1], [0.1, 0.3]])
     assert is_stochastically_relevant([[0.3, 0.1], [0.2, 0.1], [0.1, 0.2]])
 
 
 def test_a_signal_that_never_occurs():
-    """It makes the joint not categorical, and is left out of the comparison for relevance."""
+    """It makes the joint not categorical, and is excluded from the comparison for relevance."""
     joint = [[0.4, 0.1, 0.0], [0.1, 0.4, 0.0], [0.0, 0.0, 0.0]]
     assert not is_categorical(joint)
     assert is_stochastically_relevant(joint)

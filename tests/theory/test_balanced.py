@@ -93,7 +93,7 @@ def test_balanced_posterior_is_that_of_equally_frequent_classes(joint):
 
 
 def test_classes_that_do_not_occur_are_not_predicted():
-    """A clean prior of zero or below: the class is left out, and rows stay probabilities."""
+    """A class with a clean prior of zero or below is excluded, and rows stay probabilities."""
     shares = balanced_posterior([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0]], [0.5, 0.0, 0.5])
     assert shares.tolist() == [[1.0, 0.0, 0.0], [0.5, 0.0, 0.5]]
     rates = np.array([0.0, 0.2, 0.0])  # more than the label's whole frequency

@@ -36,7 +36,7 @@ def test_required_samples_inverts_the_bound(noise, alpha, excess, confidence, si
 
 
 def test_required_samples_of_a_bound_is_its_n():
-    """Asking for exactly bound(N) gives N back, whichever way the square rounds."""
+    """A request for exactly bound(N) returns N, whichever way the square rounds."""
     for n in range(1, 3000):
         assert required_samples(excess_risk_bound(n, NOISE, alpha=0.5), NOISE, alpha=0.5) == n
 
@@ -50,7 +50,7 @@ def test_bound_is_twice_hoeffdings_deviation():
 
 
 def test_bound_is_monotone():
-    """More data helps; more noise, |α|, confidence and hypotheses hurt; α and −α are alike."""
+    """More data helps; more noise, |α|, confidence and hypotheses hurt; α and −α give the same bound."""
     base = excess_risk_bound(1000, NOISE, alpha=0.5)
     assert excess_risk_bound(1001, NOISE, alpha=0.5) < base
     assert excess_risk_bound(1000, NoiseModel.binary(0.2, 0.3), alpha=0.5) > base
@@ -160,7 +160,7 @@ def test_uninformative_noise_is_refused():
 
 
 def generalization(**changes):
-    """Call ``generalization_bound`` with good arguments but for the changes."""
+    """Call ``generalization_bound`` with valid arguments, except for the changes."""
     arguments = {"alpha": 1.0, "lipschitz": 1.0, "rademacher": 0.1, "transform": np.abs, **changes}
     return generalization_bound(arguments.pop("n_samples", 10), NOISE, **arguments)
 

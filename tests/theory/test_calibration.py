@@ -23,7 +23,7 @@ def risk(base, scores, joint, noise, alpha):
 
 
 def test_condition_1():
-    """α = 1, p = ½ and the caller's word: condition 1 holds; without any of them it does not."""
+    """Condition 1 holds with α = 1, p = ½ and the caller's assurance, and not without any of them."""
     report = calibration_condition(NOISE, 0.5, alpha=1.0, worst_on_flipped=True)
     assert (report.holds, report.condition) == (True, 1)
     unknown = calibration_condition(NOISE, 0.5, alpha=1.0)
@@ -37,7 +37,7 @@ def test_condition_1():
 @exact
 @given(binary_noises(0.9), st.floats(0.05, 0.95))
 def test_condition_2_is_alpha_star(noise, p):
-    """With rates under ½ and symmetric curvature, condition 2 holds at α* < 1 and nowhere near it."""
+    """With rates below ½ and symmetric curvature, condition 2 holds at α* < 1 and nowhere near it."""
     noisy = noise.noisy_prior(p)
     assume(abs(noisy[1] - noisy[0]) > 1e-2)
     assume(max(noise.e_neg, noise.e_pos) < 0.499)
@@ -87,7 +87,7 @@ def test_bounded_below_at_alpha_star_means_alpha_up_to_the_sum_of_rates(noise, p
 
 
 def test_condition_2_as_printed_is_not_enough_for_an_unbounded_loss():
-    """At p = .45, rates .1/.3, α* = .77 > Σe: condition 2 holds, yet the logistic risk falls for ever."""
+    """At p = .45, rates .1/.3, α* = .77 > Σe: condition 2 holds, but the logistic risk is unbounded below."""
     joint = np.array([[0.55, 0.0], [0.0, 0.45]])
     alpha = optimal_alpha(NOISE, 0.45)
     report = calibration_condition(NOISE, 0.45, alpha=alpha)
@@ -104,7 +104,7 @@ def test_condition_2_as_printed_is_not_enough_for_an_unbounded_loss():
 @given(st.data())
 @pytest.mark.parametrize("base", ["logistic", "hinge"])
 def test_bounded_below_is_never_below_zero(base, data):
-    """Where the report says so, the expected peer loss of a φ ≥ 0 is ≥ 0 at any scores, for any α."""
+    """If the report states it, the expected peer loss of a φ ≥ 0 is ≥ 0 at any scores, for any α."""
     joint, noise, alpha = data.draw(joints()), data.draw(binary_noises(0.9)), data.draw(st.floats(-1, 1))
     assume(calibration_condition(noise, joint.sum(axis=0), alpha=alpha).bounded_below)
     scores = np.array(data.draw(st.lists(st.floats(-50, 50), min_size=len(joint), max_size=len(joint))))
@@ -113,7 +113,7 @@ def test_bounded_below_is_never_below_zero(base, data):
 
 @pytest.mark.parametrize(("p", "e_neg", "e_pos"), [(0.2, 0.3, 0.1), (0.8, 0.1, 0.3)])
 def test_one_negative_weight_is_enough_to_lose_the_bound(p, e_neg, e_pos):
-    """Away from α*, either class alone can make the risk fall for ever, and the report sees both."""
+    """Away from α*, either class alone can make the risk unbounded below, and the report detects both."""
     noise, joint = NoiseModel.binary(e_neg, e_pos), np.array([[1 - p, 0.0], [0.0, p]])
     weights = np.array([e_pos, e_neg]) - 0.5 * noise.noisy_prior(p)
     assert (weights < 0).sum() == 1
@@ -125,7 +125,7 @@ def test_one_negative_weight_is_enough_to_lose_the_bound(p, e_neg, e_pos):
 @exact
 @given(st.data())
 def test_lemma_4_and_our_wider_rule(data):
-    """Where ``convex`` is said of the logistic loss, the midpoint of any two scores lies under the chord."""
+    """If the logistic loss is reported convex, the midpoint of any two scores lies below the chord."""
     joint, noise, alpha = data.draw(joints()), data.draw(binary_noises(0.9)), data.draw(st.floats(-2, 1))
     report = convexity_condition(noise, joint.sum(axis=0), alpha=alpha)
     assert report.convex
@@ -152,7 +152,7 @@ def test_curvature_factor_is_what_the_peer_term_leaves(data):
 
 
 def test_above_one_the_risk_is_concave():
-    """α = 1.5: the report denies convexity and the chord lies under the curve."""
+    """α = 1.5: the report denies convexity and the chord lies below the curve."""
     joint = np.array([[0.3, 0.2], [0.2, 0.3]])
     report = convexity_condition(NOISE, 0.5, alpha=1.5)
     assert (report.holds, report.convex, report.curvature_factor) == (False, False, -0.5)
@@ -162,7 +162,7 @@ def test_above_one_the_risk_is_concave():
 
 
 def test_hinge_needs_weights_that_are_not_negative():
-    """Without symmetric curvature: convex where e_k ≥ απ̃_k, not convex at an α < 1 beyond that."""
+    """Without symmetric curvature: convex if e_k ≥ απ̃_k, not convex at an α < 1 beyond that."""
     joint = np.array([[0.5, 0.0], [0.0, 0.5]])
     grid = np.linspace(-4, 4, 161)
     for alpha, convex in ((0.2, True), (0.9, False)):
@@ -173,7 +173,7 @@ def test_hinge_needs_weights_that_are_not_negative():
 
 
 def test_reasons_say_when_the_lemma_asks_too_much():
-    """Lemma 4 fails yet the risk is convex: the reasons say why."""
+    """Lemma 4 fails although the risk is convex, and the reasons explain it."""
     by_curvature = convexity_condition(NOISE, 0.5, alpha=0.5).reasons
     assert "symmetric curvature suffices" in by_curvature[1]
     by_weights = convexity_condition(NOISE, 0.5, alpha=0.2, symmetric_curvature=False).reasons

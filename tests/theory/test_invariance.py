@@ -36,7 +36,7 @@ def test_peer_risk_equals_the_sum_over_pairs_of_draws():
 @exact
 @given(st.data())
 def test_lemma_2_binary(data):
-    """Noise multiplies the peer risk of any loss matrix by 1 − e_neg − e_pos, also where Σe > 1."""
+    """Noise multiplies the peer risk of any loss matrix by 1 − e_neg − e_pos, also if Σe > 1."""
     joint = data.draw(joints())
     losses = data.draw(loss_matrices(joint.shape))
     noise = NoiseModel.binary(data.draw(st.floats(0.0, 1.0)), data.draw(st.floats(0.0, 1.0)))
@@ -47,7 +47,7 @@ def test_lemma_2_binary(data):
 @exact
 @given(st.data())
 def test_lemma_2_multi_class(data):
-    """The same for K classes, any loss matrix, wherever T[i, j] = e_j."""
+    """The same for K classes, any loss matrix, if T[i, j] = e_j."""
     k = data.draw(st.integers(3, 5))
     joint = data.draw(joints(k))
     losses, noise = data.draw(loss_matrices(joint.shape)), data.draw(column_noises(k))
@@ -56,7 +56,7 @@ def test_lemma_2_multi_class(data):
 
 
 def test_pair_flip_has_no_factor():
-    """Under pair flip two classifiers shrink by different ratios, so no factor exists, and asking raises."""
+    """Under pair flip two classifiers shrink by different ratios: no factor exists, and it is refused."""
     noise = NoiseModel.pair_flip(3, 0.3)
     joint = np.array([[0.5, 0.1, 0.0], [0.0, 0.2, 0.0], [0.0, 0.05, 0.15]])
     ratios = []
@@ -69,7 +69,7 @@ def test_pair_flip_has_no_factor():
 
 
 def test_factor_of_reversed_and_useless_labels():
-    """1 − Σe is 0 where labels say nothing and negative where they are reversed."""
+    """1 − Σe is 0 if labels carry no information and negative if they are reversed."""
     assert invariance_factor(NoiseModel.binary(0.5, 0.5)) == pytest.approx(0.0, abs=1e-12)
     assert invariance_factor(NoiseModel.binary(0.8, 0.8)) == pytest.approx(-0.6, abs=1e-12)
     assert invariance_factor(NoiseModel.uniform(4, 0.6)) == pytest.approx(0.2, abs=1e-12)

@@ -69,7 +69,7 @@ def test_transform_is_bartletts(base, theta):
 
 @pytest.mark.parametrize("base", sorted(MARGIN_LOSSES))
 def test_transform_is_convex_increasing_and_zero_at_zero(base):
-    """Definition 1 asks for a convex, non-decreasing Ψ with Ψ(0) = 0."""
+    """Definition 1 requires a convex, non-decreasing Ψ with Ψ(0) = 0."""
     values = calibration_transform(base)(np.linspace(0, 1, 201))
     assert values[0] == pytest.approx(0.0, abs=1e-12)
     assert (np.diff(values) > 0).all()
@@ -77,7 +77,7 @@ def test_transform_is_convex_increasing_and_zero_at_zero(base):
 
 
 def test_gce_meets_its_limits():
-    """At q = 1 it is the sigmoid loss; q just under 1 is close to it and finite."""
+    """At q = 1 it is the sigmoid loss; q just below 1 is close to it and finite."""
     theta = np.linspace(0, 1, 11)
     np.testing.assert_allclose(calibration_transform("gce", q=1.0)(theta), theta / 2, atol=1e-12)
     np.testing.assert_allclose(calibration_transform("gce", q=1 - 1e-6)(theta), theta / 2, atol=1e-5)
@@ -180,7 +180,7 @@ def test_peer_transform_cannot_be_improved():
 
 
 def test_peer_transform_between_the_sum_of_rates_and_one():
-    """Σe < α* < 1 and only unsure points: the logistic inequality still holds, and beyond 1 − α it is +∞."""
+    """Σe < α* < 1, points of low confidence: the logistic inequality holds, and beyond 1 − α it is +∞."""
     noise, joint = NoiseModel.binary(0.1, 0.3), np.array([[0.30, 0.20], [0.25, 0.25]])
     alpha = optimal_alpha(noise, 0.45)
     assert noise.sum_of_rates < alpha < 1

@@ -155,7 +155,7 @@ def peer_minimiser(noisy):
 @exact
 @given(noisy=st.floats(0.02, 0.98), wanted=st.floats(0.05, 0.9))
 def test_unbalancing_weights_reach_the_difference_and_keep_the_majority(noisy, wanted):
-    """|δ_p̃| of the weighted labels is at least what was asked; the weights average to 1."""
+    """|δ_p̃| of the weighted labels is at least the requested value; the weights average to 1."""
     weights = unbalancing_label_weights(noisy, wanted)
     prior = np.array([1 - noisy, noisy])
     delta = (prior * weights)[1] - (prior * weights)[0]
@@ -183,7 +183,7 @@ def test_bad_input_is_named(call, message):
         call()
 
 
-def test_what_cannot_be_is_said():
+def test_impossible_weights_are_refused():
     """Weights that leave the labels balanced; a prior that the noise cannot have produced."""
     with pytest.raises(NotIdentifiableError, match="leave the labels balanced"):
         optimal_alpha_of_weighted(NoiseModel.binary(0.1, 0.3), 0.5, [1.0, 1.0])

@@ -1,4 +1,4 @@
-"""Which labels are wrong: from a table and its labels, or from probabilities, to a :class:`LabelAudit`."""
+"""Find wrong labels: from a table and its labels, or from probabilities, to a :class:`LabelAudit`."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ import pandas as pd
 from sklearn.base import clone
 from sklearn.model_selection import check_cv, cross_val_predict
 
-from peerloss._probabilities import check_probabilities, encode
+from peerloss._deprecation import renamed_parameters
+from peerloss._probabilities import check_probabilities, encode, label_frequencies
 from peerloss._validation import check_count
-from peerloss.audit._annotations import is_several, read_annotations, unlabelled
+from peerloss.audit._annotations import has_multiple_annotators, read_annotations, unlabelled
 from peerloss.audit._label_audit import LabelAudit
-from peerloss.audit._outlook import look_ahead
-from peerloss.audit._refit import ask_again, check_refit
+from peerloss.audit._outlook import assess_training
+from peerloss.audit._refit import check_refit, refit_posterior
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
-from peerloss.posterior._label_posterior import (
+from peerloss.posterior.label_posterior import (
     LabelPosterior,
     flag_suspects,
     label_posterior,
@@ -32,11 +33,13 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from peerloss._validation import FloatArray, IntArray
+    from peerloss.audit._annotations import Annotations
 
 
+@renamed_parameters(y="labels")
 def find_label_issues(
-    X: Any,
-    y: Any,
+    X: Any = None,
+    labels: Any = None,
     *,
     estimator: Any = None,
     pred_proba: ArrayLike | None = None,
@@ -49,56 +52,64 @@ def find_label_issues(
 ) -> LabelAudit:
     """Find rows whose label is probably wrong.
 
-    The score of a row is P(clean ≠ given | x, given label), from out-of-fold probabilities of the noisy
-    labels and the noise that they reveal. Rows are flagged so that the expected F1 of the flags is greatest.
+    The score of a row is P(clean ≠ given | x, given label), computed from out-of-fold probabilities of the
+    noisy labels and the noise estimated from them. Rows are flagged so that the expected F1 of the flags is
+    as large as possible.
 
     Parameters
     ----------
     X
-        Features: a DataFrame (numbers and text, gaps allowed) or an array. ``None`` with ``pred_proba``, or
-        where several annotators labelled each row and nothing else is known.
-    y
-        Labels of any type, one per row. Or those of several annotators: one column each (missing where one
-        gave none), or a long table with columns task (or item), worker and label, in any order. Its tasks are
-        entries of the index of ``X``, or of ``pred_proba``; if both are arrays, positions of their rows, from
-        0. The given label is then the majority's.
+        Features: a DataFrame (numbers and text, missing values allowed) or an array. Not needed with
+        ``pred_proba``, or if several annotators labelled each row.
+    labels
+        Labels of any type, one per row. Or those of several annotators: one column each (missing if an
+        annotator gave none), or a long table with columns task (or item), worker and label, in any order. Its
+        tasks are entries of the index of ``X`` or of ``pred_proba``; if both are arrays, positions of their
+        rows, from 0. The given label is then the majority label.
     estimator
-        A classifier with ``predict_proba`` to be cross-fitted; ``None`` takes the portfolio of
+        A classifier with ``predict_proba`` to be cross-fitted; ``None`` uses the portfolio of
         :class:`PeerClassifier`.
     pred_proba
-        *Out-of-fold* probabilities P(noisy label | x), one column a class in sorted order of the labels (or
+        *Out-of-fold* probabilities P(noisy label | x), one column per class in sorted order of the labels (or
         of the categories of a Categorical, or 0..K-1). They are not copied, so they may be a memory map.
     cv
         Number of folds, or a splitter.
     groups
         Rows of one group are never split between training and held-out parts.
     refit
-        Fit ``estimator``, which must take sample weights, once more to what its first round believes of the
-        clean labels, and rank by that: about twice the time (more with many classes), fewer errors missed.
-        Where the noise rates cannot be estimated, or labels flip near the boundary, the first round stands.
+        Fit ``estimator``, which must accept sample weights, a second time, to the clean posterior of the
+        first round, and rank by the result. This takes about twice the time (more with many classes) and
+        misses fewer errors. If the noise rates cannot be estimated, or if labels flip near the boundary, the
+        result of the first round is returned.
     duplicates
-        What to do where an annotator labelled a row of a long table more than once: ``"error"``, or keep the
-        ``"first"`` or the ``"last"`` of its labels in the order of the table.
+        What to do if an annotator labelled a row of a long table more than once: ``"error"``, or keep the
+        ``"first"`` or the ``"last"`` of the labels in the order of the table.
     n_jobs
-        Processes; ``None`` is one.
+        Number of processes; ``None`` is one.
     random_state
         Seed of folds and models.
 
     Returns
     -------
     LabelAudit
-        ``.table`` keeps the index of ``X`` or ``y``.
+        ``.table`` keeps the index of ``X`` or ``labels``.
 
     Raises
     ------
     InvalidInputError
-        For labels that are missing, probabilities that are none, or lengths that differ.
+        If labels are missing, probabilities are invalid, or lengths differ.
 
     Warns
     -----
     IdentifiabilityWarning
         If the noise rates cannot be estimated: rows are then ranked by the model's confidence in their label.
         If the model adds nothing to the labels of several annotators: their reports alone are used.
+
+    Notes
+    -----
+    The reported noise is that of :func:`peerloss.posterior.estimate_class_noise`, the same estimate that
+    :class:`PeerClassifier` reports. If two classes have noise near the boundary (``near_boundary`` above
+    ½), noise is not class-conditional, and the reported rates are averages over rows.
 
     Examples
     --------
@@ -113,46 +124,58 @@ def find_label_issues(
     >>> bool(wrong[audit.table["flagged"]].mean() > 0.6)
     True
     """
-    index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
-    if X is not None and index is None and np.ndim(X) != 2:
-        raise InvalidInputError(f"`X` must have one row an example, 2 dimensions; got shape {np.shape(X)}.")
-    _check_same_order(index, pred_proba)
-    several = read_annotations(y, X, pred_proba, duplicates=duplicates) if is_several(y) else None
-    labels = _one_label(y, index) if several is None else several.given
+    given, reports = _read_labels(X, labels, pred_proba, duplicates)
     if refit:
-        check_refit(X, estimator)  # what is missing should be said before an hour of fits
-    rows = len(labels) if X is None else np.shape(X)[0]  # a sparse matrix has no length
-    if rows != len(labels):
-        raise InvalidInputError(f"`X` and `y` must be equally long; got {rows} and {len(labels)} rows.")
+        check_refit(X, estimator)  # before the first round, which may take an hour
     columns = None if pred_proba is None else np.shape(pred_proba)[-1]
-    classes, codes = encode(labels, columns)
+    classes, codes = encode(given, columns)
     if len(classes) < 2:
-        raise InvalidInputError(f"`y` must hold at least two classes; every label is {classes[0]!r}.")
-    if refit:  # splits given one by one are needed twice
+        raise InvalidInputError(f"`labels` must hold at least two classes; every label is {classes[0]!r}.")
+    if refit:  # splits from a generator are needed twice
         cv = check_cv(_splitter(cv, groups, random_state), codes, classifier=True)
     if pred_proba is not None:
         proba = check_probabilities(pred_proba, len(codes), len(classes))
     elif X is not None:
         proba = _out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
-        proba = _all_columns(proba, codes, len(classes))
-    elif several is not None:
-        return _audit(labels, classes, codes, posterior_of_reports(several.posterior, codes), None)
+        proba = _add_empty_classes(proba, codes, len(classes))
+    elif reports is not None:
+        return _make_audit(given, classes, codes, posterior_of_reports(reports.posterior, codes), None)
     else:
         raise InvalidInputError(
-            "give `X`, or `pred_proba`, or labels of several annotators; got one label a row only."
+            "pass `X`, `pred_proba`, or labels of several annotators; got only one label per row."
         )
-    likelihood, reported = (None, None) if several is None else (several.likelihood, several.posterior)
+    likelihood, reported = (None, None) if reports is None else (reports.likelihood, reports.posterior)
     found = label_posterior(proba, codes, likelihood=likelihood, reported=reported)
     if refit:
         splits = cv.split(X, codes, groups)
-        found = ask_again(
+        found = refit_posterior(
             found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood, n_jobs=n_jobs
         )
-    return _audit(labels, classes, codes, found, X)
+    return _make_audit(given, classes, codes, found, X)
+
+
+def _read_labels(
+    X: Any, labels: Any, pred_proba: Any, duplicates: str
+) -> tuple[pd.Series, Annotations | None]:
+    """Return one label per row and, if several annotators labelled the rows, their aggregated reports."""
+    if labels is None:
+        raise InvalidInputError("`labels` must be given, one per row or one column per annotator; got None.")
+    index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
+    if X is not None and index is None and np.ndim(X) != 2:
+        raise InvalidInputError(f"`X` must have one row per example, 2 dimensions; got shape {np.shape(X)}.")
+    _check_same_order(index, pred_proba)
+    reports = None
+    if has_multiple_annotators(labels):
+        reports = read_annotations(labels, X, pred_proba, duplicates=duplicates)
+    given = _check_labels(labels, index) if reports is None else reports.given
+    rows = len(given) if X is None else np.shape(X)[0]  # a sparse matrix has no length
+    if rows != len(given):
+        raise InvalidInputError(f"`X` and `labels` must be equally long; got {rows} and {len(given)} rows.")
+    return given, reports
 
 
 def _check_same_order(index: pd.Index | None, pred_proba: Any) -> None:
-    """Refuse probabilities that name the rows of ``X`` in another order: they are used by position."""
+    """Refuse probabilities whose index has the rows of ``X`` in another order: they are used by position."""
     if index is None or not isinstance(pred_proba, pd.DataFrame) or pred_proba.index.equals(index):
         return
     if len(index) == len(pred_proba) and index.isin(pred_proba.index).all():
@@ -162,20 +185,20 @@ def _check_same_order(index: pd.Index | None, pred_proba: Any) -> None:
         )
 
 
-def _audit(
-    labels: pd.Series, classes: NDArray[Any], codes: IntArray, found: LabelPosterior, X: Any
+def _make_audit(
+    given: pd.Series, classes: NDArray[Any], codes: IntArray, found: LabelPosterior, X: Any
 ) -> LabelAudit:
     if found.model_ignored:
         warnings.warn(
-            f"the features are not used: {found.model_ignored}. Labels are judged by the annotators' reports "
-            "alone. Use a better model, more rows or better features.",
+            f"the features are not used: {found.model_ignored}. The audit is based on the annotators' "
+            "reports alone. Use a better model, more rows or better features.",
             IdentifiabilityWarning,
             stacklevel=3,
         )
     if found.reason:
         warnings.warn(
-            f"the noise cannot be told from these data: {found.reason}. Rows are ranked by the model's "
-            "confidence in their label instead. Use a better model, more rows or better features.",
+            f"the noise rates cannot be estimated from these data: {found.reason}. Rows are ranked by the "
+            "model's confidence in their label instead. Use a better model, more rows or better features.",
             IdentifiabilityWarning,
             stacklevel=3,
         )
@@ -185,14 +208,14 @@ def _audit(
     table = pd.DataFrame(
         {
             "given": classes[codes],
-            "suggested": classes[found.likeliest],
+            "suggested": classes[found.most_probable],
             "p_error": found.p_error,
             "rank": rank,
             "flagged": flag_suspects(found.p_error, order),
         },
-        index=labels.index,
+        index=given.index,
     )
-    noisy_prior = np.bincount(codes, minlength=len(classes)) / len(codes)
+    noisy_prior = label_frequencies(codes, len(classes))
     return LabelAudit(
         table=table,
         classes=classes,
@@ -201,33 +224,33 @@ def _audit(
         noise_high=found.noise_high,
         noisy_prior=noisy_prior,
         clean_prior=found.clean_prior,
-        outlook=look_ahead(found, noisy_prior, len(codes)),
+        outlook=assess_training(found, noisy_prior, len(codes)),
         reason=found.reason,
         near_boundary=found.near_boundary,
         X=X,
-        label_name=str(labels.name) if labels.name is not None else "label",
+        label_name=str(given.name) if given.name is not None else "label",
     )
 
 
-def _one_label(y: Any, index: pd.Index | None) -> pd.Series:
-    if np.ndim(y) != 1:
-        raise InvalidInputError(f"`y` must hold one label a row; got shape {np.shape(y)}.")
-    labels = (
-        y
-        if isinstance(y, pd.Series)
-        else pd.Series(np.asarray(y), index=index if index is not None and len(index) == len(y) else None)
-    )
-    if labels.empty:
-        raise InvalidInputError("`y` is empty; pass at least one label.")
-    missing = labels.isna()
+def _check_labels(labels: Any, index: pd.Index | None) -> pd.Series:
+    if np.ndim(labels) != 1:
+        raise InvalidInputError(f"`labels` must hold one label per row; got shape {np.shape(labels)}.")
+    if isinstance(labels, pd.Series):
+        given = labels
+    else:
+        same_length = index is not None and len(index) == len(labels)
+        given = pd.Series(np.asarray(labels), index=index if same_length else None)
+    if given.empty:
+        raise InvalidInputError("`labels` is empty; pass at least one label.")
+    missing = given.isna()
     if missing.any():
-        raise InvalidInputError(unlabelled(labels.index[missing]))
-    if index is not None and len(index) == len(labels) and not labels.index.equals(index):
+        raise InvalidInputError(unlabelled(given.index[missing]))
+    if index is not None and len(index) == len(given) and not given.index.equals(index):
         raise InvalidInputError(
-            "`X` and `y` must have the same index, or rows and labels cannot be told to belong together. Use "
-            "`y.loc[X.index]`, or `y.to_numpy()` where the order is right."
+            "`X` and `labels` must have the same index, or rows and labels cannot be matched. Use "
+            "`labels.loc[X.index]`, or `labels.to_numpy()` if the order is right."
         )
-    return labels
+    return given
 
 
 def _out_of_fold(
@@ -246,14 +269,14 @@ def _out_of_fold(
 
 
 def _splitter(cv: Any, groups: Any, seed: int | None) -> Any:
-    """Return shuffled folds with all classes in each where ``cv`` is their number, else ``cv``."""
+    """Return shuffled stratified folds if ``cv`` is a number, else ``cv``."""
     if not isinstance(cv, Integral):
         return cv
     return shuffled_splitter(check_count(cv, "cv", minimum=2), groups, seed)
 
 
-def _all_columns(proba: FloatArray, codes: IntArray, n_classes: int) -> FloatArray:
-    """Give classes that no row has a column of zeros."""
+def _add_empty_classes(proba: FloatArray, codes: IntArray, n_classes: int) -> FloatArray:
+    """Insert a column of zeros for each class without rows."""
     if proba.shape[1] == n_classes:
         return proba
     full = np.zeros((len(proba), n_classes))

@@ -1,4 +1,4 @@
-"""What an audit found, for people: a table with the caller's index, the noise, what to do with it."""
+"""The result of an audit: a table with the caller's index, the estimated noise, and exports."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class LabelAudit:
-    """Labels that are probably wrong; :func:`find_label_issues` makes one."""
+    """Labels that are probably wrong; created by :func:`find_label_issues`."""
 
     table: pd.DataFrame
-    """One row a label, with the caller's index: ``given``, ``suggested`` (the likeliest class, which may be
-    the given one), ``p_error``, ``rank`` (1 is the likeliest error), ``flagged``."""
+    """One row per label, with the caller's index: ``given``, ``suggested`` (the most probable class, which
+    may be the given one), ``p_error``, ``rank`` (1 is the most probable error), ``flagged``."""
     classes: NDArray[Any]
     """(K,) the labels, in the order of the matrices."""
     noise: NoiseModel | None
-    """The estimated T; ``None`` where the data cannot tell."""
+    """The estimated T, the same that :class:`PeerClassifier` reports; ``None`` if it cannot be estimated."""
     noise_low: FloatArray | None
     noise_high: FloatArray | None
     """Ends of the 90 % intervals of each entry of T."""
@@ -39,22 +39,23 @@ class LabelAudit:
     clean_prior: FloatArray
     """(K,) shares of the given and, as estimated, of the clean labels."""
     outlook: Outlook
-    """Whether peer loss applies and what to expect of training."""
+    """Whether peer loss applies and what to expect from training."""
     reason: str = ""
-    """Why the noise cannot be told and rows are ranked by the model's confidence; empty where it can."""
+    """Why the noise rates cannot be estimated and rows are ranked by the model's confidence; empty if they
+    can be estimated."""
     near_boundary: float = 0.0
-    """How probably labels flip near the boundary between two classes, and not by class; T is then an average
-    over rows."""
+    """The probability that labels flip near the boundary between two classes, and not by class. Above ½, the
+    rates in ``noise`` are averages over rows."""
     X: Any = field(default=None, repr=False)
     """The features given, if any."""
     label_name: str = "label"
-    """What the column of labels is called."""
+    """Name of the label column."""
 
     @property
     def expected_errors(self) -> float:
-        """How many labels are wrong, in expectation: n·Σ_i π_i(1 − T[i, i]).
+        """The expected number of wrong labels, n·Σ_i π_i(1 − T[i, i]).
 
-        The sum of ``p_error`` is rather larger where classes overlap. It stands in where T is not known.
+        If T cannot be estimated it is the sum of ``p_error``, which is rather too large if classes overlap.
         """
         if self.noise is None:
             return float(self.table["p_error"].sum())
@@ -62,11 +63,11 @@ class LabelAudit:
 
     @property
     def suspects(self) -> pd.DataFrame:
-        """The flagged rows, likeliest errors first."""
+        """The flagged rows, most probable errors first."""
         return self.table[self.table["flagged"]].sort_values("rank")
 
     def relabel(self) -> tuple[Any, pd.Series]:
-        """Return features and labels in which labels that are more likely wrong than right are replaced."""
+        """Return features and labels, with the suggested label if the given one is more likely wrong."""
         wrong = self.table["p_error"] > 0.5
         labels = self.table["given"].where(~wrong, self.table["suggested"]).rename(self.label_name)
         return self.X, labels
@@ -78,7 +79,7 @@ class LabelAudit:
         return (None if self.X is None else self.X[kept]), labels
 
     def summary(self) -> dict[str, Any]:
-        """Return the figures of the whole set as plain numbers, text and lists."""
+        """Return the results for the whole table as plain numbers, text and lists."""
         rows = len(self.table)
         return {
             "rows": rows,
@@ -128,11 +129,11 @@ class LabelAudit:
             self._exported().to_parquet(file)
 
     def to_html(self, path: str | Path, *, title: str = "Label audit") -> None:
-        """Write one page that needs nothing but itself: figures, confusion, suspects with their features.
+        """Write one self-contained page to ``path``: results, confusion, suspects with their features.
 
-        It goes to ``path``, with ``title`` as its heading.
+        Its heading is ``title``.
         """
-        from peerloss.audit._audit_page import audit_page  # noqa: PLC0415 - pages are needed by few
+        from peerloss.audit._audit_page import audit_page  # noqa: PLC0415 - few users need pages
 
         page = audit_page(self, title=title)
         with atomic_files(_with_suffix(path, ".html", ".htm")) as (file,):
@@ -150,7 +151,7 @@ class LabelAudit:
         return (
             f"{flagged:,} of {len(self.table):,} labels are suspect; about {self.expected_errors:,.0f} "
             f"({self.expected_errors / len(self.table):.1%}) are expected to be wrong. "
-            + (f"The noise cannot be told ({self.reason}). " if self.reason else "")
+            + (f"The noise rates cannot be estimated ({self.reason}). " if self.reason else "")
             + ("They lie near the boundary rather than in one class. " if self.near_boundary > 0.5 else "")
             + str(self.outlook)
         )

@@ -1,4 +1,4 @@
-"""What the estimated noise means for training: does peer loss apply, and what can be expected of it."""
+"""What the estimated noise means for training: whether peer loss applies, and the accuracy to expect."""
 
 from __future__ import annotations
 
@@ -14,63 +14,63 @@ from peerloss.theory import excess_risk_bound, is_categorical, optimal_alpha_fro
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray
     from peerloss.noise import NoiseModel
-    from peerloss.posterior._label_posterior import LabelPosterior
+    from peerloss.posterior.label_posterior import LabelPosterior
 
-#: The bound is for the best of so many classifiers, about what a search compares.
+#: The bound is for the best of this many classifiers, about as many as a search compares.
 N_CLASSIFIERS = 100
 CONFIDENCE = 0.95
 #: The confidence of the intervals of T, entry by entry.
 ENTRY_CONFIDENCE = 0.9
-#: Entries of T that differ by less are equal.
+#: Entries of T that differ by less than this are equal.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """Whether peer loss applies to the labels, and what to expect of training on them."""
+    """Whether peer loss applies to the labels, and what to expect from training on them."""
 
     applies: bool
-    """For more than two classes: whether the conditions hold within the uncertainty of the estimated noise,
-    which says little with few rows."""
+    """For more than two classes: whether the conditions hold within the uncertainty of the estimated noise.
+    With few rows this is weak evidence."""
     why: str
     sum_of_rates: float | None
-    """Σ_j e_j; where T has no such rates (more than two classes), e_j is the mean of column j off the
+    """Σ_j e_j. If T has no such rates (more than two classes), e_j is the mean of column j off the
     diagonal."""
     sign_is_identity: bool | None
-    """Whether Sgn(Δ) = I: a label goes with its own class only. For two classes this is Σe < 1; for more it
-    is not enough for peer loss to apply."""
+    """Whether Sgn(Δ) = I: each label is positively correlated with its own class only. For two classes this
+    is Σe < 1. For more it is not sufficient for peer loss to apply."""
     alpha: float | None
-    """α* at the estimated noise (with more than two classes within its uncertainty); ``None`` where no α*
+    """α* at the estimated noise (with more than two classes within its uncertainty); ``None`` if no α*
     exists."""
     bound: float | None
-    """With 95 % probability the best of 100 classifiers by α*-peer loss is worse than the truly best of them
-    by no more than this (Theorem 5); ``None`` where the theorem does not apply."""
+    """With 95 % probability, the best of 100 classifiers by α*-peer loss is worse than the truly best of them
+    by at most this (Theorem 5); ``None`` if the theorem does not apply."""
     accuracy_as_labelled: float
-    """Clean accuracy expected of a model that takes the labels as they are."""
+    """Expected clean accuracy of a model that takes the labels as they are."""
     accuracy_corrected: float
-    """The same once noise is accounted for."""
+    """Expected clean accuracy of a model that accounts for the noise."""
 
     def __str__(self) -> str:
         gain = 100 * (self.accuracy_corrected - self.accuracy_as_labelled)
-        told = (
+        text = (
             f"{self.why} Expected accuracy {self.accuracy_as_labelled:.1%} as labelled, "
             f"{self.accuracy_corrected:.1%} with the noise accounted for ({gain:+.1f} points)."
         )
         if self.bound is not None and self.bound < 1.0:
-            told += f" Excess error at most {self.bound:.1%} (95 %, best of {N_CLASSIFIERS} classifiers)."
-        return told
+            text += f" Excess error at most {self.bound:.1%} (95 %, best of {N_CLASSIFIERS} classifiers)."
+        return text
 
 
-def look_ahead(posterior: LabelPosterior, noisy_prior: FloatArray, n_rows: int) -> Outlook:
-    """Judge the estimated noise by the paper's conditions.
+def assess_training(posterior: LabelPosterior, noisy_prior: FloatArray, n_rows: int) -> Outlook:
+    """Check the paper's conditions on the estimated noise.
 
     Two classes need Σe < 1. More classes also need T[i, j] = e_j for i ≠ j and an α* that makes e_j − α·π̃_j
-    the same for all j (α* = 1 for equally frequent classes, 0 for equal rates); both must hold within the
-    uncertainty of T. Sgn(Δ) = I is not enough for them.
+    the same for all j (α* = 1 for equally frequent classes, 0 for equal rates). Both must hold within the
+    uncertainty of T. Sgn(Δ) = I is not sufficient.
     """
     noise, accuracies = posterior.noise, (posterior.accuracy_as_labelled, posterior.accuracy_corrected)
     if noise is None:
-        why = "Whether peer loss applies cannot be told: the noise cannot be estimated."
+        why = "Whether peer loss applies is unknown: the noise rates cannot be estimated."
         return Outlook(False, why, None, None, None, None, *accuracies)
     total = _sum_of_rates(noise)
     joint = posterior.clean_prior[:, None] * noise.transition
@@ -107,7 +107,7 @@ def _rates_and_alpha(
 ) -> tuple[bool, float | None]:
     """Return whether T[i, j] = e_j, and the α* at which e_j = c + α·π̃_j, within the uncertainty of T.
 
-    The 90 % intervals of the K(K − 1) entries off the diagonal are widened so that they hold together
+    The 90 % intervals of the K(K − 1) entries off the diagonal are widened so that they hold jointly
     (Bonferroni's correction).
     """
     off_diagonal = ~np.eye(noise.n_classes, dtype=bool)
@@ -126,7 +126,7 @@ def _rates_and_alpha(
     prior = noisy_prior - np.average(noisy_prior, weights=column_weight)
     spread = float(column_weight @ prior**2)
     slope = float(column_weight @ (prior * rates)) / spread if spread > 0.0 else 0.0
-    # Labels that are nearly balanced leave α open: one between 0 and 1 is preferred where it fits.
+    # Nearly balanced labels do not determine α: a value between 0 and 1 is preferred if it fits.
     for alpha in (float(np.clip(slope, 0.0, 1.0)), slope):
         if fits(np.average(rates, weights=column_weight) + alpha * prior):
             return True, alpha
@@ -135,7 +135,7 @@ def _rates_and_alpha(
 
 def _why_two(total: float) -> str:
     if total >= 1.0:
-        return f"Peer loss does not apply: Σe = {total:.2f} is not under 1, labels say no more than chance."
+        return f"Peer loss does not apply: Σe = {total:.2f} is not below 1, labels are no better than chance."
     return f"Peer loss applies: Σe = {total:.2f} < 1."
 
 
@@ -145,7 +145,7 @@ def _why_more(total: float, alpha: float | None, *, has_rates: bool) -> str:
     if alpha is not None:
         return (
             f"Peer loss applies: Σe = {total:.2f} < 1 and, within the uncertainty of the estimate, a wrong "
-            f"label is equally likely from every class (T[i, j] = e_j); α* = {alpha:.2f}."
+            f"label is equally probable from every class (T[i, j] = e_j); α* = {alpha:.2f}."
         )
     if has_rates:
         return (
@@ -154,7 +154,7 @@ def _why_more(total: float, alpha: float | None, *, has_rates: bool) -> str:
             "between classes). Correct with T (forward or backward correction)."
         )
     return (
-        f"Peer loss does not apply as it is: Σe = {total:.2f}, but some wrong labels are likelier from one "
-        "class than from another (T[i, j] ≠ e_j). Merge classes that are confused, or correct with T "
+        f"Peer loss does not apply as it is: Σe = {total:.2f}, but some wrong labels are more probable from "
+        "one class than from another (T[i, j] ≠ e_j). Merge classes that are confused, or correct with T "
         "(forward or backward correction)."
     )

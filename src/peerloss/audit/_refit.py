@@ -1,9 +1,9 @@
-"""A second round: fit the model again to what the first one believes, and ask again.
+"""A second round: fit the model to the clean posterior of the first one, and compute the posterior again.
 
-A model of the noisy labels is trained on the errors that it should find. Fitted, out of fold again, to every
-class of a row in proportion to its posterior probability, it predicts the clean class itself, and Bayes' rule
-with the noise of the first round gives the probability that a label is wrong. A third round gained nothing
-on development sets.
+A model of the noisy labels is trained on the errors that it should find. The second model is fitted, out of
+fold again, to every class of a row in proportion to its posterior probability. It predicts the clean class
+itself, and Bayes' rule with the noise of the first round gives the probability that a label is wrong. A third
+round gained nothing on development sets.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from peerloss._probabilities import normalise_rows, take
 from peerloss.exceptions import InvalidInputError
-from peerloss.posterior._confident import fit_curve, sample_rows
+from peerloss.posterior.label_posterior import class_probabilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,36 +29,36 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.posterior._label_posterior import LabelPosterior
+    from peerloss.posterior.label_posterior import LabelPosterior
 
-#: Classes of a row that are less probable are left out of its fit.
+#: Classes of a row that are less probable than this are excluded from the fit.
 MIN_PROBABILITY = 0.01
 #: Predicted probabilities are kept this far from 0.
 FLOOR = 1e-4
 
 
 def check_refit(X: Any, estimator: Any) -> None:
-    """Refuse a second round for which something is missing."""
+    """Refuse a second round without features or without an estimator that accepts weights."""
     if X is None:
-        raise InvalidInputError("`refit` needs the features; got `X=None`. Give `X`, or `refit=False`.")
+        raise InvalidInputError("`refit` needs the features; got `X=None`. Pass `X`, or use `refit=False`.")
     weight_argument(estimator)
 
 
 def weight_argument(estimator: Any) -> str:
-    """Return the name under which ``fit`` of the estimator takes sample weights."""
+    """Return the name under which ``fit`` of the estimator accepts sample weights."""
     last, prefix = estimator, ""
     while isinstance(last, Pipeline):
         name, last = last.steps[-1]
         prefix += f"{name}__"
     if last is None or not has_fit_parameter(last, "sample_weight"):
         raise InvalidInputError(
-            "`refit` needs an `estimator` whose `fit` takes `sample_weight`; "
+            "`refit` needs an `estimator` whose `fit` accepts `sample_weight`; "
             f"got {'none' if last is None else type(last).__name__}. Use another one, or `refit=False`."
         )
     return f"{prefix}sample_weight"
 
 
-def ask_again(
+def refit_posterior(
     found: LabelPosterior,
     X: Any,
     proba: NDArray[Any],
@@ -69,50 +69,39 @@ def ask_again(
     likelihood: FloatArray | None = None,
     n_jobs: int | None = None,
 ) -> LabelPosterior:
-    """Return the posterior of the second round, or the first one where noise is unknown or not of classes.
+    """Return the posterior of the second round.
 
-    The first one also stands if the model's probabilities were not used.
+    The first one is returned unchanged if the noise rates cannot be estimated, if labels flip near the
+    boundary, or if the model's probabilities were not used. The estimated noise is that of the first round.
     """
-    if found.noise is None or found.near_boundary > 0.5 or found.model_ignored:
+    if not found.is_class_conditional or found.ranking_noise is None or found.model_ignored:
         return found
-    transition = found.noise.transition
-    said = transition.T[codes] if likelihood is None else likelihood
-    believed = _first_posterior(found.p_error, proba, codes, transition, said)
-    posterior = normalise_rows(_fit_to(believed, X, estimator, folds, n_jobs) * said)
+    if likelihood is None:
+        likelihood = found.ranking_noise.transition.T[codes]
+    targets = class_probabilities(found, proba, codes, likelihood)
+    posterior = normalise_rows(_fit_to(targets, X, estimator, folds, n_jobs) * likelihood)
     return replace(
         found,
         p_error=np.clip(1.0 - take(posterior, codes), 0.0, 1.0),
-        likeliest=posterior.argmax(axis=1),
-        clean_prior=posterior.mean(axis=0),
+        most_probable=posterior.argmax(axis=1),
     )
 
 
-def _first_posterior(
-    p_error: FloatArray, proba: NDArray[Any], codes: IntArray, transition: FloatArray, said: FloatArray
-) -> FloatArray:
-    """Return P(clean = k | features, label) of the first round, (n, K)."""
-    n, k = proba.shape
-    if k == 2:
-        return np.where(np.arange(2) == codes[:, None], 1.0 - p_error[:, None], p_error[:, None])
-    some = sample_rows(n, k)
-    return normalise_rows(fit_curve(proba[some], codes[some], transition).apply(proba) * said)
-
-
 def _fit_to(
-    believed: FloatArray,
+    targets: FloatArray,
     X: Any,
     estimator: Any,
     folds: Iterable[tuple[IntArray, IntArray]],
     n_jobs: int | None,
 ) -> FloatArray:
-    """Predict the clean class out of fold, from fits to every believed class of each row."""
+    """Predict the clean class out of fold, from fits to every probable class of each row."""
     argument = weight_argument(estimator)
-    predicted = np.zeros_like(believed)
+    predicted = np.zeros_like(targets)
 
     def held_out(train: IntArray, test: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
-        row, label = np.nonzero(believed[train] >= MIN_PROBABILITY)
+        row, label = np.nonzero(targets[train] >= MIN_PROBABILITY)
         rows = np.asarray(train)[row]
-        model = clone(estimator).fit(_rows(X, rows), label, **{argument: believed[rows, label]})
+        model = clone(estimator).fit(_rows(X, rows), label, **{argument: targets[rows, label]})
         return test, model.classes_, model.predict_proba(_rows(X, test))
 
     for test, classes, proba in Parallel(n_jobs=n_jobs)(delayed(held_out)(*fold) for fold in folds):

@@ -10,6 +10,7 @@ from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from peerloss._classifier import NoisyLabelClassifier, all_or_nothing, no_overflow
+from peerloss._probabilities import label_frequencies
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import (
     FloatArray,
@@ -21,7 +22,7 @@ from peerloss._validation import (
     check_magnitude,
     check_varies,
 )
-from peerloss.boosting._objectives import BASES, PeerObjective, label_prior, raw_to_proba
+from peerloss.boosting._objectives import BASES, PeerObjective, raw_to_proba
 from peerloss.boosting.categorical import CategoricalColumns
 from peerloss.boosting.libraries import (
     BACKENDS,
@@ -168,7 +169,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             check_varies(features)
             rows = Rows(features, labels.codes, labels.weight).take(used)
             self.classes_ = labels.classes
-            self.noisy_prior_ = label_prior(rows.codes, len(labels.classes), rows.weight)
+            self.noisy_prior_ = label_frequencies(rows.codes, len(labels.classes), rows.weight)
             self._settings = self._make_settings(as_generator(self.random_state))
             self._backend = check_choice(self.backend, "backend", BACKENDS)
             import_backend(self._backend)

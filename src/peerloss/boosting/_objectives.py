@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.special import expit, softmax
 
+from peerloss._probabilities import label_frequencies
 from peerloss._validation import FloatArray, as_float_array, as_labels, as_prior, check_choice, check_finite
 from peerloss.exceptions import InvalidInputError
 
@@ -84,7 +85,7 @@ def peer_gradient(
         raise InvalidInputError(
             f"`sample_weight` must have one entry per row, {len(codes)}; got shape {weight.shape}."
         )
-    prior = label_prior(codes, n_classes, weight) if noisy_prior is None else noisy_prior
+    prior = label_frequencies(codes, n_classes, weight) if noisy_prior is None else noisy_prior
     gradient, hessian = _gradient(
         raw, codes, check_finite(alpha, "alpha"), as_prior(prior, "noisy_prior", n_classes=n_classes), base
     )
@@ -92,13 +93,6 @@ def peer_gradient(
         return gradient, hessian
     columns = weight if raw.ndim == 1 else weight[:, None]
     return gradient * columns, hessian * columns
-
-
-def label_prior(codes: NDArray[np.int64], n_classes: int, weight: FloatArray | None) -> FloatArray:
-    """Return the weighted frequencies of the labels, shape (K,)."""
-    counts = np.bincount(codes, weight, minlength=n_classes)
-    share: FloatArray = counts / counts.sum()
-    return share
 
 
 def raw_to_proba(raw_score: FloatArray) -> FloatArray:

@@ -223,7 +223,7 @@ def _find_issues(labelled: Labelled, proba: pd.DataFrame | None, *, seed: int, j
     y: Any = labelled.y
     if proba is None:
         if labelled.X.shape[1] == 0:
-            return find_label_issues(None, y)
+            return find_label_issues(labels=y)
         return find_label_issues(labelled.X, y, n_jobs=jobs, random_state=seed)
     names = _label_names(y)
     missing = [name for name in names if name not in proba]

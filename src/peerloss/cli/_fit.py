@@ -52,7 +52,7 @@ def fit(
     from peerloss._validation import check_choice
     from peerloss.datasets import read_table
     from peerloss.persistence.model_folder import check_replaceable, save_model
-    from peerloss.posterior._clean_map import METRICS
+    from peerloss.posterior.decision import METRICS
 
     check_choice(metric, "--metric", METRICS)
     check_output_folder(output)  # before the training, not after it

@@ -16,6 +16,7 @@ import numpy as np
 from joblib import Parallel, delayed
 from scipy import sparse, stats
 
+from peerloss._probabilities import label_frequencies
 from peerloss.peer_prediction.shared_reports import CHUNK, worker_blocks
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ def consensus(shared: SharedReports, model: DawidSkene, *, n_jobs: int | None = 
         shared,
         model,
         cells=model.cells[answers > 1],
-        guess=np.bincount(reports.label_codes, minlength=len(reports.labels)) / len(reports),
+        guess=label_frequencies(reports.label_codes, len(reports.labels)),
     )
     blocks = list(worker_blocks(shared.ends, len(view.guess)))
     parts = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(view.block)(*block) for block in blocks)

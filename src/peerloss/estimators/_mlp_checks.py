@@ -13,7 +13,7 @@ from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import as_base, check_trainable_base, trainable_bases
 from peerloss.functional.peer import PEERS
 from peerloss.noise import as_noise_model
-from peerloss.posterior._clean_map import check_alpha_or_auto
+from peerloss.posterior.decision import check_alpha_or_auto
 
 if TYPE_CHECKING:
     from peerloss.estimators._robust_mlp import RobustMLPClassifier

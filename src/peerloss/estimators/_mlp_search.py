@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from peerloss._probabilities import label_frequencies
 from peerloss.estimators.folds import DEFAULT_FOLDS, held_out_folds, is_fold_count
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.metrics import peer_score
-from peerloss.posterior._clean_map import AutomaticAlpha, automatic_alpha
+from peerloss.posterior.decision import AutomaticAlpha, automatic_alpha
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -73,7 +74,7 @@ def rule_for_alpha(plain: FloatArray, y: IntArray, weight: FloatArray | None) ->
     if np.isnan(plain).any():
         return None
     weights = np.ones(len(y)) if weight is None else weight
-    prior = np.bincount(y, weights, minlength=plain.shape[1]) / weights.sum()
+    prior = label_frequencies(y, plain.shape[1], weights)
     return automatic_alpha(plain, y, weights, prior)
 
 

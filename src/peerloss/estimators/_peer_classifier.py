@@ -12,12 +12,13 @@ from sklearn.utils import check_random_state
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._device import resolve_device
+from peerloss._probabilities import label_frequencies
 from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators._peer_report import MISFIT, make_report
 from peerloss.estimators.folds import Folds, held_out_folds, is_fold_count
 from peerloss.estimators.portfolio import GPU_FEATURES, fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
-from peerloss.posterior._clean_map import METRICS, CleanMap, check_alpha_or_auto
+from peerloss.posterior.decision import METRICS, CleanMap, check_alpha_or_auto
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -134,8 +135,7 @@ class PeerClassifier(NoisyLabelClassifier):
             portfolio = fit_portfolio(scaled, folds, seed=seed, n_jobs=self.n_jobs, device=device)
             self.members_, self.weights_ = portfolio.members, portfolio.weights
             self.oof_proba_ = portfolio.oof_proba
-            prior = np.bincount(data.codes, data.weight, minlength=len(data.classes))
-            self.noisy_prior_ = prior / prior.sum()
+            self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
             self.clean_map_ = CleanMap.fit(
                 self.oof_proba_,
                 data.codes,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peerloss.metrics import peer_score
-from peerloss.posterior._misfit import LEVEL, measure_misfit
+from peerloss.posterior.misfit import LEVEL
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from peerloss._classifier import FitInput
     from peerloss._validation import BoolArray
     from peerloss.estimators.portfolio import Portfolio
-    from peerloss.posterior._clean_map import CleanMap
+    from peerloss.posterior.decision import CleanMap
 
 #: The message for labels that the noise model does not explain.
 MISFIT = (
@@ -106,9 +106,7 @@ def make_report(
     held_out = portfolio.oof_proba[data.weight > 0]
     accuracy = clean_map.accuracy(held_out, seed=seed)
     noisy_weight = data.weight if verified is None else np.where(verified, 0.0, data.weight)
-    loss, p_value = measure_misfit(
-        portfolio.oof_proba, clean_map.explained(portfolio.oof_proba), data.codes, noisy_weight
-    )
+    loss, p_value = clean_map.misfit(portfolio.oof_proba, data.codes, noisy_weight)
     candidates = portfolio.candidates.assign(peer_score=scores)
     report = PeerReport(
         candidates, clean_map.metric, implied, clean_map.noise, *accuracy, portfolio.diverged, loss, p_value

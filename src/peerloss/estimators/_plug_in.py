@@ -10,12 +10,19 @@ from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._probabilities import label_frequencies
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import check_choice
 from peerloss.estimators.folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
-from peerloss.posterior._calibrator import Calibrator, as_score_columns, clean_proba, log_scores
-from peerloss.posterior._clean_map import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto
+from peerloss.posterior.calibrator import Calibrator, as_score_columns, log_scores
+from peerloss.posterior.decision import (
+    METRICS,
+    CleanMap,
+    automatic_alpha,
+    check_alpha_or_auto,
+    clean_proba,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -149,7 +156,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             self._check_estimator(weighted=sample_weight is not None)
             self.classes_ = data.classes
             folds = held_out_folds(self.cv, data, seed=self._seed(), groups=groups, X=X)
-            self.noisy_prior_ = np.bincount(data.codes, data.weight) / data.weight.sum()
+            self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
             weighted = sample_weight is not None
             scores = np.zeros((len(data.codes), len(data.classes)))
             for train, test in folds:

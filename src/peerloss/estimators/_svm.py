@@ -14,7 +14,7 @@ from peerloss.estimators._fold_classifier import FoldClassifier
 from peerloss.estimators.folds import held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
-from peerloss.posterior._calibrator import Calibrator, as_score_columns
+from peerloss.posterior.calibrator import Calibrator, as_score_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

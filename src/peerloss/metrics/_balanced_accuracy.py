@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peerloss._validation import as_labels, check_same_length
+from peerloss._validation import as_labels, as_shares, check_same_length
 from peerloss.exceptions import NotIdentifiableError
-from peerloss.metrics._weights import as_shares
 from peerloss.noise import NoiseModel, as_noise_model
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 
-#: A clean prior within this of 0 is 0.
+#: A clean prior this close to 0 counts as 0.
 ROUNDING = 1e-12
 
 
@@ -39,11 +38,10 @@ def clean_balanced_accuracy(
     """Estimate balanced accuracy on *clean* labels from noisy labels and the noise T, for K classes.
 
     With J[k, j] = P(f = k, Ỹ = j) and class-conditional noise, J T⁻¹ is the joint of prediction and clean
-    label. Its diagonal over the clean prior π̃ T⁻¹ is the recall of each class. The mean over the classes that
-    occur (clean prior above 0) is returned. For
-    two classes :func:`peerloss.peer_score` at α = 1 orders classifiers in the same way without T. For three
-    or more it does not, and no score of noisy labels alone does
-    (:func:`peerloss.theory.balanced_decision`).
+    label. Its diagonal divided by the clean prior π̃ T⁻¹ is the recall of each class. The mean over the
+    classes that occur (clean prior above 0) is returned. For two classes :func:`peerloss.peer_score` at α = 1
+    orders classifiers in the same way without T. For three or more it does not, and no score of noisy labels
+    alone does (:func:`peerloss.theory.balanced_decision`).
 
     Parameters
     ----------
@@ -62,14 +60,14 @@ def clean_balanced_accuracy(
     Raises
     ------
     NotIdentifiableError
-        If T cannot be inverted, or the clean prior π̃ T⁻¹ of a class is negative. Sampling error alone can
-        make it so for a rare class.
+        If T cannot be inverted, or the clean prior π̃ T⁻¹ of a class is negative, which sampling error alone
+        can cause for a rare class.
     InvalidInputError
-        If the arrays disagree in length or hold anything but codes of ``noise``.
+        If the arrays differ in length or contain anything but class codes of ``noise``.
 
     Examples
     --------
-    Of ten rows, nine of class 0; a constant prediction is worth one half:
+    Nine of ten rows are of class 0; a constant prediction has balanced accuracy one half:
 
     >>> clean_balanced_accuracy([0] * 9 + [1], [0] * 10, NoiseModel.binary(0.0, 0.2)).value
     0.5
@@ -79,13 +77,13 @@ def clean_balanced_accuracy(
     predicted = as_labels(y_pred, "y_pred", n_classes=model.n_classes)
     check_same_length(y_noisy=labels, y_pred=predicted)
     weight = as_shares(sample_weight, len(labels))
-    clean = model.inverse()[labels]  # (n, K): of each row, an unbiased estimate of 1[Y = k]
+    clean = model.inverse()[labels]  # (n, K): for each row, an unbiased estimate of 1[Y = k]
     prior = weight @ clean
     if (prior < -ROUNDING).any():
         raise NotIdentifiableError(
-            f"`noise` and these labels give a negative clean prior, {prior.round(4).tolist()}: a class is "
-            "too rare for so few rows, or the rates are too high. Use more rows, merge rare classes, or "
-            "lower the rates."
+            f"`noise` and these labels imply a negative clean prior, {prior.round(4).tolist()}: a class is "
+            "too rare for this number of rows, or the rates are too high. Use more rows, merge rare classes, "
+            "or lower the rates."
         )
     classes = np.flatnonzero(prior > ROUNDING)
     clean, prior = clean[:, classes], prior[classes]

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from sklearn.metrics import make_scorer
 
-from peerloss._validation import check_finite
+from peerloss._validation import as_shares, check_finite
 from peerloss.exceptions import InvalidInputError
-from peerloss.metrics._weights import as_shares
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -24,8 +23,8 @@ def peer_score(
     labels would. For two classes that is the order of balanced accuracy (Lemma 3). For three or more it is
     not: the best rule at α = 1 is argmax(η − π), balanced accuracy needs argmax(η/π) and an estimate of the
     noise (:func:`peerloss.metrics.clean_balanced_accuracy`). At α = α* it is (1 − Σe)·accuracy plus a
-    constant (Proposition 1); :func:`peerloss.theory.optimal_alpha` says when α* exists. Candidates are
-    compared under *one* α.
+    constant (Proposition 1); :func:`peerloss.theory.optimal_alpha` describes when α* exists. Compare all
+    candidates at the *same* α.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Label noise: models of it, ways to add it, estimates of it."""
+"""Label noise: models, adding it to labels, estimating it."""
 
 from peerloss._deprecation import renamed
 from peerloss.noise._estimate import estimate_noise

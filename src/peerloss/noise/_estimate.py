@@ -1,24 +1,28 @@
-"""Estimate T from what one has: noisy labels with predicted probabilities, or clean and noisy pairs."""
+"""Estimate T from noisy labels with predicted probabilities, or from pairs of clean and noisy labels."""
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from peerloss._probabilities import check_probabilities
 from peerloss._validation import (
-    PROBABILITY_TOLERANCE,
     FloatArray,
     IntArray,
-    as_float_array,
     as_labels,
     check_choice,
     check_in_range,
     check_same_length,
 )
-from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+from peerloss.exceptions import InvalidInputError
 from peerloss.noise._model import NoiseModel
+from peerloss.noise.confident import (
+    confident_joint,
+    explain_chance_level,
+    warn_if_uninformative,
+    warn_unidentifiable,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -44,14 +48,14 @@ def estimate_noise(
         *Out-of-fold* probabilities P(noisy = k | x) from a model trained on the noisy labels, shape (n, K).
         In-fold probabilities have seen the flips and hide them.
     y_clean
-        Clean labels of the same rows, where known: T is then counted, and ``pred_proba`` is not needed.
+        Clean labels of the same rows, if known: T is then counted, and ``pred_proba`` is not needed.
     method
-        ``"confident"`` (default) takes row n for class k when its probability of k is at least the mean
-        such probability among rows labelled k (the likeliest k when several qualify), and counts noisy
-        labels within each class so found. ``"anchor"`` reads row k of T off the rows whose probability of
+        ``"confident"`` (default) assigns row n to class k if its probability of k is at least the mean
+        of that probability among rows labelled k (the most probable k if several qualify), and counts the
+        noisy labels within each class. ``"anchor"`` takes row k of T from the rows whose probability of
         k is at its ``quantile``; it needs examples that are certainly of each class.
     quantile
-        Which quantile counts as certain, for ``"anchor"``.
+        The quantile that counts as certain, for ``"anchor"``.
 
     Returns
     -------
@@ -60,8 +64,8 @@ def estimate_noise(
     Warns
     -----
     IdentifiabilityWarning
-        Where the data cannot tell T: a class that no row is confidently of, probabilities that say no
-        more than the prior does, or an estimate under which labels are not informative (Σe ≥ 1).
+        If T cannot be identified from the data: no row is confidently of some class, the probabilities are
+        no more informative than the prior, or labels are not informative under the estimate (Σe ≥ 1).
 
     Examples
     --------
@@ -79,11 +83,11 @@ def estimate_noise(
     check_choice(method, "method", METHODS)
     certain = check_in_range(quantile, "quantile", 0.5, 1.0)
     table = _check_probabilities(pred_proba, labels)
-    _warn_if_uninformative(table, labels)
-    matrix = _confident(table, labels) if method == "confident" else _anchor(table, certain)
-    noise = NoiseModel(matrix)
-    if not noise.is_informative:
-        _warn(f"the estimate {noise!r} says that labels are not informative (Σe ≥ 1)")
+    reason = explain_chance_level(table, labels)
+    if reason:
+        warn_unidentifiable(reason)
+    noise = NoiseModel(_confident(table, labels) if method == "confident" else _anchor(table, certain))
+    warn_if_uninformative(noise)
     return noise
 
 
@@ -94,54 +98,33 @@ def _from_pairs(y_noisy: IntArray, y_clean: IntArray) -> NoiseModel:
     np.add.at(counts, (y_clean, y_noisy), 1.0)
     absent = np.flatnonzero(counts.sum(axis=1) == 0)
     if absent.size:
-        _warn(f"no row of `y_clean` is of class {absent.tolist()}; those rows of T are taken as noise-free")
-    return NoiseModel(_normalise_rows(counts))
+        warn_unidentifiable(
+            f"no row of `y_clean` is of class {absent.tolist()}; those rows of T are taken as noise-free"
+        )
+    return NoiseModel(_divide_by_row_sums(counts))
 
 
 def _check_probabilities(pred_proba: ArrayLike, labels: IntArray) -> FloatArray:
-    table = as_float_array(pred_proba, "pred_proba", ndim=2).copy()
-    check_same_length(y_noisy=labels, pred_proba=table)
-    if table.shape[1] < 2:
-        raise InvalidInputError(
-            f"`pred_proba` must have one column a class, at least 2; got shape {table.shape}. "
-            "For two classes stack 1 − p and p."
-        )
+    """Return the probabilities with rows that sum to 1, as a copy."""
+    table = check_probabilities(pred_proba, len(labels), labels="y_noisy")
     as_labels(labels, "y_noisy", n_classes=table.shape[1])
-    off = np.abs(table.sum(axis=1) - 1.0)
-    if (table < 0).any() or off.max() > max(PROBABILITY_TOLERANCE, 1e-4):
-        row = int(np.argmin(table.min(axis=1))) if (table < 0).any() else int(off.argmax())
-        raise InvalidInputError(
-            f"`pred_proba` must hold probabilities with rows that sum to 1; row {row} is "
-            f"{table[row].tolist()}. Apply a softmax to scores first."
-        )
     if len(np.unique(labels)) < 2:
         raise InvalidInputError(
             f"`y_noisy` must hold at least two classes; every label is {int(labels[0])}. "
-            "Noise cannot be told from the truth when only one label occurs."
+            "Noise cannot be estimated if only one label occurs."
         )
-    table /= table.sum(axis=1, keepdims=True)
-    return table
+    probabilities: FloatArray = table / table.sum(axis=1, keepdims=True, dtype=np.float64)
+    return probabilities
 
 
 def _confident(table: FloatArray, labels: IntArray) -> FloatArray:
-    k = table.shape[1]
-    present = np.bincount(labels, minlength=k) > 0
-    thresholds = np.full(k, np.inf)
-    for c in np.flatnonzero(present):
-        thresholds[c] = table[labels == c, c].mean()
-    qualified = np.where(table >= thresholds, table, -np.inf)
-    found = qualified.max(axis=1) > -np.inf
-    counts = np.zeros((k, k))
-    np.add.at(counts, (qualified.argmax(axis=1)[found], labels[found]), 1.0)
-    # Calibrate: each noisy label's column is scaled to its observed count, so that the estimated joint
-    # table has the observed noisy prior whichever rows qualified.
-    observed = np.bincount(labels, minlength=k).astype(float)
-    totals = counts.sum(axis=0)
-    counts *= np.divide(observed, totals, out=np.zeros(k), where=totals > 0)
+    _, counts = confident_joint(table, labels)
     empty = np.flatnonzero(counts.sum(axis=1) == 0)
     if empty.size:
-        _warn(f"no row is confidently of class {empty.tolist()}; those rows of T are taken as noise-free")
-    return _normalise_rows(counts)
+        warn_unidentifiable(
+            f"no row is confidently of class {empty.tolist()}; those rows of T are taken as noise-free"
+        )
+    return _divide_by_row_sums(counts)
 
 
 def _anchor(table: FloatArray, quantile: float) -> FloatArray:
@@ -150,38 +133,15 @@ def _anchor(table: FloatArray, quantile: float) -> FloatArray:
         top = table[:, c] >= np.quantile(table[:, c], quantile)
         matrix[c] = table[top].mean(axis=0)
         if matrix[c].argmax() != c:
-            likelier = int(matrix[c].argmax())
-            _warn(f"no row is certainly of class {c}: even the surest are likelier of class {likelier}")
+            other = int(matrix[c].argmax())
+            warn_unidentifiable(
+                f"no row is certainly of class {c}: on the rows most confidently of it, class {other} is "
+                "more probable"
+            )
     return matrix
 
 
-def _warn_if_uninformative(table: FloatArray, labels: IntArray) -> None:
-    """Say so where probabilities and labels are no more associated than chance (two standard errors).
-
-    The measure is the peer score of the probabilities, mean P(ỹ_n | x_n) − Σ_k π̃_k P(k | x_n). It sees what
-    the likeliest class alone hides: with unbalanced labels that class can be the same on every row.
-    """
-    n, k = table.shape
-    given = table[np.arange(n), labels]
-    chance = table @ (np.bincount(labels, minlength=k) / n)
-    gain = given - chance
-    error = gain.std() / np.sqrt(n)
-    if gain.mean() <= 2 * error + 1e-12:
-        _warn(
-            f"the given labels have mean probability {given.mean():.3f}, by chance it would be "
-            f"{chance.mean():.3f} ± {error:.3f}"
-        )
-
-
-def _normalise_rows(counts: FloatArray) -> FloatArray:
+def _divide_by_row_sums(counts: FloatArray) -> FloatArray:
+    """Return shares within each row; a row of zeros becomes noise-free."""
     totals = counts.sum(axis=1, keepdims=True)
     return np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), np.eye(len(counts)))
-
-
-def _warn(what: str) -> None:
-    warnings.warn(
-        f"T cannot be identified from these data: {what}. Use a better model, more rows, or a few clean "
-        "labels (`y_clean`); peer loss itself needs no T.",
-        IdentifiabilityWarning,
-        stacklevel=3,
-    )

@@ -1,4 +1,4 @@
-"""Make labels noisy."""
+"""Add noise to labels."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ def flip_labels(
     exact: bool = False,
     random_state: RandomState = None,
 ) -> IntArray:
-    """Return a noisy copy of the labels ``y``; the caller's array is never changed.
+    """Return a noisy copy of the labels ``y``; the caller's array is not modified.
 
     Parameters
     ----------
     y
         Clean class codes 0..K-1, shape (n,).
     noise
-        A :class:`NoiseModel`, a transition matrix, or an :class:`InstanceNoise` made for these rows.
+        A :class:`NoiseModel`, a transition matrix, or an :class:`InstanceNoise` created for these rows.
     exact
         ``False`` flips each row independently. ``True`` flips fixed numbers, ``floor(n_i · T[i, j])`` rows
         of class i to class j, as the paper's code does: the noise rates are then the same in each draw.
     random_state
-        Seed, generator or ``None``. A seed has a stream of its own here: labels that were drawn from
-        ``default_rng(seed)`` may be flipped with the same seed. A generator is used as it is.
+        Seed, generator or ``None``. A seed has its own random stream here, so labels drawn from
+        ``default_rng(seed)`` can be flipped with the same seed. A generator is used as it is.
 
     Returns
     -------

@@ -1,4 +1,4 @@
-"""Noise that depends on the row: for experiments *outside* the assumptions of the theory."""
+"""Noise that depends on the row, for experiments *outside* the assumptions of the theory."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class InstanceNoise:
-    """Label noise with a distribution of its own for every row.
+    """Label noise with a separate distribution for every row.
 
     Parameters
     ----------
@@ -85,11 +85,11 @@ class InstanceNoise:
         spread: float = 0.1,
         random_state: RandomState = None,
     ) -> Self:
-        """Noise in which similar rows of a class are mistaken for the same other class.
+        """Return noise that mistakes similar rows of a class for the same other class.
 
-        Each row draws its own flip rate from a normal distribution around ``rate`` with standard
-        deviation ``spread``, cut to [0, 1]; where it flips to is decided by a random linear map of its
-        features, one map a clean class.
+        Each row has its own flip rate, drawn from a normal distribution around ``rate`` with standard
+        deviation ``spread`` and clipped to [0, 1]. A random linear map of its features, one map per clean
+        class, determines the class it flips to.
 
         Parameters
         ----------
@@ -120,19 +120,19 @@ class InstanceNoise:
 
     @classmethod
     def from_margins(cls, y: ArrayLike, margins: ArrayLike, *, rate: float, temperature: float = 1.0) -> Self:
-        """Noise near the decision boundary: the flip probability falls as ``exp(−|margin| / temperature)``.
+        """Return noise near the decision boundary: flips decrease as ``exp(−|margin| / temperature)``.
 
         Parameters
         ----------
         y
             Clean labels.
         margins
-            Decision values. For two classes shape (n,) with 0 the boundary; for K classes scores of shape
-            (n, K), whose margin is the distance to the best other class, which is also where a flip goes.
+            Decision values. For two classes shape (n,), with the boundary at 0. For K classes scores of shape
+            (n, K): the margin is the distance to the best other class, to which labels flip.
         rate
-            Mean flip probability over the rows, met exactly.
+            Mean flip probability over the rows; the returned noise has exactly this mean.
         temperature
-            Width of the zone of confusion, in units of the margins.
+            Width of the region of confusion, in units of the margins.
         """
         labels = as_labels(y, "y")
         mean = check_in_range(rate, "rate", 0.0, 0.5)
@@ -144,7 +144,7 @@ class InstanceNoise:
             scores = as_float_array(margins, "margins", ndim=2)
         if scores.shape[1] < 2:
             raise InvalidInputError(
-                f"`margins` must have one column a class, at least 2; got shape {scores.shape}. "
+                f"`margins` must have one column per class, at least 2; got shape {scores.shape}. "
                 "For two classes pass the decision values with `.ravel()`."
             )
         check_same_length(y=labels, margins=scores)
@@ -159,7 +159,7 @@ class InstanceNoise:
         return cls(table, labels)
 
     def label_probabilities(self, y: ArrayLike) -> FloatArray:
-        """P(noisy = j) of each row; ``y`` must be the labels this noise was made for."""
+        """Return P(noisy = j) of each row; ``y`` must be the labels this noise was created for."""
         if not np.array_equal(as_labels(y, "y", n_classes=self.n_classes), self.labels):
             raise InvalidInputError(
                 "`y` must be the labels this InstanceNoise was built for, in the same order; it differs. "
@@ -168,7 +168,7 @@ class InstanceNoise:
         return self.probabilities
 
     def apply(self, y: ArrayLike, *, random_state: RandomState = None, exact: bool = False) -> IntArray:
-        """Return noisy copies of the labels ``y``; ``exact`` numbers a class do not exist for this noise."""
+        """Return a noisy copy of the labels ``y``; ``exact=True`` is not available for this noise."""
         if exact:
             raise InvalidInputError(
                 "`exact=True` fixes counts per class and exists for class-conditional noise only; "
@@ -186,7 +186,7 @@ def _count_classes(labels: IntArray, n_classes: int | None) -> int:
 
 
 def _spread_over_others(labels: IntArray, flips: FloatArray, logits: FloatArray) -> FloatArray:
-    """Give each row's flip probability to the other classes in the proportions of a softmax."""
+    """Distribute each row's flip probability over the other classes by a softmax."""
     own = np.arange(len(labels)), labels
     masked = logits.copy()
     masked[own] = -np.inf
@@ -196,7 +196,7 @@ def _spread_over_others(labels: IntArray, flips: FloatArray, logits: FloatArray)
 
 
 def _rates_with_mean(shape: FloatArray, mean: float) -> FloatArray:
-    """Scale ``shape`` so that, capped at ½ (a coin toss on the boundary), its mean is ``mean``."""
+    """Scale ``shape`` so that its mean is ``mean`` after capping at ½, the rate on the boundary."""
     if mean == 0.0:
         return np.zeros_like(shape)
     shape = np.maximum(shape, 1e-300)

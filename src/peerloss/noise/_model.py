@@ -1,4 +1,4 @@
-"""Class-conditional label noise: the transition matrix T and what can be asked of it."""
+"""Class-conditional label noise: the transition matrix T and its properties."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from peerloss.exceptions import InvalidInputError, NotIdentifiableError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-#: A T whose condition number passes this is treated as singular: inverting it would multiply the sampling
-#: noise of any estimate by more than this factor.
+#: A T with a larger condition number is treated as singular: inverting it would amplify the sampling noise of
+#: any estimate by more than this factor.
 MAX_CONDITION = 1e8
 
 
 class NoiseModel:
     """Class-conditional noise ``T[i, j] = P(noisy = j | clean = i)``.
 
-    The model is immutable; two models compare equal when their matrices do.
+    The model is immutable; two models are equal if their matrices are.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class NoiseModel:
 
     @classmethod
     def uniform(cls, n_classes: int, rate: float) -> Self:
-        """Flip with total probability ``rate``, to each other of ``n_classes`` equally often."""
+        """Flip with total probability ``rate``, equally often to each of the other ``n_classes - 1``."""
         k = check_count(n_classes, "n_classes", minimum=2)
         total = check_in_range(rate, "rate", 0.0, 1.0)
         matrix = np.full((k, k), total / (k - 1))
@@ -124,7 +124,7 @@ class NoiseModel:
 
     @property
     def column_rates(self) -> FloatArray | None:
-        """The e_j of the paper's multi-class condition, or ``None`` where no such vector exists.
+        """The e_j of the paper's multi-class condition, or ``None`` if no such vector exists.
 
         The condition: ``T[i, j] = e_j`` for every ``i ≠ j``, that is, ``T = (1 − Σe)·I + 1·eᵀ``. Every
         binary and every uniform noise satisfies it; pair flip with more than two classes does not.
@@ -139,7 +139,7 @@ class NoiseModel:
 
     @property
     def sum_of_rates(self) -> float:
-        """Σ_j e_j, which must be under 1 for noisy labels to be informative.
+        """Σ_j e_j, which must be below 1 for noisy labels to be informative.
 
         Raises
         ------
@@ -149,29 +149,29 @@ class NoiseModel:
         rates = self.column_rates
         if rates is None:
             raise NotIdentifiableError(
-                "the sum of rates exists only when T[i, j] = e_j for every i ≠ j (binary or uniform noise "
-                f"does); got {self!r}. Look at `flip_rates`, or use backward/forward correction with T."
+                "the sum of rates exists only if T[i, j] = e_j for every i ≠ j (as for binary or uniform "
+                f"noise); got {self!r}. Look at `flip_rates`, or use backward/forward correction with T."
             )
         return float(np.round(rates.sum(), 15))
 
     @property
     def is_informative(self) -> bool:
-        """Whether Σe < 1 or, where no e_j exist, every clean class is the likeliest source of its label."""
+        """Whether Σe < 1 or, if no e_j exist, T[j, j] is the largest entry of every column j."""
         if self.column_rates is not None:
             return self.sum_of_rates < 1.0
         diagonal = np.diag(self.transition)
         others = self.transition - np.diag(diagonal)
         return bool((diagonal > others.max(axis=0)).all())
 
-    # -- what the noise does ------------------------------------------------------------------------
+    # -- effects on labels and priors ------------------------------------------------------------------------
 
     def noisy_prior(self, clean_prior: ArrayLike) -> FloatArray:
-        """π̃ = π T: the distribution of the noisy labels, from ``clean_prior``: P(Y = 1), or (K,)."""
+        """Return π̃ = π T, the distribution of the noisy labels; ``clean_prior`` is P(Y = 1) or (K,)."""
         noisy: FloatArray = as_prior(clean_prior, "clean_prior", n_classes=self.n_classes) @ self.transition
         return noisy
 
     def clean_prior(self, noisy_prior: ArrayLike) -> FloatArray:
-        """π = π̃ T⁻¹: the distribution of the clean labels, clipped to probabilities.
+        """Return π = π̃ T⁻¹, the distribution of the clean labels, clipped to probabilities.
 
         Parameters
         ----------
@@ -189,12 +189,12 @@ class NoiseModel:
         return clipped
 
     def inverse(self) -> FloatArray:
-        """T⁻¹.
+        """Return T⁻¹.
 
         Raises
         ------
         NotIdentifiableError
-            If T is singular or nearly so: clean labels cannot be recovered from such noise.
+            If T is (nearly) singular: clean labels cannot be recovered from such noise.
         """
         condition = float(np.linalg.cond(self.transition))
         if not condition < MAX_CONDITION:
@@ -208,7 +208,7 @@ class NoiseModel:
         return inverse
 
     def compose(self, then: NoiseModel) -> NoiseModel:
-        """Noise of this model followed by noise of ``then``; also written ``self @ then``."""
+        """Return the noise of this model followed by that of ``then``; also written ``self @ then``."""
         if self.n_classes != then.n_classes:
             raise InvalidInputError(
                 f"`then` must have {self.n_classes} classes as this model does; got {then.n_classes}."
@@ -218,12 +218,12 @@ class NoiseModel:
     __matmul__ = compose
 
     def label_probabilities(self, y: ArrayLike) -> FloatArray:
-        """P(noisy = j | clean label of each row), shape (n, K)."""
+        """Return P(noisy = j | clean label of each row), shape (n, K)."""
         rows: FloatArray = self.transition[as_labels(y, "y", n_classes=self.n_classes)]
         return rows
 
     def apply(self, y: ArrayLike, *, random_state: RandomState = None, exact: bool = False) -> IntArray:
-        """Return noisy copies of the labels ``y``; ``exact`` is that of :func:`peerloss.flip_labels`."""
+        """Return a noisy copy of the labels ``y``; :func:`peerloss.flip_labels` explains ``exact``."""
         labels = as_labels(y, "y", n_classes=self.n_classes)
         rng = as_generator(random_state, stream=NOISE_STREAM)
         if not exact:
@@ -248,16 +248,16 @@ class NoiseModel:
 
 
 def draw_labels(probabilities: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Draw one label a row from an (n, K) table of probabilities, by inverting the cumulated rows."""
+    """Draw one label per row from an (n, K) table of probabilities, by inverting the cumulative sums."""
     cumulated = probabilities.cumsum(axis=1)
     u = rng.random(len(cumulated))[:, None] * cumulated[:, -1:]  # the last entry is 1 up to rounding
     return np.asarray((u >= cumulated).sum(axis=1), dtype=np.int64)
 
 
 def as_noise_model(noise: NoiseModel | ArrayLike, name: str = "noise") -> NoiseModel:
-    """Return ``noise`` itself, or the model of the transition matrix given in its place.
+    """Return ``noise`` as a model; it may be a transition matrix.
 
-    ``name`` is what messages call the argument.
+    ``name`` is the name of the argument in messages.
     """
     if isinstance(noise, NoiseModel):
         return noise
@@ -291,8 +291,8 @@ def _check_transition(transition: ArrayLike) -> FloatArray:
             f"`transition` must have rows that sum to 1; row {row} sums to {sums[row]:g}. {hint}"
             "Row i holds P(noisy = j | clean = i), so divide each row of counts by its total."
         )
-    # Rounded input is brought back to sums of one (else n · T could ask for more than n exact flips), and
-    # −0 to 0, so that equal models have equal hashes. What already sums to one is not touched.
+    # Rounded rows are normalised, else n · T could require more than n exact flips. −0 becomes 0, so that
+    # equal models have equal hashes. Rows that already sum to one are not changed.
     rounded = np.abs(sums - 1.0) > 1e-12
     matrix[rounded] /= sums[rounded, None]
     return matrix + 0.0

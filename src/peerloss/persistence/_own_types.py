@@ -33,9 +33,9 @@ from peerloss.estimators import (
 from peerloss.estimators.portfolio import FoldNet, Member
 from peerloss.noise import NoiseModel
 from peerloss.posterior import CleanPosterior
-from peerloss.posterior._calibrator import Calibrator
-from peerloss.posterior._clean_map import CleanMap
-from peerloss.posterior._many_classes import CleanCurve, CleanCurves
+from peerloss.posterior.calibrator import Calibrator
+from peerloss.posterior.decision import CleanMap
+from peerloss.posterior.many_classes import CleanCurve, CleanCurves
 from peerloss.training import TrainedNets
 
 #: Name in the file → class. The names stay when classes are moved or renamed. Pipelines are listed because

@@ -9,14 +9,6 @@ from peerloss.theory._agreement import (
     joint_table,
     sign_matrix,
 )
-from peerloss.theory._alpha import (
-    clean_risk_difference,
-    optimal_alpha,
-    optimal_alpha_as_printed,
-    optimal_alpha_from_noisy_prior,
-    peer_decision,
-    peer_threshold,
-)
 from peerloss.theory._balanced import balanced_decision, balanced_posterior
 from peerloss.theory._bounds import deviation_bound, excess_risk_bound, generalization_bound, required_samples
 from peerloss.theory._calibration import (
@@ -31,6 +23,14 @@ from peerloss.theory._invariance import (
     peer_risk,
     suboptimality_bound,
     zero_one_peer_risk,
+)
+from peerloss.theory._optimal_alpha import (
+    clean_risk_difference,
+    optimal_alpha,
+    optimal_alpha_as_printed,
+    optimal_alpha_from_noisy_prior,
+    peer_decision,
+    peer_threshold,
 )
 from peerloss.theory._rademacher import rademacher_linear, rademacher_two_layer
 from peerloss.theory._transforms import (

@@ -1,4 +1,4 @@
-"""How two sources of labels agree beyond chance: Δ, its sign matrix, and what the paper asks of them."""
+"""How two sources of labels agree beyond chance: Δ, its sign matrix, and the paper's conditions on them."""
 
 from __future__ import annotations
 
@@ -203,11 +203,11 @@ def is_categorical(joint: ArrayLike) -> bool:
 
 
 def is_stochastically_relevant(joint: ArrayLike) -> bool:
-    """Tell whether every signal of A changes the distribution of B (appendix, Definition 2).
+    """Return whether every signal of A changes the distribution of B (appendix, Definition 2).
 
-    The paper's binary condition, P(B = s | A = 1) ≠ P(B = s | A = 0) for some s, asked for K classes of every
-    pair of distinct signals of A: then the quadratic and logarithmic scores are strictly truthful. Signals
-    that never occur are left out; with fewer than two that do, the answer is False.
+    The paper's binary condition is P(B = s | A = 1) ≠ P(B = s | A = 0) for some s. For K classes it must hold
+    for every pair of distinct signals of A. Then the quadratic and logarithmic scores are strictly truthful.
+    Signals that never occur are ignored; with fewer than two that do, the result is False.
 
     Parameters
     ----------

@@ -88,7 +88,7 @@ def balanced_decision(
 
     Notes
     -----
-    Two classes need no rates: η₁/π₁ > η₀/π₀ says η₁ > π₁, and with Σe < 1 that says η̃₁ > π̃₁, the decision
+    Two classes need no rates: η₁/π₁ > η₀/π₀ means η₁ > π₁, and with Σe < 1 that means η̃₁ > π̃₁, the decision
     of peer loss at α = 1 (:func:`peer_decision`). Menon et al. (2015) prove this threshold for balanced
     error.
 

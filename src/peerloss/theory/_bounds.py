@@ -45,7 +45,7 @@ def excess_risk_bound(
     Returns
     -------
     float
-        The bound, above 1 where it says nothing.
+        The bound; above 1 it is vacuous.
 
     Raises
     ------
@@ -138,7 +138,7 @@ def deviation_bound(
     lipschitz
         L, the Lipschitz constant of the base loss in the score.
     rademacher
-        ℜ(F), such as :func:`rademacher_linear` gives.
+        ℜ(F), for example from :func:`rademacher_linear`.
     loss_range
         ℓ̄ − ℓ̲, the span of the base loss.
     confidence
@@ -207,7 +207,7 @@ def generalization_bound(
     Returns
     -------
     float
-        The bound; 1.0 where it says nothing.
+        The bound; 1.0 if it is vacuous.
 
     Raises
     ------

@@ -23,7 +23,7 @@ class CalibrationReport:
     condition: int | None
     """1 or 2: the condition that holds; ``None`` if neither does."""
     reasons: tuple[str, ...]
-    """Sentences: what is met where it holds, what is missing where it does not, and our remarks."""
+    """Sentences: the conditions that are met or missing, and remarks."""
     bounded_below: bool
     """Whether the expected peer loss is bounded below for *every* distribution and every base φ ≥ 0.
 
@@ -56,7 +56,7 @@ def calibration_condition(
     """Check the two sufficient conditions of Theorem 6 for a calibrated α-peer loss.
 
     (1) α = 1, p = ½, and f*_ℓ is the worst classifier on flipped labels. (2) α < 1, max(e_neg, e_pos) < ½,
-    ℓ''(t, y) = ℓ''(t, −y), and ``α(1 − 2p)(1 − Σe) = (1 − α)(e_pos − e_neg)``, which says α = α*.
+    ℓ''(t, y) = ℓ''(t, −y), and ``α(1 − 2p)(1 − Σe) = (1 − α)(e_pos − e_neg)``, which means α = α*.
 
     Parameters
     ----------
@@ -148,7 +148,7 @@ def convexity_condition(
 
     Notes
     -----
-    The lemma asks more than it needs. At every x the weights of φ(β) and φ(−β) are η̃ − α·π̃₁ and
+    The lemma requires more than is needed. At every x the weights of φ(β) and φ(−β) are η̃ − α·π̃₁ and
     (1 − η̃) − α·π̃₀, which sum to 1 − α whatever the noise; so symmetric curvature and α ≤ 1 suffice. Without
     symmetric curvature it is enough that both weights are never negative (e_neg ≥ α·π̃₁, e_pos ≥ α·π̃₀).
 

@@ -20,12 +20,12 @@ EQUATION_TOLERANCE = 1e-9
 
 
 def column_rates_of(noise: NoiseModel) -> FloatArray:
-    """Return the e_j with ``T[i, j] = e_j`` for all i ≠ j, or say that there are none."""
+    """Return the e_j with ``T[i, j] = e_j`` for all i ≠ j, or raise an error if there are none."""
     rates = noise.column_rates
     if rates is None:
         raise NotIdentifiableError(
             "`noise` must satisfy T[i, j] = e_j for every i ≠ j (every binary and every uniform noise does); "
-            f"got {noise!r}, for which no e_j exist (pair flip with more than two classes is such a noise). "
+            f"got {noise!r}, for which no e_j exist (as for pair flip with more than two classes). "
             "Peer loss is not invariant under it: use backward or forward correction with T instead."
         )
     return rates
@@ -38,7 +38,7 @@ def informative_factor(noise: NoiseModel | ArrayLike) -> float:
     if factor <= ROUNDING:
         raise NotIdentifiableError(
             f"`noise` must be informative, Σe < 1; got {model!r} with Σe = {1.0 - factor:g}. "
-            "At Σe = 1 the labels say nothing; above it they are reversed: swap the label codes."
+            "At Σe = 1 the labels carry no information; above it they are reversed: swap the label codes."
         )
     return factor
 
@@ -55,7 +55,7 @@ def binary_noise(noise: NoiseModel | ArrayLike) -> NoiseModel:
 
 
 def check_non_negative(value: Any, name: str, *, positive: bool = False) -> float:
-    """Return ``value`` as a finite float that is at least 0, or above 0 where ``positive``."""
+    """Return ``value`` as a finite float that is at least 0, or above 0 if ``positive``."""
     number = check_finite(value, name)
     if number < 0.0 or (positive and number == 0.0):
         wanted = "positive" if positive else "zero or positive"

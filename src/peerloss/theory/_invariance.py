@@ -30,7 +30,7 @@ def invariance_factor(noise: NoiseModel | ArrayLike) -> float:
     Returns
     -------
     float
-        1 − Σe: zero where labels say nothing, negative where they are reversed.
+        1 − Σe: zero if labels carry no information, negative if they are reversed.
 
     Raises
     ------
@@ -58,7 +58,7 @@ def peer_risk(losses: ArrayLike, joint: ArrayLike, *, alpha: float = 1.0) -> flo
     losses
         Loss matrix: row x, column k is the loss at point x had the label been k.
     joint
-        P(x, label), one row a point, one column a class.
+        P(x, label), one row per point, one column per class.
     alpha
         Weight of the peer term; any finite number.
 
@@ -81,7 +81,7 @@ def peer_risk(losses: ArrayLike, joint: ArrayLike, *, alpha: float = 1.0) -> flo
     matrix = as_float_array(losses, "losses", ndim=2)
     if matrix.shape != table.shape:
         raise InvalidInputError(
-            f"`losses` must have the shape of `joint`, one row a point and one column a class; got "
+            f"`losses` must have the shape of `joint`, one row per point and one column per class; got "
             f"{matrix.shape} and {table.shape}."
         )
     weight = check_finite(alpha, "alpha", advice="Use `optimal_alpha(noise, clean_prior)` or 1.0.")
@@ -97,7 +97,7 @@ def noisy_joint(joint: ArrayLike, noise: NoiseModel | ArrayLike) -> FloatArray:
     Parameters
     ----------
     joint
-        P(x, clean label), one row a point.
+        P(x, clean label), one row per point.
     noise
         A NoiseModel or a transition matrix over the same classes.
 

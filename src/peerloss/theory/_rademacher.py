@@ -12,7 +12,7 @@ from peerloss.theory._checks import check_non_negative
 def rademacher_linear(n_samples: int, *, weight_norm: Any, input_norm: Any) -> float:
     """Bound the Rademacher complexity of linear scores w·x, for ℜ(F) in Theorem 7.
 
-    ``ℜ = E sup_{‖w‖ ≤ B} (1/N) Σ σ_i w·x_i ≤ B·R/√N`` where ‖x_i‖₂ ≤ R: the supremum is (B/N)·‖Σ σ_i x_i‖,
+    ``ℜ = E sup_{‖w‖ ≤ B} (1/N) Σ σ_i w·x_i ≤ B·R/√N`` if ‖x_i‖₂ ≤ R: the supremum is (B/N)·‖Σ σ_i x_i‖,
     and Jensen's inequality bounds its mean.
 
     Parameters

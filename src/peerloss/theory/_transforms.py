@@ -120,7 +120,7 @@ def peer_transform(base_transform: Transform, noise: NoiseModel | ArrayLike, *, 
 
     α = 1 (condition 1): ``Ψ_peer(u) = (1 − Σe)/2 · Ψ(u/(1 − Σe))``, the paper's (1/c)·Ψ(·/(1 − Σe)).
 
-    α < 1 (condition 2, α = α*): ``Ψ_peer(u) = (1 − α)·Ψ(u/(1 − α))``, and +∞ where u > 1 − α. The paper
+    α < 1 (condition 2, α = α*): ``Ψ_peer(u) = (1 − α)·Ψ(u/(1 − α))``, and +∞ for u > 1 − α. The paper
     proves that some Ψ exists; this one is our derivation. At x with clean posterior η the expected peer loss
     is a·φ(β) + b·φ(−β) with a + b = 1 − α and a − b = (2η − 1)(1 − Σe), so it is (1 − α) times the
     expected φ at a posterior η' with 2η' − 1 = (2η − 1)(1 − Σe)/(1 − α). Bartlett's inequality at η' and
@@ -129,7 +129,7 @@ def peer_transform(base_transform: Transform, noise: NoiseModel | ArrayLike, *, 
     Parameters
     ----------
     base_transform
-        Ψ of the base loss, such as :func:`calibration_transform` returns.
+        Ψ of the base loss, for example from :func:`calibration_transform`.
     noise
         A NoiseModel or a transition matrix, with Σe < 1.
     alpha
@@ -138,12 +138,12 @@ def peer_transform(base_transform: Transform, noise: NoiseModel | ArrayLike, *, 
     Returns
     -------
     callable
-        Ψ_peer on numbers or arrays u ≥ 0; +∞ where no excess that large is possible.
+        Ψ_peer on numbers or arrays u ≥ 0; +∞ if no excess that large is possible.
 
     Raises
     ------
     NotIdentifiableError
-        If α > 1 (Theorem 6 covers no such α) or Σe ≥ 1.
+        If α > 1 (not covered by Theorem 6) or Σe ≥ 1.
     InvalidInputError
         If (when called) a u is negative.
 

@@ -27,7 +27,7 @@ def balancing_label_weights(noise: NoiseModel | ArrayLike, noisy_prior: ArrayLik
     and its minimiser has the best balanced accuracy of the data as they come, as it has without weights. It
     is not in general the best in accuracy; that needs α* (:func:`optimal_alpha`).
 
-    Three or more classes: the noise of the weighted rows is ``K·π_i·T[i, j]·w_j``. Even where T[i, j] = e_j,
+    Three or more classes: the noise of the weighted rows is ``K·π_i·T[i, j]·w_j``. Even if T[i, j] = e_j,
     it has no such rates in general unless the classes are equally frequent already, so Lemma 2 and Theorem 2
     do not apply to the weighted rows. For balanced accuracy use :func:`balanced_decision`.
 
@@ -80,7 +80,7 @@ def unbalancing_label_weights(noisy_prior: ArrayLike, difference: Any = 0.2) -> 
 
     Where δ_p̃ is near 0 no α* exists, and the paper's remark before Theorem 4 is to downsample one class by
     its noisy labels. These weights do so without throwing rows away; the class that is rarer already counts
-    less. Equal weights come back where |δ_p̃| is large enough.
+    less. Equal weights are returned if |δ_p̃| is large enough.
 
     Parameters
     ----------

@@ -11,11 +11,12 @@ from joblib import delayed
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
+from peerloss._probabilities import label_frequencies
 from peerloss.estimators.portfolio._candidates import candidate_models
 from peerloss.estimators.portfolio._fold_networks import fit_networks
 from peerloss.estimators.portfolio._weighting import weigh
 from peerloss.estimators.progress import in_parallel
-from peerloss.posterior._calibrator import Calibrator, log_scores
+from peerloss.posterior.calibrator import Calibrator, log_scores
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -138,6 +139,6 @@ def _join(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatArray:
     for (_, test), part in zip(folds, parts, strict=True):
         total[test] += part
         times[test] += 1
-    prior = np.bincount(data.codes, data.weight, minlength=len(data.classes)) / data.weight.sum()
+    prior = label_frequencies(data.codes, len(data.classes), data.weight)
     joined: FloatArray = np.where(times[:, None] > 0, total / np.maximum(times, 1)[:, None], prior)
     return joined

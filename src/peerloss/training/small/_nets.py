@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peerloss._deprecation import renamed_fields
+from peerloss._probabilities import label_frequencies
 from peerloss._validation import (
     FloatArray,
     IntArray,
@@ -215,8 +216,7 @@ def _coefficients(
     identity: FloatArray = np.eye(n_classes)
     if net.loss == "peer" and net.peers == "expected":
         if net.noisy_prior is None:
-            counted = np.bincount(codes, weight, minlength=n_classes)
-            noisy_prior: FloatArray = counted / counted.sum()
+            noisy_prior = label_frequencies(codes, n_classes, weight)
         else:
             noisy_prior = as_prior(net.noisy_prior, f"{name}.noisy_prior", n_classes=n_classes)
         return identity - net.alpha * noisy_prior

@@ -92,7 +92,7 @@ def test_both_forms_of_alpha_star_are_equal(noise, p):
 @exact
 @given(binary_noises(0.9), st.floats(0.05, 0.95))
 def test_remarks_on_alpha_star(noise, p):
-    """Remark 1: p = ½ gives 1; remark 3: α* > 1 exactly where noise reverses the majority."""
+    """Remark 1: p = ½ gives 1; remark 3: α* > 1 if and only if noise reverses the majority."""
     assume(abs(noise.e_neg - noise.e_pos) > 1e-3)
     assert optimal_alpha(noise, 0.5) == 1.0
     assert optimal_alpha_from_noisy_prior(noise, noise.noisy_prior(0.5)) == pytest.approx(1.0, abs=1e-9)
@@ -201,7 +201,7 @@ def test_clean_risk_difference_is_proposition_1():
 
 @pytest.mark.parametrize("noise", [NoiseModel.binary(0.5, 0.5), NoiseModel.binary(0.7, 0.6)])
 def test_uninformative_noise_is_refused(noise):
-    """Σe ≥ 1: no α* and no clean risk, and the message says to swap the codes."""
+    """Σe ≥ 1: no α* and no clean risk, and the message advises to swap the codes."""
     for call in (
         lambda: optimal_alpha(noise, 0.3),
         lambda: optimal_alpha_as_printed(noise, 0.3),
@@ -212,7 +212,7 @@ def test_uninformative_noise_is_refused(noise):
 
 
 def test_pair_flip_has_no_alpha_star():
-    """Where no e_j exist there is no α*."""
+    """If no e_j exist there is no α*."""
     with pytest.raises(NotIdentifiableError, match="`noise` must satisfy"):
         optimal_alpha(NoiseModel.pair_flip(3, 0.2), [0.3, 0.3, 0.4])
 

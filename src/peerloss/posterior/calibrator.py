@@ -1,4 +1,4 @@
-"""Scores to probabilities of the noisy label, and those to probabilities of the clean one."""
+"""Calibrate scores: turn them into probabilities of the noisy label."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
     from peerloss._validation import FloatArray, IntArray
 
-#: Added to probabilities before the logarithm, over K: what a forest calls impossible is only rare.
+#: Added to probabilities, divided by K, before the logarithm: a forest's 0 means rare, not impossible.
 SMOOTHING = 0.02
-#: The least slope of a calibrator. Out of fold, a hopeless model can look worse than chance; a negative
-#: slope would then reverse a model that is right once it has seen all rows.
+#: The smallest slope of a calibrator. Out of fold, an uninformative model can look worse than chance. A
+#: negative slope would then reverse a model that is right after it has seen all rows.
 _MIN_SLOPE = 0.05
 
 
@@ -28,7 +28,7 @@ def log_scores(proba: FloatArray) -> FloatArray:
 
 @dataclass(frozen=True)
 class Calibrator:
-    """Scores (n, K) to probabilities: softmax(slope · scores / scale + bias)."""
+    """Maps scores (n, K) to probabilities: softmax(slope · scores / scale + bias)."""
 
     scale: float
     slope: float
@@ -46,8 +46,8 @@ class Calibrator:
     ) -> Calibrator:
         """Fit slope and biases to labels by maximum likelihood.
 
-        A penalty ½(slope − 1)² keeps them finite where scores separate the classes; it weighs as much as one
-        row. Slopes under 0.05 are set to that. Without ``scale`` scores are divided by their spread.
+        A penalty ½(slope − 1)², about the weight of one row, keeps them finite if the scores separate the
+        classes. Slopes below 0.05 are set to 0.05. Without ``scale``, scores are divided by their spread.
 
         Parameters
         ----------
@@ -85,7 +85,7 @@ def _maximise(
     *,
     free_slope: bool,
 ) -> tuple[float, FloatArray]:
-    """Newton's method with halved steps; the objective is convex, and K parameters are few."""
+    """Maximise the likelihood by Newton's method with step halving; the objective is convex."""
     rows, n_classes = np.arange(len(codes)), scores.shape[1]
     free = np.r_[np.arange(int(free_slope)), 1 + free_bias].astype(np.intp)
     theta = np.r_[slope, bias]
@@ -120,22 +120,7 @@ def _maximise(
     return float(theta[0]), theta[1:]
 
 
-def clean_proba(noisy_proba: FloatArray, alpha: float, noisy_prior: FloatArray) -> FloatArray:
-    """Map η̃ to probabilities whose argmax is that of η̃ − απ̃, as :class:`PeerPlugInClassifier` describes."""
-    n_classes = len(noisy_prior)
-    tie = 1.0 / n_classes + alpha * (noisy_prior - 1.0 / n_classes)
-    away = noisy_proba - tie
-    # From u towards x, the border is met where the first coordinate becomes 0: only those that fall, which
-    # have u_k > x_k ≥ 0. `share` is how far along the ray x lies, `reach` what the ray allows from uniform.
-    falling = away < 0
-    share = np.max(np.divide(-away, tie, out=np.zeros_like(away), where=falling), axis=1, keepdims=True)
-    reach = n_classes * np.max(-away, axis=1, keepdims=True)
-    stretched = 1.0 / n_classes + away * np.divide(share, reach, out=np.zeros_like(share), where=reach > 0)
-    clean: FloatArray = np.clip(stretched, 0.0, 1.0)
-    return clean
-
-
 def as_score_columns(decision: ArrayLike) -> FloatArray:
-    """Turn a decision function, (n,) for two classes or (n, K), into one column a class."""
+    """Turn a decision function, (n,) for two classes or (n, K), into one column per class."""
     scores = np.asarray(decision, dtype=np.float64)
     return np.column_stack([np.zeros(len(scores)), scores]) if scores.ndim == 1 else scores

@@ -28,7 +28,7 @@ def optimal_alpha(noise: NoiseModel | ArrayLike, clean_prior: ArrayLike) -> floa
 
     Binary: ``α* = (e_neg − e_pos)/δ_p̃``, equal to the paper's 1 − (1 − Σe)·δ_p/δ_p̃ but needing only the
     *difference* of the rates. K classes (our derivation): the α for which e_k − α·π̃_k is constant in k.
-    p = ½ gives 1; equal rates give 0; more than 1 where noise reverses the majority; negative values are
+    p = ½ gives 1; equal rates give 0; it exceeds 1 if noise reverses the majority; negative values are
     legal.
 
     Parameters
@@ -41,7 +41,7 @@ def optimal_alpha(noise: NoiseModel | ArrayLike, clean_prior: ArrayLike) -> floa
     Returns
     -------
     float
-        α*; 1.0 where every α is optimal (equal rates and a balanced noisy prior).
+        α*; 1.0 if every α is optimal (equal rates and a balanced noisy prior).
 
     Raises
     ------
@@ -76,7 +76,7 @@ def optimal_alpha_from_noisy_prior(noise: NoiseModel | ArrayLike, noisy_prior: A
     Returns
     -------
     float
-        α*; 1.0 where every α is optimal.
+        α*; 1.0 if every α is optimal.
 
     Raises
     ------
@@ -202,7 +202,7 @@ def peer_decision(noisy_posterior: ArrayLike, alpha: Any, noisy_prior: ArrayLike
     Parameters
     ----------
     noisy_posterior
-        P(Ỹ = k | x), one row an example and one column a class.
+        P(Ỹ = k | x), one row per example and one column per class.
     alpha
         Weight of the peer term.
     noisy_prior

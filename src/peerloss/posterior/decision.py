@@ -1,4 +1,4 @@
-"""From the noisy posterior of the portfolio to clean probabilities, α and an estimate of clean accuracy."""
+"""From probabilities of the noisy label to decisions: clean probabilities, α, estimated clean accuracy."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from peerloss._validation import check_finite
-from peerloss.noise import NoiseModel, estimate_noise
-from peerloss.posterior._calibrator import clean_proba
-from peerloss.posterior._many_classes import CleanCurves, stable_noise
-from peerloss.posterior._two_classes import CleanPosterior, fit_clean_posterior
+from peerloss.noise.confident import explain_chance_level, warn_if_uninformative, warn_unidentifiable
+from peerloss.posterior._noise_estimate import estimate_class_noise
+from peerloss.posterior._two_classes import CleanPosterior, log_odds
+from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
+from peerloss.posterior.misfit import Misfit, measure_misfit
 from peerloss.theory import (
     optimal_alpha_from_noisy_prior,
     optimal_alpha_of_weighted,
@@ -20,17 +21,19 @@ from peerloss.theory import (
 
 if TYPE_CHECKING:
     from peerloss._validation import BoolArray, FloatArray, IntArray
+    from peerloss.noise import NoiseModel
 
 METRICS = ("accuracy", "balanced_accuracy")
-#: Probabilities are kept this far from 0 and 1 before log-odds are taken.
-CLIP = 1e-3
-#: Noisy labels with |δ_p̃| below this are taken for balanced: α* = d/δ_p̃ would be large and unsteady.
+#: Noisy labels with |δ_p̃| below this count as balanced: α* = d/δ_p̃ would be large and unstable.
 NEAR_BALANCE = 0.05
+#: Log-likelihood per label that the shrunk T of more than two classes may lose: it is never quite noise-free,
+#: so it predicts clean labels worse by a tiny amount, on every row.
+SHRINKAGE_LOSS = 1e-4
 
 
 @dataclass(frozen=True)
 class CleanMap:
-    """What turns noisy into clean probabilities; its argmax is the decision."""
+    """Maps noisy to clean probabilities; the argmax is the decision."""
 
     metric: str
     alpha: float | None
@@ -39,9 +42,9 @@ class CleanMap:
     noise: NoiseModel
     """Estimated noise."""
     posterior: CleanPosterior | None
-    """For two classes; carries the uncertainty of the rates."""
+    """For two classes; includes the uncertainty of the rates."""
     curves: CleanCurves | None = None
-    """For balanced accuracy of more than two classes, where η/π decides unless ``alpha`` is given."""
+    """For balanced accuracy of more than two classes; η/π decides unless ``alpha`` is given."""
 
     @classmethod
     def fit(
@@ -57,23 +60,25 @@ class CleanMap:
         verified: BoolArray | None = None,
     ) -> CleanMap:
         """Estimate the noise from out-of-fold noisy probabilities and labels."""
-        if proba.shape[1] == 2:
-            posterior = fit_clean_posterior(
-                codes, log_odds(proba), weight=weight, gold=gold, verified=verified
-            )
-            return cls(metric, alpha, noisy_prior, posterior.noise, posterior)
+        found = estimate_class_noise(proba, codes, weight=weight, gold=gold, verified=verified)
+        if found.posterior is not None:
+            return cls(metric, alpha, noisy_prior, found.noise, found.posterior)
         used = weight > 0
-        noise = estimate_noise(codes[used], proba[used])
+        proba, codes, weight = proba[used], codes[used], weight[used]
+        reason = explain_chance_level(proba, codes)
+        if reason:
+            warn_unidentifiable(reason)
+        warn_if_uninformative(found.noise)
         curves = None
         if metric == "balanced_accuracy":
-            curves = CleanCurves.fit(proba[used], codes[used], weight[used], noise)
-        return cls(metric, alpha, noisy_prior, noise, None, curves)
+            curves = CleanCurves.fit(proba, codes, weight, found.noise)
+        return cls(metric, alpha, noisy_prior, found.noise, None, curves)
 
     def transform(self, proba: FloatArray) -> FloatArray:
         """Return probabilities of the clean classes (of equally frequent ones for balanced accuracy).
 
-        For balanced accuracy two classes are decided by peer loss at α = 1, which needs no rates; more
-        classes by :func:`~peerloss.theory.balanced_posterior`, which needs the estimated noise.
+        For balanced accuracy, the decision between two classes is peer loss at α = 1, which needs no rates.
+        For more classes it is :func:`~peerloss.theory.balanced_posterior`, which needs the estimated noise.
         """
         if self.alpha is not None:
             return clean_proba(proba, self.alpha, self.noisy_prior)
@@ -97,8 +102,13 @@ class CleanMap:
         positive = self.posterior.weights @ (rates[:, :1] + gain * self.posterior.candidates(log_odds(proba)))
         return np.column_stack([1.0 - positive, positive])
 
+    def misfit(self, proba: FloatArray, codes: IntArray, weight: FloatArray) -> Misfit:
+        """Test whether the estimated noise explains the noisy labels (:func:`measure_misfit`)."""
+        tolerance = 0.0 if self.posterior is not None else SHRINKAGE_LOSS
+        return measure_misfit(proba, self.explained(proba), codes, weight, tolerance=tolerance)
+
     def implied_alpha(self) -> float:
-        """Return the α of the decision, NaN where no α describes it.
+        """Return the α of the decision, NaN if no α describes it.
 
         It is the given number, 1 for balanced accuracy of two classes (of more, no α), or α* at the
         estimated rates.
@@ -119,9 +129,9 @@ class CleanMap:
     ) -> tuple[float, float, float]:
         """Estimate the metric on *clean* labels of the decisions on these rows, with a 90 % interval.
 
-        For two classes, and for balanced accuracy of more, it averages over what the noisy labels leave open
-        about the noise, and adds the sampling error of the rows. For accuracy of more than two classes the
-        noise is taken as estimated. With ``as_labelled`` the labels are taken as clean.
+        For two classes, and for balanced accuracy of more, it averages over the uncertainty of the noise and
+        adds the sampling error of the rows. For accuracy of more than two classes the noise is taken as
+        estimated. With ``as_labelled`` the labels are taken as clean.
         """
         decided = self.transform(proba).argmax(axis=1)
         if as_labelled:
@@ -162,12 +172,30 @@ def check_alpha_or_auto(alpha: Any, name: str = "alpha") -> float | None:
     return check_finite(alpha, name, advice="Pass 'auto' or a number such as 1.0.")
 
 
+def clean_proba(noisy_proba: FloatArray, alpha: float, noisy_prior: FloatArray) -> FloatArray:
+    """Map η̃ to probabilities whose argmax is that of η̃ − απ̃.
+
+    The docstring of :class:`~peerloss.PeerPlugInClassifier` describes the map.
+    """
+    n_classes = len(noisy_prior)
+    tie = 1.0 / n_classes + alpha * (noisy_prior - 1.0 / n_classes)
+    away = noisy_proba - tie
+    # The ray from u through x meets the border where the first coordinate becomes 0. Only decreasing ones
+    # can, with u_k > x_k ≥ 0. `share` is the position of x on the ray, `reach` the border's from uniform.
+    falling = away < 0
+    share = np.max(np.divide(-away, tie, out=np.zeros_like(away), where=falling), axis=1, keepdims=True)
+    reach = n_classes * np.max(-away, axis=1, keepdims=True)
+    stretched = 1.0 / n_classes + away * np.divide(share, reach, out=np.zeros_like(share), where=reach > 0)
+    clean: FloatArray = np.clip(stretched, 0.0, 1.0)
+    return clean
+
+
 class AutomaticAlpha(NamedTuple):
-    """The α that :func:`automatic_alpha` finds."""
+    """Result of :func:`automatic_alpha`."""
 
     alpha: float
     label_weights: FloatArray
-    """(K,), 1 but where noisy labels are so nearly balanced that no useful α* exists without weights."""
+    """(K,), all 1 unless noisy labels are so nearly balanced that no useful α* exists without weights."""
     noise: NoiseModel
     """The estimated noise."""
 
@@ -177,9 +205,9 @@ def automatic_alpha(
 ) -> AutomaticAlpha:
     """Find one α for accuracy from out-of-fold noisy probabilities.
 
-    It is α* = (e_neg − e_pos)/δ_p̃ at the rates that probabilities and noisy labels suggest. Where δ_p̃ is
-    near 0 it is that of rows weighted by their label, the paper's downsampling remark. For more than two
-    classes without an α* it is 1, the choice that needs no rates; no theorem then speaks of accuracy.
+    It is α* = (e_neg − e_pos)/δ_p̃ at the rates estimated from probabilities and noisy labels. If δ_p̃ is
+    near 0 it is α* of rows weighted by their label, as in the paper's downsampling remark. For more than two
+    classes without an α* it is 1, the choice that needs no rates; no theorem then covers accuracy.
 
     ``PeerPlugInClassifier(alpha="auto")`` decides with this α, ``RobustMLPClassifier(alpha="auto")`` compares
     candidates by the peer score at it. ``PeerClassifier(alpha="auto")`` does not use it: it decides by the
@@ -194,17 +222,3 @@ def automatic_alpha(
         )
     alpha = fitted.implied_alpha()
     return AutomaticAlpha(alpha if np.isfinite(alpha) else 1.0, equal, fitted.noise)
-
-
-def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
-    """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
-    clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
-    clean: FloatArray = clipped / clipped.sum(axis=1, keepdims=True)
-    return clean
-
-
-def log_odds(proba: FloatArray) -> FloatArray:
-    """Return the log-odds of class 1."""
-    p = np.clip(proba[:, 1], CLIP, 1.0 - CLIP)
-    odds: FloatArray = np.log(p / (1.0 - p))
-    return odds

@@ -1,0 +1,232 @@
+"""More than two classes: a clean posterior fitted through the estimated T, for decisions and for ranking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.optimize import minimize
+from scipy.special import softmax
+
+from peerloss._probabilities import label_frequencies, normalise_rows, row_sums
+from peerloss.noise import NoiseModel
+from peerloss.theory import balanced_posterior
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from peerloss._validation import FloatArray, IntArray
+
+#: Undoing the noise may multiply errors by at most this factor.
+MAX_GAIN = 20.0
+#: The clean prior of a class, computed through T, must be at least this share of its noisy prior.
+LEAST_SHARE = 0.1
+#: Probabilities are kept above this, divided by K, before logarithms are taken.
+SMOOTHING = 0.01
+#: Shares of the estimated noise that the curves assume, and how much a row counts as evidence for a curve:
+#: less than 1, because every curve is an approximation.
+SHARES, EVIDENCE = (0.0, 0.25, 0.5, 0.75, 1.0), 0.25
+#: Weight of the penalties ½·log(slope)² and ½·|bias|²: about one row, and a hundredth of one.
+SLOPE_PENALTY, BIAS_PENALTY = 1.0, 0.01
+#: Ranking: standard deviation of the prior on log slope, and on each bias times √(K − 1).
+SLOPE_SCALE, BIAS_SCALE = 1.0, 0.25
+#: Ranking: added to probabilities, divided by K, before logarithms are taken.
+RANKING_SMOOTHING = 1e-3
+#: Ranking: the fit uses about this many numbers, and at least this many rows.
+FIT_CELLS, FIT_ROWS = 200_000, 500
+#: Ranking: slopes stay below e³, about 20.
+MAX_LOG_SLOPE = 3.0
+#: Ranking: steps of EM are lengthened by this factor: it converges slowly if labels are little informative.
+STRETCH = 1.8
+
+
+@dataclass(frozen=True)
+class CleanCurve:
+    """Maps noisy to clean probabilities under one T, ``η = softmax(slope · score(η̃) + bias)``.
+
+    The score is log(η̃ T⁻¹) or log(η̃/t), with t the mean row of T. Slope and biases maximise the likelihood of
+    the noisy labels under η T. The first score is exact for exact probabilities above .01/K. The second is
+    stable if an estimated η̃ T⁻¹ leaves the simplex, as it often does for rare classes. The score with the
+    higher likelihood is used.
+    """
+
+    noise: NoiseModel
+    inverted: bool
+    slope: float
+    bias: FloatArray
+
+    @classmethod
+    def fit(
+        cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
+    ) -> tuple[CleanCurve, float]:
+        """Fit to out-of-fold noisy probabilities and noisy labels; also return the penalised loss."""
+        fits = []
+        for inverted in (True, False):
+            parameters, loss = _minimise(_scores(proba, noise, inverted=inverted), codes, weight, noise)
+            fits.append((loss, cls(noise, inverted, float(np.exp(parameters[0])), parameters[1:])))
+        loss, curve = min(fits, key=lambda fit: fit[0])
+        return curve, loss
+
+    def transform(self, proba: FloatArray) -> FloatArray:
+        """Return clean probabilities, (n, K)."""
+        scores = _scores(proba, self.noise, inverted=self.inverted)
+        clean: FloatArray = softmax(self.slope * scores + self.bias, axis=1)
+        return clean
+
+    def explained(self, proba: FloatArray) -> FloatArray:
+        """Return P(noisy label | x) as the curve explains it: clean probabilities times T."""
+        return self.transform(proba) @ self.noise.transition
+
+
+@dataclass(frozen=True)
+class CleanCurves:
+    """Curves for noise between none and the estimated T, weighted by how well they explain the labels.
+
+    The last one, for T as estimated, decides. All of them together estimate how accurate the decisions are:
+    counts of confident rows include the overlap of classes, so the estimated T is often too noisy, and the
+    accuracy that it implies too high.
+    """
+
+    curves: list[CleanCurve]
+    weights: FloatArray
+    prior: FloatArray
+    """Mean clean probability, by the last curve, of the rows it was fitted to, (K,)."""
+
+    @classmethod
+    def fit(cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel) -> CleanCurves:
+        """Fit to out-of-fold noisy probabilities and noisy labels."""
+        noisy_prior = label_frequencies(codes, noise.n_classes, weight)
+        full = stable_noise(noise, noisy_prior).transition
+        identity = np.eye(noise.n_classes)
+        mixed = [NoiseModel((1.0 - share) * identity + share * full) for share in SHARES]
+        curves, losses = zip(*[CleanCurve.fit(proba, codes, weight, model) for model in mixed], strict=True)
+        weights = softmax(-EVIDENCE * np.array(losses))
+        return cls(list(curves), weights, weight @ curves[-1].transform(proba) / weight.sum())
+
+    def candidates(self, proba: FloatArray) -> FloatArray:
+        """Return clean probabilities by each curve, (G, n, K)."""
+        return np.array([curve.transform(proba) for curve in self.curves])
+
+    def balanced(self, proba: FloatArray) -> FloatArray:
+        """Return clean probabilities of equally frequent classes by the last curve, (n, K)."""
+        return balanced_posterior(self.curves[-1].transform(proba), self.prior)
+
+
+def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> NoiseModel:
+    """Shrink T towards the identity until its inverse is stable.
+
+    An estimated T that is nearly singular would amplify the error of η̃ instead of undoing the noise. With
+    ``noisy_prior`` the clean prior π̃ T⁻¹ must also be at least a tenth of π̃ in every class: if a class
+    hardly exists under the estimate, the estimate is wrong rather than the class.
+    """
+    identity = np.eye(noise.n_classes)
+    for share in np.linspace(0.0, 1.0, 21):
+        matrix = (1.0 - share) * noise.transition + share * identity
+        if np.linalg.cond(matrix) > MAX_GAIN:
+            continue
+        if noisy_prior is None or (noisy_prior @ np.linalg.inv(matrix) >= LEAST_SHARE * noisy_prior).all():
+            break
+    return NoiseModel(matrix)
+
+
+def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
+    """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
+    clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
+    clean: FloatArray = clipped / clipped.sum(axis=1, keepdims=True)
+    return clean
+
+
+def _scores(proba: FloatArray, noise: NoiseModel, *, inverted: bool) -> FloatArray:
+    floor = SMOOTHING / noise.n_classes
+    if inverted:
+        scores: FloatArray = np.log(np.maximum(proba @ noise.inverse(), floor))
+        return scores
+    centred: FloatArray = np.log((proba + floor) / (noise.transition.mean(axis=0) + floor))
+    return centred
+
+
+def _minimise(
+    scores: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
+) -> tuple[FloatArray, float]:
+    """Minimise the negative log-likelihood of the noisy labels over log slope and biases."""
+    given = noise.transition[:, codes].T  # (n, K): P(label of the row | clean = k)
+
+    def loss(theta: FloatArray) -> tuple[float, FloatArray]:
+        slope, bias = np.exp(theta[0]), theta[1:]
+        clean = softmax(slope * scores + bias, axis=1)
+        likelihood = np.maximum((clean * given).sum(axis=1), 1e-300)
+        error = weight[:, None] * clean * (1.0 - given / likelihood[:, None])
+        gradient = np.r_[slope * (error * scores).sum(), error.sum(axis=0)]
+        gradient += np.r_[SLOPE_PENALTY * theta[0], BIAS_PENALTY * bias]
+        penalty = SLOPE_PENALTY * theta[0] ** 2 + BIAS_PENALTY * bias @ bias
+        return float(penalty / 2.0 - weight @ np.log(likelihood)), gradient
+
+    start = np.zeros(1 + scores.shape[1])
+    limits = [(-3.0, 3.0), *[(-20.0, 20.0)] * scores.shape[1]]
+    found = minimize(loss, start, jac=True, method="L-BFGS-B", bounds=limits)
+    return np.asarray(found.x, dtype=np.float64), float(found.fun)
+
+
+@dataclass(frozen=True, eq=False)
+class RankingCurve:
+    """Maps noisy to clean probabilities for ranking, in one pass over tables of any size.
+
+    p = softmax(slope·log(p̃/t) + bias), with t the mean row of T. It is the second form of
+    :class:`CleanCurve`, fitted to a sample of the rows by EM and applied in place, so that a thousand classes
+    and a million rows are fast.
+    """
+
+    slope: float
+    bias: FloatArray
+    log_t: FloatArray
+
+    def apply(self, proba: NDArray[Any]) -> FloatArray:
+        """Return clean probabilities of some rows."""
+        return _softmax(_logs(proba), self.slope, self.bias - self.slope * self.log_t)
+
+
+def sample_rows(n_rows: int, n_classes: int) -> slice:
+    """Return evenly spaced rows, enough to fit slope and biases."""
+    return slice(None, None, max(1, n_rows // max(FIT_ROWS, FIT_CELLS // n_classes)))
+
+
+def fit_ranking_curve(proba: NDArray[Any], codes: IntArray, transition: FloatArray) -> RankingCurve:
+    """Fit slope and biases to the labels, given T, by EM with one Newton step each for slope and biases."""
+    k = proba.shape[1]
+    log_t = np.log(transition.mean(axis=0))
+    logs, explains = _logs(proba) - log_t, transition.T[codes]
+    precision = (k - 1) / BIAS_SCALE**2
+    log_slope, bias = 0.0, np.zeros(k)
+    for _ in range(40):
+        slope = float(np.exp(log_slope))
+        clean = _softmax(logs.copy(), slope, bias)
+        target = clean * explains
+        normalise_rows(target)
+        mean = np.einsum("nk,nk->n", clean, logs)
+        spread = np.einsum("nk,nk,nk->", clean, logs, logs) - mean @ mean
+        gradient = slope * np.einsum("nk,nk->", target - clean, logs) - log_slope / SLOPE_SCALE**2
+        step = float(np.clip(STRETCH * gradient / (slope**2 * spread + SLOPE_SCALE**-2), -0.5, 0.5))
+        log_slope = min(log_slope + step, MAX_LOG_SLOPE)
+        clean = _softmax(logs.copy(), float(np.exp(log_slope)), bias)
+        gradient = (target - clean).sum(axis=0) - precision * bias
+        turn = np.clip(STRETCH * gradient / ((clean * (1 - clean)).sum(axis=0) + precision), -1.0, 1.0)
+        bias = bias + turn
+        if max(abs(step), float(np.abs(turn).max())) < 1e-3:
+            break
+    return RankingCurve(float(np.exp(log_slope)), bias, log_t)
+
+
+def _logs(proba: NDArray[Any]) -> FloatArray:
+    """Return log p̃, bounded below."""
+    logs: FloatArray = np.add(proba, RANKING_SMOOTHING / proba.shape[1], dtype=np.float64)
+    return np.log(logs, out=logs)
+
+
+def _softmax(logs: FloatArray, slope: float, bias: FloatArray) -> FloatArray:
+    """Return softmax(slope·logs + bias), overwriting ``logs``; bounded slopes keep it finite."""
+    logs *= slope
+    logs += bias
+    np.exp(logs, out=logs)
+    logs /= row_sums(logs)[:, None]
+    return logs
