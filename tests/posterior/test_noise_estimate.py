@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from peerloss import NoiseModel, PeerClassifier, find_label_issues
 from peerloss.cli import app
-from peerloss.estimators import PeerPlugInClassifier, _peer
+from peerloss.estimators import PeerPlugInClassifier
+from peerloss.estimators.portfolio import _fit_portfolio
 from peerloss.posterior import estimate_class_noise
 from peerloss.posterior._noise_estimate import _shrink_to_uniform
 from peerloss.posterior.decision import automatic_alpha
@@ -22,8 +23,8 @@ NOISES = {2: NoiseModel.binary(0.1, 0.3), 3: NoiseModel.uniform(3, 0.3)}
 @pytest.fixture
 def quick(monkeypatch):
     """Train one candidate instead of the portfolio."""
-    monkeypatch.setattr(_peer, "portfolio", lambda *_, **__: {"only": LogisticRegression()})
-    monkeypatch.setattr(_peer, "fit_networks", lambda *_, **__: {})
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"only": LogisticRegression()})
+    monkeypatch.setattr(_fit_portfolio, "fit_networks", lambda *_, **__: {})
 
 
 def noisy_table(k, n=400, seed=0):

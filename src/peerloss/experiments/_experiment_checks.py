@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerloss._validation import MAX_COUNT, check_count
-from peerloss.datasets._cifar import HUMAN_LABELS
+from peerloss.datasets.cifar10 import HUMAN_LABELS
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from peerloss._device import resolve_device
-from peerloss.datasets._cifar import HUMAN_LABELS, read_human_labels, read_test, read_training
+from peerloss.datasets.cifar10 import HUMAN_LABELS, read_human_labels, read_test, read_training
 from peerloss.models import resnet18, resnet34
 from peerloss.noise import NoiseModel, flip_labels
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from peerloss._validation import IntArray
-    from peerloss.datasets._cifar import Rows
+    from peerloss.datasets.cifar10 import Rows
     from peerloss.experiments.cifar._cifar_experiment import CifarRun
 
 NETWORKS = {"resnet18": resnet18, "resnet34": resnet34}
