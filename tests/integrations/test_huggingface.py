@@ -172,12 +172,12 @@ def test_a_resumed_training_has_the_weights_the_alpha_and_the_prior_of_an_uninte
         )
         return made, loss
 
-    whole, loss = make(tmp_path / "a", max_steps=8)
-    whole.train()
+    uninterrupted, loss = make(tmp_path / "a", max_steps=8)
+    uninterrupted.train()
     resumed, later = make(tmp_path / "b", max_steps=8)
     resumed.train(resume_from_checkpoint=str(tmp_path / "a" / "checkpoint-4"))
     assert resumed.state.global_step == 8
-    assert torch.equal(resumed.model.table, whole.model.table)
+    assert torch.equal(resumed.model.table, uninterrupted.model.table)
     assert torch.equal(later.label_counts, loss.label_counts)
     assert later.alpha == loss.alpha
 

@@ -12,7 +12,7 @@ lightning = pytest.importorskip("lightning.pytorch")
 
 from peerloss.integrations.lightning import AlphaCallback  # noqa: E402 (may be absent)
 
-# Lightning tells that a loader could use more processes, and that a folder of checkpoints exists.
+# Lightning warns that a loader could use more processes, and that a folder of checkpoints exists.
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*does not have many workers.*"),
     pytest.mark.filterwarnings("ignore:Checkpoint directory.*"),
@@ -85,16 +85,16 @@ def test_alpha_follows_optimizer_steps_or_epochs(every, accumulate, expected, tm
 
 def test_resumed_training_continues_exactly(tmp_path):
     """Weights, α and counted prior are those of uninterrupted training; the checkpoint holds all three."""
-    whole, _ = fit(tmp_path, epochs=3, checkpoint=True)
+    uninterrupted, _ = fit(tmp_path, epochs=3, checkpoint=True)
     path = tmp_path / "epoch=0.ckpt"
     saved = torch.load(path, weights_only=True)
     (state,) = [state for key, state in saved["callbacks"].items() if "AlphaCallback" in key]
     assert state["alphas"] == [0.0, 1.0]
     assert saved["state_dict"]["loss.label_counts"].sum() == 16
     resumed, _ = fit(tmp_path, epochs=3, resume=path, checkpoint=True)
-    assert resumed.seen == whole.seen[4:]
-    assert torch.equal(resumed.net.weight, whole.net.weight)
-    assert torch.equal(resumed.loss.label_counts, whole.loss.label_counts)
+    assert resumed.seen == uninterrupted.seen[4:]
+    assert torch.equal(resumed.net.weight, uninterrupted.net.weight)
+    assert torch.equal(resumed.loss.label_counts, uninterrupted.loss.label_counts)
 
 
 def test_the_callback_names_wrong_arguments():

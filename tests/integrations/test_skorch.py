@@ -92,11 +92,11 @@ def test_partial_fit_continues_the_schedule(every):
     """Three epochs and three more, a pickle in between, are six."""
     X, y = data()
     options = {"callbacks": [("alpha", AlphaCallback([(0, 0.0), (10, 1.0)], every=every))]}
-    whole = make_net(**options).set_params(max_epochs=6).fit(X, y)
+    uninterrupted = make_net(**options).set_params(max_epochs=6).fit(X, y)
     parts = pickle.loads(pickle.dumps(make_net(**options).fit(X, y)))  # noqa: S301 (our own bytes)
     parts.partial_fit(X, y)
-    assert parts.history[:, "alpha"] == whole.history[:, "alpha"]
-    np.testing.assert_allclose(parts.predict_proba(X), whole.predict_proba(X), atol=1e-6)
+    assert parts.history[:, "alpha"] == uninterrupted.history[:, "alpha"]
+    np.testing.assert_allclose(parts.predict_proba(X), uninterrupted.predict_proba(X), atol=1e-6)
 
 
 def test_knots_can_be_searched():

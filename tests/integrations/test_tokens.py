@@ -56,8 +56,8 @@ def test_the_loss_is_that_of_the_real_tokens_alone():
     real = target != -100
     prior = torch.bincount(target[real], minlength=V).double() / real.sum()
     alone = peer_loss(logits[real], target[real], alpha=0.9, noisy_prior=prior)
-    whole = PeerLoss(alpha=0.9)(*flatten_tokens(logits, target))
-    assert whole.item() == pytest.approx(alone.item(), abs=1e-14)
+    padded = PeerLoss(alpha=0.9)(*flatten_tokens(logits, target))
+    assert padded.item() == pytest.approx(alone.item(), abs=1e-14)
 
 
 def test_one_label_per_row_passes_unchanged():

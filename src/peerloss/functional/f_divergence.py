@@ -5,7 +5,7 @@ variational form of an f-divergence between "own label" and "peer's label" is
 
     E[g(r_ỹ)] − E Σ_k π̃_k f*(g(r_k)),    g = f′ if the divergence is smooth,
 
-which is at most the divergence, whatever p is. The losses are its negative:
+which is at most the divergence, for every p. The losses are its negative:
 
 - Jensen–Shannon: g = log(2r/(1 + r)), f*(g) = log((1 + r)/2). It is largest, and equals the divergence,
   if p is the posterior η̃ of the noisy label.

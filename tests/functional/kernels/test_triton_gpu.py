@@ -38,11 +38,11 @@ def triton_loss(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mea
 @pytest.mark.parametrize("reduction", ["mean", "sum"])
 @pytest.mark.parametrize("eps", [0.0, 1e-5, 0.1])
 @pytest.mark.parametrize(
-    ("k", "held", "small"), [(2, 4096, 16384), (10, 64, 16384), (10, 4096, 0), (100, 32, 0)]
+    ("k", "per_program", "small"), [(2, 4096, 16384), (10, 64, 16384), (10, 4096, 0), (100, 32, 0)]
 )
-def test_loss_and_gradient_agree_with_torch_operations(monkeypatch, k, held, small, eps, reduction):
+def test_loss_and_gradient_agree_with_torch_operations(monkeypatch, k, per_program, small, eps, reduction):
     """In one kernel or row by row, in one block or several, clipped or not, prior counted or given."""
-    monkeypatch.setattr(triton_gpu, "LOGITS_PER_PROGRAM", held)
+    monkeypatch.setattr(triton_gpu, "LOGITS_PER_PROGRAM", per_program)
     monkeypatch.setattr(triton_gpu, "MAX_ONE_KERNEL_LOGITS", small)
     z, y = example(9, k)
     given = torch.softmax(torch.arange(k, device=DEVICE) / k, 0)
