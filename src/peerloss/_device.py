@@ -14,7 +14,7 @@ GPU_WIDTH = 512
 def resolve_device(
     device: str | torch.device | None = "auto", *, width: int | None = None, gpu_width: int = GPU_WIDTH
 ) -> torch.device:
-    """Return the torch device to compute on, after checking that it works.
+    """Return the torch device to compute on; a device that is named must work.
 
     Parameters
     ----------
@@ -35,19 +35,16 @@ def resolve_device(
     >>> resolve_device("cpu"), resolve_device("auto", width=8)
     (device(type='cpu'), device(type='cpu'))
     """
-    wanted = _automatic(width, gpu_width) if device in ("auto", None) else device
+    if device is None or device == "auto":
+        is_large_enough = width is None or width >= gpu_width
+        return torch.device("cuda" if is_large_enough and torch.cuda.is_available() else "cpu")
     try:
-        chosen = torch.device(wanted)
+        chosen = torch.device(device)
         torch.zeros(1, device=chosen).item()
     # An unknown name, a missing device, a build of torch without it, a package that it would need.
     except (RuntimeError, AssertionError, ImportError, TypeError) as error:
         raise InvalidInputError(
-            f"`device` must be 'auto', 'cpu' or 'cuda'; {wanted!r} cannot be used here "
+            f"`device` must be 'auto', 'cpu' or 'cuda'; {device!r} cannot be used here "
             f"({str(error).partition(chr(10))[0]}). Use 'auto' to use a GPU only if torch finds one."
         ) from error
     return chosen
-
-
-def _automatic(width: int | None, gpu_width: int) -> str:
-    is_large_enough = width is None or width >= gpu_width
-    return "cuda" if is_large_enough and torch.cuda.is_available() else "cpu"
