@@ -5,9 +5,8 @@
 ``_fold_networks``
     Trains the networks of all folds in one batch.
 ``_fit_portfolio``
-    Fits every candidate to every fold, calibrates it out of fold and averages the candidates.
-``_weighting``
-    The weights of that average, from Brier scores on the noisy labels.
+    Fits every candidate to every fold, calibrates it out of fold, weights the candidates by their Brier
+    scores on the noisy labels and averages them.
 """
 
 from peerloss.estimators.portfolio._fit_portfolio import Member, Portfolio, fit_portfolio
