@@ -134,7 +134,7 @@ GOOD = [[0.5, 0.5]]
         (lambda: InstanceNoise.from_margins([0], [np.inf], rate=0.1), "`margins` must be finite"),
         (
             lambda: InstanceNoise.from_margins([0], [[1.0]], rate=0.1),
-            "`margins` must have one column a class",
+            "`margins` must have one column per class",
         ),
         (lambda: InstanceNoise.from_margins([2], [1.0], rate=0.1), "`y`.*found 2"),
     ],

@@ -17,12 +17,7 @@ from peerloss._validation import (
 )
 from peerloss.exceptions import InvalidInputError
 from peerloss.noise._model import NoiseModel
-from peerloss.noise.confident import (
-    confident_joint,
-    explain_chance_level,
-    warn_if_uninformative,
-    warn_unidentifiable,
-)
+from peerloss.noise.confident import confident_joint, warn_if_unidentifiable, warn_unidentifiable
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -83,11 +78,8 @@ def estimate_noise(
     check_choice(method, "method", METHODS)
     certain = check_in_range(quantile, "quantile", 0.5, 1.0)
     table = _check_probabilities(pred_proba, labels)
-    reason = explain_chance_level(table, labels)
-    if reason:
-        warn_unidentifiable(reason)
     noise = NoiseModel(_confident(table, labels) if method == "confident" else _anchor(table, certain))
-    warn_if_uninformative(noise)
+    warn_if_unidentifiable(table, labels, noise)
     return noise
 
 

@@ -79,19 +79,19 @@ def explain_chance_level(proba: NDArray[Any], codes: IntArray) -> str:
     )
 
 
-def warn_unidentifiable(reason: str, *, stacklevel: int = 3) -> None:
-    """Warn that T cannot be identified, with the reason."""
+def warn_unidentifiable(reason: str) -> None:
+    """Warn that T cannot be identified, with the reason; the stack level is that of ``estimate_noise``."""
     warnings.warn(
         f"T cannot be identified from these data: {reason}. Use a better model, more rows, or a few clean "
         "labels (`y_clean`); peer loss itself needs no T.",
         IdentifiabilityWarning,
-        stacklevel=stacklevel + 1,
+        stacklevel=4,
     )
 
 
-def warn_if_uninformative(noise: NoiseModel, *, stacklevel: int = 3) -> None:
-    """Warn if labels carry no information under an estimated T."""
+def warn_if_unidentifiable(proba: NDArray[Any], codes: IntArray, noise: NoiseModel) -> None:
+    """Warn if probabilities are at chance level, or labels carry no information under the estimated T."""
+    if reason := explain_chance_level(proba, codes):
+        warn_unidentifiable(reason)
     if not noise.is_informative:
-        warn_unidentifiable(
-            f"under the estimate {noise!r} labels are not informative (Σe ≥ 1)", stacklevel=stacklevel + 1
-        )
+        warn_unidentifiable(f"under the estimate {noise!r} labels are not informative (Σe ≥ 1)")

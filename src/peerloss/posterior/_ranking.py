@@ -23,7 +23,7 @@ expectation, because its scores need not be calibrated; it ranked worse on devel
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import expit, logit, logsumexp
@@ -58,6 +58,7 @@ class RankingPosterior(CleanPosterior):
     The rates of noise near the boundary are averages over rows.
     """
 
+    prior: ClassVar[RatePrior] = RANKING
     is_boundary_noise: BoolArray
     """(G,) candidates for noise near the boundary, which is not class-conditional."""
 
@@ -65,10 +66,6 @@ class RankingPosterior(CleanPosterior):
     def near_boundary(self) -> float:
         """The posterior probability of noise near the boundary."""
         return float(self.weights[self.is_boundary_noise].sum())
-
-    def interval(self, prior: RatePrior = RANKING) -> tuple[FloatArray, FloatArray]:
-        """Return the lower and upper ends of the 90 % interval of each entry of T, two arrays (2, 2)."""
-        return super().interval(prior)
 
     def given_label(self, clean: FloatArray, codes: IntArray, likelihood: FloatArray | None) -> FloatArray:
         """Return P(clean = 1 | score, label), averaged over the candidates, shape (n,).

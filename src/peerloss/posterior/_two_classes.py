@@ -12,7 +12,7 @@ flexible model on very many rows) hides the noise: its rates are then underestim
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from scipy.special import expit
@@ -39,6 +39,8 @@ CLIP = 1e-3
 class CleanPosterior:
     """A fitted map from scores to P(clean = 1 | score); created by :func:`fit_clean_posterior`."""
 
+    prior: ClassVar[RatePrior] = CLASSIFIER
+    """The prior of the rates."""
     rates: FloatArray
     """Candidate pairs (e_neg, e_pos), shape (G, 2)."""
     weights: FloatArray
@@ -54,11 +56,11 @@ class CleanPosterior:
         e_neg, e_pos = self.weights @ self.rates
         return NoiseModel.binary(float(e_neg), float(e_pos))
 
-    def interval(self, prior: RatePrior = CLASSIFIER) -> tuple[FloatArray, FloatArray]:
+    def interval(self) -> tuple[FloatArray, FloatArray]:
         """Return the lower and upper ends of the 90 % interval of each entry of T, two arrays (2, 2)."""
         T = self.noise.transition
         (neg_low, neg_high), (pos_low, pos_high) = (
-            prior.interval(rates, self.weights) for rates in self.rates.T
+            self.prior.interval(rates, self.weights) for rates in self.rates.T
         )
         low = np.array([[1.0 - neg_high, neg_low], [pos_low, 1.0 - pos_high]])
         high = np.array([[1.0 - neg_low, neg_high], [pos_high, 1.0 - pos_low]])

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from peerloss._validation import check_finite
-from peerloss.noise.confident import explain_chance_level, warn_if_uninformative, warn_unidentifiable
+from peerloss.noise.confident import warn_if_unidentifiable
 from peerloss.posterior._noise_estimate import estimate_class_noise
 from peerloss.posterior._two_classes import CleanPosterior, log_odds
 from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
@@ -65,10 +65,7 @@ class CleanMap:
             return cls(metric, alpha, noisy_prior, found.noise, found.posterior)
         used = weight > 0
         proba, codes, weight = proba[used], codes[used], weight[used]
-        reason = explain_chance_level(proba, codes)
-        if reason:
-            warn_unidentifiable(reason)
-        warn_if_uninformative(found.noise)
+        warn_if_unidentifiable(proba, codes, found.noise)
         curves = None
         if metric == "balanced_accuracy":
             curves = CleanCurves.fit(proba, codes, weight, found.noise)
