@@ -167,7 +167,6 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
     headings = ["worker", "tasks", "score", "interval", "agreement", "accuracy", "guesses"]
     headings += ["payment"] if "payment" in scores else []
     table = Table(title=f"Workers ({summary['mechanism']} score), suspects first, then by number of tasks")
@@ -177,9 +176,14 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
     first = ordered.head(PRINTED_WORKERS)
     for name, row in zip(first.index, first.to_dict("records"), strict=True):
         table.add_row(Text(visible(name)), *_cells(row))
-    console.print(table)
-    for line in (*_notes(scores, summary), _last_line(summary)):
+    Console().print(table)
+    for line in _notes(scores, summary):
         say(line)
+    say(
+        f"{summary['reports']:,} reports of {summary['workers']:,} workers on {summary['tasks']:,} tasks, "
+        f"{len(summary['labels'])} labels; {len(summary['uninformative'])} workers seem to guess; "
+        f"written to {summary['scores']}."
+    )
 
 
 def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
@@ -206,14 +210,6 @@ def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
     if not summary["dawid_skene_settled"]:
         lines.append("Dawid–Skene did not converge in 100 iterations; accuracies are approximate.")
     return lines
-
-
-def _last_line(summary: dict[str, Any]) -> str:
-    return (
-        f"{summary['reports']:,} reports of {summary['workers']:,} workers on {summary['tasks']:,} tasks, "
-        f"{len(summary['labels'])} labels; {len(summary['uninformative'])} workers seem to guess; "
-        f"written to {summary['scores']}."
-    )
 
 
 def _cells(row: Mapping[Hashable, Any]) -> list[str]:

@@ -11,9 +11,8 @@ from scipy import stats
 
 from peerloss._holm import holm
 from peerloss._validation import FloatArray, IntArray, check_in_range
-from peerloss.crowd._aggregate import rival_votes
 from peerloss.peer_prediction.reports import as_reports
-from peerloss.peer_prediction.shared_reports import CHUNK, SharedReports
+from peerloss.peer_prediction.shared_reports import SharedReports, split_by_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -105,7 +104,7 @@ def _outvoted_answers(reports: Reports) -> _OutvotedAnswers:
     """Sum over the tasks; memory grows with the pairs of workers who share tasks, not with all pairs."""
     shared = SharedReports(reports)
     n_workers, k = len(reports.workers), len(reports.labels)
-    own, rival, _ = rival_votes(shared)
+    own, rival, _ = shared.rival_votes()
     chance = (own - 1) / shared.n_peers
     order = np.argsort(shared.task, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(shared.task, minlength=len(reports.tasks)))])
@@ -127,19 +126,16 @@ def _outvoted_answers(reports: Reports) -> _OutvotedAnswers:
 def _pair_with_others(
     outvoted: IntArray, task: IntArray, starts: IntArray, order: IntArray
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pair each outvoted report with the others on its task, about ``CHUNK`` pairs at a time."""
+    """Pair each outvoted report with the others on its task, in parts that fit into memory."""
     size = np.diff(starts)[task[outvoted]]
     ends = np.concatenate([[0], np.cumsum(size)])
-    begin = 0
-    while begin < len(outvoted):
-        stop = max(begin + 1, int(np.searchsorted(ends, ends[begin] + CHUNK, side="right")) - 1)
-        widths = size[begin:stop]
-        a = np.repeat(outvoted[begin:stop], widths)
-        offset = np.arange(len(a)) - np.repeat(ends[begin:stop] - ends[begin], widths)
+    for first, last in split_by_cost(ends):
+        widths = size[first:last]
+        a = np.repeat(outvoted[first:last], widths)
+        offset = np.arange(len(a)) - np.repeat(ends[first:last] - ends[first], widths)
         b = order[starts[task[a]] + offset]
         other = a != b
         yield a[other], b[other]
-        begin = stop
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from joblib import Parallel, delayed
 from scipy import sparse, stats
 
 from peerloss._probabilities import label_frequencies
-from peerloss.peer_prediction.shared_reports import CHUNK, worker_blocks
+from peerloss.peer_prediction.shared_reports import CHUNK, split_by_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,7 +100,7 @@ def consensus(shared: SharedReports, model: DawidSkene, *, n_jobs: int | None = 
         cells=model.cells[answers > 1],
         guess=label_frequencies(reports.label_codes, len(reports.labels)),
     )
-    blocks = list(worker_blocks(shared.ends, len(view.guess)))
+    blocks = list(split_by_cost(shared.ends, len(view.guess)))
     parts = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(view.block)(*block) for block in blocks)
     return Consensus(*np.concatenate(parts, axis=1)) if parts else Consensus(*np.zeros((6, 0)))
 

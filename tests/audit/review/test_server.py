@@ -12,8 +12,7 @@ import pytest
 
 from peerloss.audit.folder import read_folder
 from peerloss.audit.review import Review, ReviewServer, read_decisions
-from peerloss.audit.review._review_session import BATCH
-from peerloss.audit.review._server import MAX_BODY, script_json
+from peerloss.audit.review._server import BATCH, MAX_BODY, script_json
 from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import HOSTILE, write_audit
 
