@@ -60,17 +60,17 @@ def _rows_of_tasks(reports: Reports, X: Any, pred_proba: Any) -> tuple[pd.Index,
     for name, given in arguments.items():
         if isinstance(given, pd.DataFrame | pd.Series):
             return given.index, name
-    name = next((name for name, given in arguments.items() if given is not None), None)
-    if name is None:
+    array = next((name for name, given in arguments.items() if given is not None), None)
+    if array is None:
         return tasks, "labels"
     tasks = tasks.infer_objects()
     if not pd.api.types.is_numeric_dtype(tasks) or pd.api.types.is_bool_dtype(tasks):
         raise InvalidInputError(
-            f"`labels` names its tasks, such as {tasks.tolist()[0]!r}, but the rows of the array `{name}` "
-            f"have no names. Pass `{name}` as a DataFrame whose index holds the tasks, or number the tasks "
+            f"`labels` names its tasks, such as {tasks.tolist()[0]!r}, but the rows of the array `{array}` "
+            f"have no names. Pass `{array}` as a DataFrame whose index holds the tasks, or number the tasks "
             "by the position of their row, from 0."
         )
-    return pd.RangeIndex(np.shape(arguments[name])[0]), name
+    return pd.RangeIndex(np.shape(arguments[array])[0]), array
 
 
 def _places(reports: Reports, rows: pd.Index, name: str) -> IntArray:

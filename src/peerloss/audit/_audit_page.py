@@ -91,9 +91,10 @@ def _rows(suspects: pd.DataFrame, features: pd.DataFrame) -> list[dict[str, Any]
 
 def _matrix(audit: LabelAudit) -> list[dict[str, Any]] | None:
     """Return T with intervals, row by row, unless it is unknown or too large to show."""
-    if audit.noise is None or audit.noise_low is None or len(audit.classes) > MAX_CLASSES:
+    low, high = audit.noise_low, audit.noise_high
+    if audit.noise is None or low is None or high is None or len(audit.classes) > MAX_CLASSES:
         return None
-    entries = np.stack([audit.noise.transition, audit.noise_low, audit.noise_high], axis=2).tolist()
+    entries = np.stack([audit.noise.transition, low, high], axis=2).tolist()
     return [
         {
             "name": str(name),

@@ -233,11 +233,12 @@ def assess_training(posterior: LabelPosterior, noisy_prior: FloatArray, n_rows: 
     joint = posterior.clean_prior[:, None] * noise.transition
     categorical = bool(is_categorical(joint / joint.sum()))
     if noise.n_classes == 2:
-        alpha, applies, why = _alpha(noise, noisy_prior), total < 1.0, _why_two(total)
+        alpha, has_rates, applies = _alpha(noise, noisy_prior), True, total < 1.0
     else:
         has_rates, alpha = _rates_and_alpha(posterior, noise, noisy_prior)
         alpha = alpha if total < 1.0 else None
-        applies, why = alpha is not None, _why_more(total, alpha, has_rates=has_rates)
+        applies = alpha is not None
+    why = _why(noise.n_classes, total, alpha, has_rates=has_rates)
     bound = None
     if alpha is not None and noise.column_rates is not None:
         worst = excess_risk_bound(
@@ -285,15 +286,11 @@ def _rates_and_alpha(
     return fits(rates), None
 
 
-def _why_two(total: float) -> str:
+def _why(n_classes: int, total: float, alpha: float | None, *, has_rates: bool) -> str:
     if total >= 1.0:
         return f"Peer loss does not apply: Σe = {total:.2f} is not below 1, labels are no better than chance."
-    return f"Peer loss applies: Σe = {total:.2f} < 1."
-
-
-def _why_more(total: float, alpha: float | None, *, has_rates: bool) -> str:
-    if total >= 1.0:
-        return _why_two(total)
+    if n_classes == 2:
+        return f"Peer loss applies: Σe = {total:.2f} < 1."
     if alpha is not None:
         return (
             f"Peer loss applies: Σe = {total:.2f} < 1 and, within the uncertainty of the estimate, a wrong "

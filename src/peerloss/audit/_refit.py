@@ -96,7 +96,7 @@ def _fit_to(
 ) -> FloatArray:
     """Predict the clean class out of fold, from fits to every probable class of each row."""
     argument = weight_argument(estimator)
-    features = X.tocsr() if issparse(X) else X
+    features = X.tocsr() if issparse(X) else X  # type: ignore[attr-defined]
     predicted = np.zeros_like(targets)
 
     def held_out(train: IntArray, test: IntArray) -> tuple[IntArray, IntArray, FloatArray]:

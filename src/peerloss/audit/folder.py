@@ -37,6 +37,8 @@ FORMATS = (1, 2)
 MANIFEST, LABELS, PAGE, DECISIONS = "audit.json", "labels.csv", "index.html", "decisions.jsonl"
 COLUMNS = ("row", "name", "given", "suggested", "p_error", "rank", "flagged")
 TEXT_COLUMNS = ("name", "given", "suggested")
+#: Of columns that are not text.
+KINDS = {"row": "i", "p_error": "fi", "flagged": "b"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -172,7 +174,9 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         valid = manifest["format"] in FORMATS and Path(name).name == name and name not in {"", ".", ".."}
         valid &= all(isinstance(text, str) for text in [*columns, *classes])
         labels = _read_labels(folder / LABELS, spreadsheet_safe=manifest.get("spreadsheet_safe") is True)
-        valid &= _is_table_of_labels(labels)
+        valid &= list(labels) == list(COLUMNS)
+        valid = valid and all(labels[column].dtype.kind in kinds for column, kinds in KINDS.items())
+        valid = valid and bool((labels["row"] >= 0).all())
         digest = _digest(folder / name) if valid else ""
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInputError(
@@ -202,12 +206,6 @@ def _read_labels(path: Path, *, spreadsheet_safe: bool) -> pd.DataFrame:
     if spreadsheet_safe:
         labels = labels.assign(**{name: labels[name].str.removeprefix("'") for name in TEXT_COLUMNS})
     return labels
-
-
-def _is_table_of_labels(labels: pd.DataFrame) -> bool:
-    valid = list(labels) == list(COLUMNS) and labels["flagged"].dtype == bool
-    valid = valid and labels["row"].dtype.kind == "i" and bool((labels["row"] >= 0).all())
-    return valid and labels["p_error"].dtype.kind in "fi"
 
 
 def _check_edits(labels: pd.DataFrame, classes: set[str], path: Path) -> None:

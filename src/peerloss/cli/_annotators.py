@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
 #: Number of workers printed; the file has all.
 PRINTED_WORKERS = 20
-
 NOT_AN_ACCURACY = (
     "The score is a basis for payment, not an accuracy. To compare how often workers are right, use accuracy "
     "(Dawid–Skene) and agreement."
 )
-
 PAYMENT_NOTES = {
     "affine": "Payments total {paid} of at most {budget}. Each is base + rate × score per task. Base and "
     "rate depend only on the budget, the floor and the number of reports, so honest work pays best.",

@@ -114,14 +114,13 @@ def audit(
         title=f"Labels of {data.name}",
         spreadsheet_safe=spreadsheet_safe,
     )
-    notes = sorted({str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)})
     summary = {
         "audit": str(output),
         "data": str(data),
         "labels": labelled.columns,
         "rows_without_label": len(table) - len(labelled.rows),
         **found.summary(),
-        "notes": notes,
+        "notes": sorted({str(note.message) for note in caught if issubclass(note.category, UserWarning)}),
     }
     if as_json:
         say_json(summary)

@@ -19,13 +19,10 @@ if TYPE_CHECKING:
 
 #: Number of reports of the crowd's average worker that are added to each worker's, per true label.
 PRIOR_REPORTS = 1.0
-
 #: EM has converged when the probabilities of a task change by less than this on average.
 TOLERANCE = 1e-4
-
 #: Largest number of entries in the tables tasks × labels and (worker, label) × labels together (4 GB).
 MAX_CELLS = 1 << 29
-
 #: Largest number of entries in the arrays of one block of tasks.
 BLOCK = 1 << 20
 
@@ -71,8 +68,7 @@ class DawidSkene:
         total = np.bincount(self.reports.worker_codes, weights=given, minlength=n)
         count = np.bincount(self.reports.worker_codes, minlength=n)
         share: FloatArray = np.full(n, np.nan)
-        np.divide(total, count, out=share, where=count > 0)
-        return share
+        return np.divide(total, count, out=share, where=count > 0)
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "not converged"

@@ -114,10 +114,8 @@ def read_matched_reports(
         If a task is not a row of the data, or a worker labelled a task more than once.
     """
     reports = read_reports(path, duplicates=duplicates, abstain=abstain).dropna(subset="label")
-    if id_column is None:
-        tasks = _row_numbers(reports["task"], len(rows), path)
-    else:
-        tasks = _normalised(reports["task"])
+    given = reports["task"]
+    tasks = _row_numbers(given, len(rows), path) if id_column is None else _normalised(given)
     place = rows.get_indexer(pd.Index(tasks))
     if (place < 0).any():
         raise InvalidInputError(
@@ -180,24 +178,19 @@ def _melted(
     rows = max(1, 1_000_000 // len(workers))
     for chunk in iter_table(path, chunk_rows=rows, kinds=kinds):  # type: ignore[arg-type]
         names = chunk[task] if task else pd.Series(chunk.index.astype(str), index=chunk.index)
-        if not repeats:
-            _refuse_repeats(names, path)
+        twice = names[names.duplicated() & names.notna()]  # those in different chunks are found later
+        if len(twice) and not repeats:
+            raise InvalidInputError(
+                f"{path} must have one row per task; {twice.iloc[0]!r} has more. Keep one label of each "
+                "worker with duplicates='first' or duplicates='last' (on the command line --duplicates "
+                "first)."
+            )
         yield pd.DataFrame(
             {
                 "task": np.repeat(names.to_numpy(dtype=object), len(workers)),
                 "worker": np.tile(np.array(workers, dtype=object), len(chunk)),
                 "label": chunk[workers].to_numpy(dtype=object).ravel(),
             }
-        )
-
-
-def _refuse_repeats(names: pd.Series, path: str | Path) -> None:
-    """Refuse two rows of one task in a chunk; rows in different chunks are found as duplicate reports."""
-    twice = names[names.duplicated() & names.notna()]
-    if len(twice):
-        raise InvalidInputError(
-            f"{path} must have one row per task; {twice.iloc[0]!r} has more. Keep one label of each worker "
-            "with duplicates='first' or duplicates='last' (on the command line --duplicates first)."
         )
 
 

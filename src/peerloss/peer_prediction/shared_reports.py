@@ -24,10 +24,8 @@ if TYPE_CHECKING:
 
 #: Largest number of pairs or table cells in memory at once (8 bytes each, in a few arrays).
 CHUNK = 1 << 20
-
 #: Score matrices are dense K×K. With more labels than this (800 MB) the labels must be ids or free text.
 MAX_LABELS = 10_000
-
 #: N² fits into 64 bits for pair counts whose sum N is below this.
 MAX_EXACT_TOTAL = 3_000_000_000
 
@@ -230,14 +228,8 @@ def ca_influence(shared: SharedReports, score_rows: Callable[[WorkerBlock], Floa
 
     u_t is the row of the worker's score matrix for its own label, v_t the shares of labels among the others
     on the task. Bars are means over the worker's n shared tasks. The value is nan for a worker's only shared
-    report and exactly 0 for workers who always gave the same label.
-
-    Parameters
-    ----------
-    shared
-        The reports.
-    score_rows
-        :func:`common_matrix` of a score matrix, or :func:`signs_from_others`.
+    report and exactly 0 for workers who always gave the same label. ``score_rows`` is :func:`common_matrix`
+    of a score matrix, or :func:`signs_from_others`.
     """
     values = np.empty(len(shared.task))
     for reports, block in _blocks(shared):

@@ -54,7 +54,7 @@ class Review:
         self._names = [str(name) for name in features]
         folder.check_rows(suspects["row"], len(features))
         self._features = features.iloc[suspects["row"].to_numpy()].to_numpy(dtype=object)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._file = DecisionsFile(folder.decisions_path)
 
     def __len__(self) -> int:
@@ -80,10 +80,7 @@ class Review:
     def state(self) -> dict[str, Any]:
         """Return the number of decisions of each kind and the place of the next suspect."""
         with self._lock:
-            return self._state()
-
-    def _state(self) -> dict[str, Any]:
-        decided = latest(self._file.decisions)
+            decided = latest(self._file.decisions)
         actions = [decision.action for decision in decided.values()]
         counts = {action: actions.count(action) for action in ACTIONS if action != "undo"}
         undecided = (place for row, place in self._place.items() if row not in decided)
@@ -97,16 +94,16 @@ class Review:
         with self._lock:
             if action == "undo":
                 if not self._file.decisions:
-                    return self._state()
+                    return self.state()
                 row = self._file.decisions[-1].row
                 self._file.append(row, "undo")
-                return self._state() | {"next": self._place.get(row, 0)}
+                return self.state() | {"next": self._place.get(row, 0)}
             if place is None or not 0 <= place < len(self):
                 raise ValueError("no such suspect")
             if (action == "change") != (label in self.classes):
                 raise ValueError("no such label")
             self._file.append(int(self._suspects[place]["row"]), action, label)
-            return self._state()
+            return self.state()
 
     def close(self) -> None:
         """Close the file of decisions."""
@@ -215,7 +212,6 @@ class _Handler(BaseHTTPRequestHandler):
         page = render(
             "peerloss.audit.review",
             "review.html",
-            filters={"script_json": script_json},
             nonce=nonce,
             title=review.title,
             settings={"classes": review.classes, "batch": BATCH},
@@ -253,14 +249,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.send_header("Connection", "close")
         self.end_headers()
-
-
-def script_json(value: Any) -> str:
-    """Return JSON that is safe inside a script element, whatever its strings contain."""
-    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2, which is an extra
-
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 
 
 def _is_text(value: object) -> bool:
