@@ -37,7 +37,7 @@ FORMATS = (1, 2)
 MANIFEST, LABELS, PAGE, DECISIONS = "audit.json", "labels.csv", "index.html", "decisions.jsonl"
 COLUMNS = ("row", "name", "given", "suggested", "p_error", "rank", "flagged")
 TEXT_COLUMNS = ("name", "given", "suggested")
-#: Of columns that are not text.
+#: Types of the columns that are not text.
 KINDS = {"row": "i", "p_error": "fi", "flagged": "b"}
 
 

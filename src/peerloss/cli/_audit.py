@@ -189,7 +189,8 @@ def _names(column: pd.Series, where: str) -> pd.Index:
             f"{where}: --id {column.name!r} must be different in every row; {repeated.iloc[0]!r} occurs more "
             "than once."
         )
-    return pd.Index(column.to_numpy(), name=str(column.name))
+    names: pd.Index = pd.Index(column.to_numpy(), name=str(column.name))
+    return names
 
 
 def _classes(column: pd.Series, where: str) -> pd.Series:

@@ -136,7 +136,7 @@ class SharedReports:
 def split_by_cost(ends: IntArray, k: int = 1) -> Iterator[tuple[int, int]]:
     """Split items into runs of cost at most ``CHUNK`` and at most ``CHUNK / k`` items.
 
-    ``ends`` is the running total of the costs, with a leading zero. An item that costs more is a run.
+    ``ends`` is the running total of the costs, with a leading zero. A larger item is a run of its own.
     """
     first, n_items = 0, len(ends) - 1
     while first < n_items:
