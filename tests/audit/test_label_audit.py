@@ -122,8 +122,8 @@ def test_many_classes_are_listed_instead_of_drawn(tmp_path):
 def test_long_cells_are_cut_and_missing_ones_empty():
     """A long text is cut, with the full text in the title; missing values are empty."""
     cell = _audit_page._cell("x" * 200)
-    assert cell.text.endswith("…")
-    assert cell.full == "x" * 200
+    assert cell["text"].endswith("…")
+    assert cell["full"] == "x" * 200
     assert [_audit_page.cell_text(value) for value in (None, np.nan, pd.NA, pd.NaT, 0.1 + 0.2, True)] == [
         "", "", "", "", "0.3", "True",
     ]  # fmt: skip

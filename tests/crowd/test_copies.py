@@ -6,7 +6,7 @@ import pytest
 
 from peerloss.crowd import _copies, find_copiers
 from peerloss.exceptions import InvalidInputError
-from peerloss.peer_prediction import Reports
+from peerloss.peer_prediction import Reports, shared_reports
 from tests.crowd.crowds import others_of, random_crowd
 
 
@@ -30,7 +30,7 @@ def crowd(rng, n_workers, n_tasks, accuracies=(0.6,)):
 @pytest.mark.parametrize("chunk", [5, 1 << 20])
 def test_outvoted_answers_equal_plain_loops(monkeypatch, chunk):
     """Tasks, agreements and expectations of every (a, b, label) equal those of loops over pairs."""
-    monkeypatch.setattr(_copies, "CHUNK", chunk)
+    monkeypatch.setattr(shared_reports, "CHUNK", chunk)
     frame = random_crowd(0, n_tasks=15, answered=0.8)
     expected = {}
     for row, own in frame.iterrows():

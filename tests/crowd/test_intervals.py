@@ -5,14 +5,14 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from peerloss.crowd import _intervals, score_annotators
+from peerloss.crowd import score_annotators, scoring
 from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, random_crowd
 
 
 def intervals(shared, values, **options):
     options = {"confidence": 0.95, "n_bootstrap": 200, "generator": np.random.default_rng(0)} | options
-    return _intervals.bootstrap_intervals(shared, values, **options)
+    return scoring.bootstrap_intervals(shared, values, **options)
 
 
 def test_intervals_have_the_width_of_student_t():
@@ -39,7 +39,7 @@ def test_memory_blocks_and_threads_change_nothing(monkeypatch):
     values = np.random.default_rng(0).normal(size=len(shared.worker))
     one = intervals(shared, values, n_jobs=1)
     np.testing.assert_array_equal(one, intervals(shared, values, n_jobs=3))
-    monkeypatch.setattr(_intervals, "MAX_SCORES", 400)
+    monkeypatch.setattr(scoring, "MAX_SCORES", 400)
     np.testing.assert_allclose(one, intervals(shared, values), rtol=1e-12)
 
 

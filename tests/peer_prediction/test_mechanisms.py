@@ -16,7 +16,6 @@ from peerloss.peer_prediction import (
     Reports,
     correlated_agreement,
     estimate_joint,
-    influence,
     logarithmic_score,
     plain_agreement,
     quadratic_score,
@@ -172,7 +171,6 @@ def test_chunks_do_not_change_scores(rows, chunk):
     one_chunk = correlated_agreement(rows)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_reports, "CHUNK", chunk)
-        patch.setattr(influence, "CHUNK", chunk)
         pd.testing.assert_frame_equal(correlated_agreement(rows), one_chunk, rtol=0, atol=1e-12)
 
 
@@ -270,7 +268,7 @@ def test_large_counts_fall_back_to_floats(monkeypatch):
     """If integers would overflow, Δ is computed in floats, with the same scores."""
     rows = [(t, w, (t * t + w * t) % 3) for t in range(30) for w in range(4)]
     exact = correlated_agreement(rows)
-    monkeypatch.setattr(influence, "MAX_EXACT_TOTAL", 0)
+    monkeypatch.setattr(shared_reports, "MAX_EXACT_TOTAL", 0)
     pd.testing.assert_frame_equal(correlated_agreement(rows), exact)
 
 

@@ -21,17 +21,12 @@ def render(
     package: str, template: str, *, filters: Mapping[str, Callable[..., Any]] | None = None, **values: Any
 ) -> str:
     """Fill in a template of ``package``; it may extend and include the files of this package."""
-    from jinja2 import (  # noqa: PLC0415 - an extra
-        ChoiceLoader,
-        Environment,
-        PackageLoader,
-        StrictUndefined,
-    )
+    import jinja2  # noqa: PLC0415 - an extra
 
-    environment = Environment(
-        loader=ChoiceLoader([PackageLoader(package), PackageLoader("peerloss._pages")]),
+    environment = jinja2.Environment(
+        loader=jinja2.ChoiceLoader([jinja2.PackageLoader(name) for name in (package, "peerloss._pages")]),
         autoescape=True,
-        undefined=StrictUndefined,
+        undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )

@@ -28,59 +28,46 @@ class Annotations:
     """P(clean = k | reports on the row), without features, (n, K)."""
 
 
-def has_multiple_annotators(labels: Any) -> bool:
-    """Return whether ``labels`` has one column per annotator, or is a long table of reports."""
-    return isinstance(labels, pd.DataFrame) or np.ndim(labels) == 2
-
-
 def read_annotations(
     labels: Any, X: Any = None, pred_proba: Any = None, *, duplicates: str = "error"
 ) -> Annotations:
     """Aggregate one column per annotator, or a long table with columns task (or item), worker and label.
 
-    Parameters
-    ----------
-    labels
-        The labels; missing if an annotator gave none. The rows of a wide table are those of ``X``, in the
-        same order. The tasks of a long table are looked up by name: see :func:`_rows_of_tasks`.
-    X, pred_proba
-        Features and probabilities of the audited rows, or ``None``.
-    duplicates
-        What to do if an annotator labelled a row more than once, ``"first"``, ``"last"`` or ``"error"``.
+    The rows of a wide table are those of ``X``, in the same order. The tasks of a long table are looked up by
+    name: see :func:`_rows_of_tasks`.
     """
     table = labels if isinstance(labels, pd.DataFrame) else pd.DataFrame(np.asarray(labels))
     if {"worker", "label"} <= set(map(str, table.columns)):
         reports = Reports.from_table(table, duplicates=duplicates)
         rows, name = _rows_of_tasks(reports, X, pred_proba)
         return _aggregate(reports, _places(reports, rows, name), rows)
-    rows = X.index if isinstance(X, pd.DataFrame | pd.Series) else table.index
-    if len(rows) != len(table):
-        raise InvalidInputError(
-            f"`X` and `labels` must be equally long; got {len(rows)} and {len(table)} rows."
-        )
+    has_rows = isinstance(X, pd.DataFrame | pd.Series) and len(X) == len(table)
+    rows = X.index if has_rows else table.index
     return _aggregate(_from_columns(table), np.arange(len(rows)), rows)
 
 
 def _rows_of_tasks(reports: Reports, X: Any, pred_proba: Any) -> tuple[pd.Index, str]:
     """Return the names of the rows, among which tasks are looked up, and the argument they come from.
 
-    They are the index of ``X`` or of ``pred_proba``, if it has one. The rows of an array are identified by
-    position, so tasks must be integers 0..n-1. Without either, the tasks themselves are the rows.
+    The rows of an array are identified by position, so tasks must be integers 0..n-1. Without an index or an
+    array, the tasks themselves are the rows.
     """
-    for name, given in (("X", X), ("pred_proba", pred_proba)):
+    tasks = pd.Index(reports.tasks)
+    arguments = {"X": X, "pred_proba": pred_proba}
+    for name, given in arguments.items():
         if isinstance(given, pd.DataFrame | pd.Series):
             return given.index, name
-    for name, given in (("X", X), ("pred_proba", pred_proba)):
-        if given is not None:
-            tasks = pd.Index(reports.tasks).infer_objects()
-            if not pd.api.types.is_numeric_dtype(tasks) or pd.api.types.is_bool_dtype(tasks):
-                raise InvalidInputError(
-                    f"`labels` names its tasks, such as {tasks.tolist()[0]!r}, but the rows of the array "
-                    f"`{name}` have no names. Pass `{name}` as a DataFrame whose index holds the tasks, or "
-                    "number the tasks by the position of their row, from 0."
-                )
-            return pd.RangeIndex(np.shape(given)[0]), name
-    return pd.Index(reports.tasks), "labels"
+    array = next((name for name, given in arguments.items() if given is not None), None)
+    if array is None:
+        return tasks, "labels"
+    tasks = tasks.infer_objects()
+    if not pd.api.types.is_numeric_dtype(tasks) or pd.api.types.is_bool_dtype(tasks):
+        raise InvalidInputError(
+            f"`labels` names its tasks, such as {tasks.tolist()[0]!r}, but the rows of the array `{array}` "
+            f"have no names. Pass `{array}` as a DataFrame whose index holds the tasks, or number the tasks "
+            "by the position of their row, from 0."
+        )
+    return pd.RangeIndex(np.shape(arguments[array])[0]), array
 
 
 def _places(reports: Reports, rows: pd.Index, name: str) -> IntArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -26,21 +25,10 @@ MAX_CELL = 80
 BINS = 20
 
 
-def audit_page(audit: LabelAudit, *, title: str, features: pd.DataFrame | None = None) -> str:
-    """Return the page.
-
-    Parameters
-    ----------
-    audit
-        The result of the audit.
-    title
-        Heading of the page.
-    features
-        Columns to show next to each suspect, with the index of the audit's table; by default the features
-        that were audited.
-    """
+def audit_page(audit: LabelAudit, *, title: str) -> str:
+    """Return the page with the heading ``title``."""
     suspects = audit.suspects.head(MAX_SUSPECTS)
-    shown_features = _features(audit, features).loc[suspects["rank"].to_numpy()]
+    features = _features(audit).loc[suspects["rank"].to_numpy()]
     return render(
         "peerloss.audit",
         "audit.html",
@@ -49,14 +37,14 @@ def audit_page(audit: LabelAudit, *, title: str, features: pd.DataFrame | None =
         summary=audit.summary(),
         outlook=audit.outlook,
         matrix=_matrix(audit),
-        confusions=_confusions(audit),
+        confusions=_confusions(audit.suspects),
         priors=_priors(audit),
         bars=_bars(audit.table["p_error"].to_numpy()),
         columns=[
-            {"name": str(name), "text": not pd.api.types.is_numeric_dtype(shown_features.iloc[:, place])}
-            for place, name in enumerate(shown_features)
+            {"name": str(name), "text": not pd.api.types.is_numeric_dtype(features.iloc[:, place])}
+            for place, name in enumerate(features)
         ],
-        suspects=_rows(suspects, shown_features),
+        suspects=_rows(suspects, features),
         n_suspects=int(audit.table["flagged"].sum()),
     )
 
@@ -65,82 +53,64 @@ def cell_text(value: Any) -> str:
     """Return the text of a cell: floats with six digits, an empty text for missing values."""
     if value is None or (not isinstance(value, str) and pd.isna(value)):
         return ""
-    if isinstance(value, float | np.floating):
-        return f"{value:.6g}"
-    return str(value)
+    return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
 
-@dataclass(frozen=True)
-class Cell:
-    """A cell of the table of suspects."""
-
-    text: str
-    value: str
-    """The sort key."""
-    full: str = ""
-    """The full text, if it was truncated."""
-
-
-def _cell(value: Any) -> Cell:
+def _cell(value: Any) -> dict[str, str]:
+    """Return the text, the sort key and, if the text was truncated, the full text."""
     text = cell_text(value)
-    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     if len(text) > MAX_CELL:
-        return Cell(text[:MAX_CELL] + "…", text[:MAX_CELL], text)
-    return Cell(text, repr(float(value)) if number and text else text)
+        return {"text": text[:MAX_CELL] + "…", "value": text[:MAX_CELL], "full": text}
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    return {"text": text, "value": repr(float(value)) if number and text else text, "full": ""}
 
 
-def _features(audit: LabelAudit, features: pd.DataFrame | None) -> pd.DataFrame:
+def _features(audit: LabelAudit) -> pd.DataFrame:
     """Return the features indexed by rank, since the index of the data may repeat."""
-    found = audit.X if features is None else features
     ranks = audit.table["rank"].to_numpy()
-    if found is None:
+    if audit.X is None:
         return pd.DataFrame(index=ranks)
-    table = found if isinstance(found, pd.DataFrame) else pd.DataFrame(np.asarray(found))
+    table = audit.X if isinstance(audit.X, pd.DataFrame) else pd.DataFrame(np.asarray(audit.X))
     return table.iloc[:, :MAX_FEATURES].set_axis(ranks, axis=0)
 
 
 def _rows(suspects: pd.DataFrame, features: pd.DataFrame) -> list[dict[str, Any]]:
-    found = []
-    for number, (name, row) in enumerate(suspects.iterrows()):
-        found.append(
-            {
-                "name": _cell(name),
-                "given": _cell(row["given"]),
-                "suggested": _cell(row["suggested"]),
-                "changed": row["given"] != row["suggested"],
-                "p_error": float(row["p_error"]),
-                "rank": int(row["rank"]),
-                "features": [_cell(value) for value in features.iloc[number]],
-            }
-        )
-    return found
+    return [
+        {
+            "name": _cell(name),
+            "given": _cell(row["given"]),
+            "suggested": _cell(row["suggested"]),
+            "changed": row["given"] != row["suggested"],
+            "p_error": float(row["p_error"]),
+            "rank": int(row["rank"]),
+            "features": [_cell(value) for value in features.iloc[number]],
+        }
+        for number, (name, row) in enumerate(suspects.iterrows())
+    ]
 
 
 def _matrix(audit: LabelAudit) -> list[dict[str, Any]] | None:
     """Return T with intervals, row by row, unless it is unknown or too large to show."""
-    if audit.noise is None or audit.noise_low is None or audit.noise_high is None:
+    low, high = audit.noise_low, audit.noise_high
+    if audit.noise is None or low is None or high is None or len(audit.classes) > MAX_CLASSES:
         return None
-    if len(audit.classes) > MAX_CLASSES:
-        return None
+    entries = np.stack([audit.noise.transition, low, high], axis=2).tolist()
     return [
         {
             "name": str(name),
             "cells": [
-                {"rate": float(rate), "low": float(low), "high": float(high), "right": i == j}
-                for j, (rate, low, high) in enumerate(
-                    zip(audit.noise.transition[i], audit.noise_low[i], audit.noise_high[i], strict=True)
-                )
+                {"rate": rate, "low": low, "high": high, "right": i == j}
+                for j, (rate, low, high) in enumerate(entries[i])
             ],
         }
         for i, name in enumerate(audit.classes)
     ]
 
 
-def _confusions(audit: LabelAudit) -> list[dict[str, Any]]:
+def _confusions(suspects: pd.DataFrame) -> list[dict[str, Any]]:
     """Count pairs of given and suggested labels among the suspects, most frequent first."""
-    found = audit.suspects
-    found = found[found["given"] != found["suggested"]]
-    counts = Counter(zip(found["given"].astype(str), found["suggested"].astype(str), strict=True))
+    wrong = suspects[suspects["given"] != suspects["suggested"]]
+    counts = Counter(zip(wrong["given"].astype(str), wrong["suggested"].astype(str), strict=True))
     return [
         {"given": given, "suggested": suggested, "rows": rows}
         for (given, suggested), rows in counts.most_common(MAX_CONFUSIONS)
@@ -149,26 +119,17 @@ def _confusions(audit: LabelAudit) -> list[dict[str, Any]]:
 
 def _priors(audit: LabelAudit) -> list[dict[str, Any]]:
     order = np.argsort(-audit.noisy_prior, kind="stable")[:MAX_CLASSES]
+    shares = zip(audit.classes[order], audit.noisy_prior[order], audit.clean_prior[order], strict=True)
     return [
-        {
-            "name": str(audit.classes[k]),
-            "given": float(audit.noisy_prior[k]),
-            "clean": float(audit.clean_prior[k]),
-        }
-        for k in order
+        {"name": str(name), "given": float(given), "clean": float(clean)} for name, given, clean in shares
     ]
 
 
 def _bars(p_error: np.ndarray[Any, Any]) -> list[dict[str, Any]]:
     """Return the histogram; heights are square roots of the counts, so that small bars remain visible."""
     counts, edges = np.histogram(p_error, bins=BINS, range=(0.0, 1.0))
-    top = float(np.sqrt(max(counts.max(), 1)))
+    heights = 100 * np.sqrt(counts) / np.sqrt(max(counts.max(), 1))
     return [
-        {
-            "low": float(low),
-            "high": float(high),
-            "rows": int(rows),
-            "height": round(100 * float(np.sqrt(rows)) / top, 2),
-        }
-        for rows, low, high in zip(counts, edges[:-1], edges[1:], strict=True)
+        {"low": float(low), "high": float(high), "rows": int(rows), "height": round(float(height), 2)}
+        for rows, low, high, height in zip(counts, edges[:-1], edges[1:], heights, strict=True)
     ]

@@ -14,9 +14,8 @@ from sklearn.model_selection import check_cv, cross_val_predict
 from peerloss._deprecation import renamed_parameters
 from peerloss._probabilities import check_probabilities, encode, label_frequencies
 from peerloss._validation import check_count
-from peerloss.audit._annotations import has_multiple_annotators, read_annotations, unlabelled
-from peerloss.audit._label_audit import LabelAudit
-from peerloss.audit._outlook import assess_training
+from peerloss.audit._annotations import read_annotations, unlabelled
+from peerloss.audit._label_audit import LabelAudit, assess_training
 from peerloss.audit._refit import check_refit, refit_posterior
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
@@ -165,7 +164,7 @@ def _read_labels(
         raise InvalidInputError(f"`X` must have one row per example, 2 dimensions; got shape {np.shape(X)}.")
     _check_same_order(index, pred_proba)
     reports = None
-    if has_multiple_annotators(labels):
+    if isinstance(labels, pd.DataFrame) or np.ndim(labels) == 2:
         reports = read_annotations(labels, X, pred_proba, duplicates=duplicates)
     given = _check_labels(labels, index) if reports is None else reports.given
     rows = len(given) if X is None else np.shape(X)[0]  # a sparse matrix has no length
@@ -188,20 +187,19 @@ def _check_same_order(index: pd.Index | None, pred_proba: Any) -> None:
 def _make_audit(
     given: pd.Series, classes: NDArray[Any], codes: IntArray, found: LabelPosterior, X: Any
 ) -> LabelAudit:
+    advice = "Use a better model, more rows or better features."
     if found.model_ignored:
-        warnings.warn(
+        message = (
             f"the features are not used: {found.model_ignored}. The audit is based on the annotators' "
-            "reports alone. Use a better model, more rows or better features.",
-            IdentifiabilityWarning,
-            stacklevel=3,
+            f"reports alone. {advice}"
         )
+        warnings.warn(message, IdentifiabilityWarning, stacklevel=3)
     if found.reason:
-        warnings.warn(
+        message = (
             f"the noise rates cannot be estimated from these data: {found.reason}. Rows are ranked by the "
-            "model's confidence in their label instead. Use a better model, more rows or better features.",
-            IdentifiabilityWarning,
-            stacklevel=3,
+            f"model's confidence in their label instead. {advice}"
         )
+        warnings.warn(message, IdentifiabilityWarning, stacklevel=3)
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)
@@ -228,7 +226,7 @@ def _make_audit(
         reason=found.reason,
         near_boundary=found.near_boundary,
         X=X,
-        label_name=str(given.name) if given.name is not None else "label",
+        label_name="label" if given.name is None else str(given.name),
     )
 
 
@@ -256,23 +254,24 @@ def _check_labels(labels: Any, index: pd.Index | None) -> pd.Series:
 def _out_of_fold(
     X: Any, codes: IntArray, estimator: Any, cv: Any, groups: Any, n_jobs: int | None, seed: int | None
 ) -> FloatArray:
-    features = TableEncoder().fit_transform(X) if isinstance(X, pd.DataFrame) and estimator is None else X
+    found: FloatArray
     if estimator is None:
+        features = TableEncoder().fit_transform(X) if isinstance(X, pd.DataFrame) else X
         model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed).fit(features, codes, groups=groups)
-        proba: FloatArray = model.oof_proba_
-        return proba
-    folds = _splitter(cv, groups, seed)
-    found: FloatArray = cross_val_predict(
-        clone(estimator), features, codes, cv=folds, groups=groups, n_jobs=n_jobs, method="predict_proba"
-    )
+        found = model.oof_proba_
+    else:
+        folds = _splitter(cv, groups, seed)
+        found = cross_val_predict(
+            clone(estimator), X, codes, cv=folds, groups=groups, n_jobs=n_jobs, method="predict_proba"
+        )
     return found
 
 
 def _splitter(cv: Any, groups: Any, seed: int | None) -> Any:
     """Return shuffled stratified folds if ``cv`` is a number, else ``cv``."""
-    if not isinstance(cv, Integral):
-        return cv
-    return shuffled_splitter(check_count(cv, "cv", minimum=2), groups, seed)
+    return (
+        shuffled_splitter(check_count(cv, "cv", minimum=2), groups, seed) if isinstance(cv, Integral) else cv
+    )
 
 
 def _add_empty_classes(proba: FloatArray, codes: IntArray, n_classes: int) -> FloatArray:

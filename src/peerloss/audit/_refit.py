@@ -96,20 +96,18 @@ def _fit_to(
 ) -> FloatArray:
     """Predict the clean class out of fold, from fits to every probable class of each row."""
     argument = weight_argument(estimator)
+    features = X.tocsr() if issparse(X) else X  # type: ignore[attr-defined]
     predicted = np.zeros_like(targets)
 
     def held_out(train: IntArray, test: IntArray) -> tuple[IntArray, IntArray, FloatArray]:
         row, label = np.nonzero(targets[train] >= MIN_PROBABILITY)
         rows = np.asarray(train)[row]
-        model = clone(estimator).fit(_rows(X, rows), label, **{argument: targets[rows, label]})
-        return test, model.classes_, model.predict_proba(_rows(X, test))
+        weights = {argument: targets[rows, label]}
+        model = clone(estimator).fit(_safe_indexing(features, rows), label, **weights)
+        return test, model.classes_, model.predict_proba(_safe_indexing(features, test))
 
     for test, classes, proba in Parallel(n_jobs=n_jobs)(delayed(held_out)(*fold) for fold in folds):
         predicted[np.ix_(test, classes)] = proba
     if not predicted.any(axis=1).all():
         raise InvalidInputError("`cv` must hold out every row; some rows are in no held-out part.")
     return predicted + FLOOR
-
-
-def _rows(X: Any, rows: IntArray) -> Any:
-    return _safe_indexing(X.tocsr() if issparse(X) else X, rows)  # type: ignore[attr-defined]

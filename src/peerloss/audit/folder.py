@@ -32,12 +32,13 @@ if TYPE_CHECKING:
 
     from peerloss.audit._label_audit import LabelAudit
 
-#: Format 1 had no SHA-256 of labels.csv.
-FORMAT = 2
-FORMATS = (1, FORMAT)
+#: The last is written; format 1 had no SHA-256 of labels.csv.
+FORMATS = (1, 2)
 MANIFEST, LABELS, PAGE, DECISIONS = "audit.json", "labels.csv", "index.html", "decisions.jsonl"
 COLUMNS = ("row", "name", "given", "suggested", "p_error", "rank", "flagged")
 TEXT_COLUMNS = ("name", "given", "suggested")
+#: Types of the columns that are not text.
+KINDS = {"row": "i", "p_error": "fi", "flagged": "b"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,16 +117,10 @@ def write_folder(
     title: str,
     spreadsheet_safe: bool = False,
 ) -> None:
-    """Write an audit of a file, completely or not at all.
+    """Write an audit of the file ``data``, completely or not at all; the folder must pass :func:`check_free`.
 
     Parameters
     ----------
-    folder
-        The folder to write; see :func:`check_free`.
-    audit
-        The audit of the rows of the file.
-    data
-        The file that was audited.
     rows
         The position in the file of each row of the audit.
     labels
@@ -149,7 +144,7 @@ def write_folder(
             write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=spreadsheet_safe)
         (fresh / PAGE).write_text(audit_page(audit, title=title), encoding="utf-8")
         manifest = {
-            "format": FORMAT,
+            "format": FORMATS[-1],
             "peerloss": __version__,
             "source": data.name,
             "data": copy.name,
@@ -159,19 +154,14 @@ def write_folder(
             "labels": labels,
             "summary": audit.summary(),
         }
-        text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False)
-        (fresh / MANIFEST).write_text(text + "\n", encoding="utf-8")
+        text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        (fresh / MANIFEST).write_text(text, encoding="utf-8")
 
 
 def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
     """Read an audit; refuse other folders, and audits whose files were changed.
 
-    Parameters
-    ----------
-    folder
-        A folder that :func:`write_folder` wrote.
-    accept_edits
-        Whether to accept changes to labels.csv.
+    With ``accept_edits``, changes to labels.csv are accepted.
     """
     restore_folder(folder)
     if not (folder / MANIFEST).is_file():
@@ -184,7 +174,9 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         valid = manifest["format"] in FORMATS and Path(name).name == name and name not in {"", ".", ".."}
         valid &= all(isinstance(text, str) for text in [*columns, *classes])
         labels = _read_labels(folder / LABELS, spreadsheet_safe=manifest.get("spreadsheet_safe") is True)
-        valid &= _is_table_of_labels(labels)
+        valid &= list(labels) == list(COLUMNS)
+        valid = valid and all(labels[column].dtype.kind in kinds for column, kinds in KINDS.items())
+        valid = valid and bool((labels["row"] >= 0).all())
         digest = _digest(folder / name) if valid else ""
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
         raise InvalidInputError(
@@ -214,12 +206,6 @@ def _read_labels(path: Path, *, spreadsheet_safe: bool) -> pd.DataFrame:
     if spreadsheet_safe:
         labels = labels.assign(**{name: labels[name].str.removeprefix("'") for name in TEXT_COLUMNS})
     return labels
-
-
-def _is_table_of_labels(labels: pd.DataFrame) -> bool:
-    valid = list(labels) == list(COLUMNS) and labels["flagged"].dtype == bool
-    valid = valid and labels["row"].dtype.kind == "i" and bool((labels["row"] >= 0).all())
-    return valid and labels["p_error"].dtype.kind in "fi"
 
 
 def _check_edits(labels: pd.DataFrame, classes: set[str], path: Path) -> None:

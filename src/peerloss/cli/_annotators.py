@@ -19,12 +19,10 @@ if TYPE_CHECKING:
 
 #: Number of workers printed; the file has all.
 PRINTED_WORKERS = 20
-
 NOT_AN_ACCURACY = (
     "The score is a basis for payment, not an accuracy. To compare how often workers are right, use accuracy "
     "(Dawid–Skene) and agreement."
 )
-
 PAYMENT_NOTES = {
     "affine": "Payments total {paid} of at most {budget}. Each is base + rate × score per task. Base and "
     "rate depend only on the budget, the floor and the number of reports, so honest work pays best.",
@@ -167,7 +165,6 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
     headings = ["worker", "tasks", "score", "interval", "agreement", "accuracy", "guesses"]
     headings += ["payment"] if "payment" in scores else []
     table = Table(title=f"Workers ({summary['mechanism']} score), suspects first, then by number of tasks")
@@ -177,9 +174,14 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
     first = ordered.head(PRINTED_WORKERS)
     for name, row in zip(first.index, first.to_dict("records"), strict=True):
         table.add_row(Text(visible(name)), *_cells(row))
-    console.print(table)
-    for line in (*_notes(scores, summary), _last_line(summary)):
+    Console().print(table)
+    for line in _notes(scores, summary):
         say(line)
+    say(
+        f"{summary['reports']:,} reports of {summary['workers']:,} workers on {summary['tasks']:,} tasks, "
+        f"{len(summary['labels'])} labels; {len(summary['uninformative'])} workers seem to guess; "
+        f"written to {summary['scores']}."
+    )
 
 
 def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
@@ -206,14 +208,6 @@ def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
     if not summary["dawid_skene_settled"]:
         lines.append("Dawid–Skene did not converge in 100 iterations; accuracies are approximate.")
     return lines
-
-
-def _last_line(summary: dict[str, Any]) -> str:
-    return (
-        f"{summary['reports']:,} reports of {summary['workers']:,} workers on {summary['tasks']:,} tasks, "
-        f"{len(summary['labels'])} labels; {len(summary['uninformative'])} workers seem to guess; "
-        f"written to {summary['scores']}."
-    )
 
 
 def _cells(row: Mapping[Hashable, Any]) -> list[str]:

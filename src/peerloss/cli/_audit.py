@@ -34,9 +34,8 @@ class Labelled:
     y: pd.Series | pd.DataFrame
     rows: NDArray[np.int64]
     """Positions of the rows in the file."""
-    unlabelled: int
     columns: list[str]
-    """Columns of the file that hold labels."""
+    """Columns of the file that hold labels; none if they come from another file."""
 
 
 def audit(
@@ -75,8 +74,7 @@ def audit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     spreadsheet_safe: Annotated[
-        bool,
-        typer.Option("--spreadsheet-safe", help="Write ' before texts that look like a formula."),
+        bool, typer.Option("--spreadsheet-safe", help="Write ' before texts that look like a formula.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
@@ -116,14 +114,13 @@ def audit(
         title=f"Labels of {data.name}",
         spreadsheet_safe=spreadsheet_safe,
     )
-    notes = sorted({str(warning.message) for warning in caught if issubclass(warning.category, UserWarning)})
     summary = {
         "audit": str(output),
         "data": str(data),
         "labels": labelled.columns,
-        "rows_without_label": labelled.unlabelled,
+        "rows_without_label": len(table) - len(labelled.rows),
         **found.summary(),
-        "notes": notes,
+        "notes": sorted({str(note.message) for note in caught if issubclass(note.category, UserWarning)}),
     }
     if as_json:
         say_json(summary)
@@ -145,7 +142,7 @@ def _labelled_rows(
     import numpy as np
 
     from peerloss._validation import check_choice
-    from peerloss.crowd.task_matching import read_matched_reports, read_row_names
+    from peerloss.crowd.report_tables import read_matched_reports, read_row_names
     from peerloss.datasets import require_columns
     from peerloss.peer_prediction.reports import DUPLICATES
 
@@ -153,30 +150,29 @@ def _labelled_rows(
         raise InvalidInputError(
             "pass the labels with either --target (a column) or --reports (a table), one of the two."
         )
-    require_columns(table.columns, [*target, *drop, *([id_column] if id_column else [])], where=where)
+    left_out = [*target, *drop, *([id_column] if id_column else [])]
+    require_columns(table.columns, left_out, where=where)
     if id_column is not None:
         names = table[id_column] if reports is None else read_row_names(where, id_column)
         table = table.set_index(_names(names, where))
-    X = table.drop(columns=[*target, *drop, *([id_column] if id_column else [])])
+    X = table.drop(columns=left_out)
     if reports is not None:
         check_choice(duplicates, "--duplicates", DUPLICATES)
         y: pd.Series | pd.DataFrame = read_matched_reports(
             reports, table.index, id_column=id_column, duplicates=duplicates, abstain=abstain
         )
         unlabelled = ~np.asarray(table.index.isin(y["task"]))
-        columns: list[str] = []
     else:
         labels = table[target]
         if abstain is not None:
             labels = labels.mask(labels.astype(str) == abstain)
         labels = labels.apply(_classes, where=where)
         unlabelled = labels.isna().all(axis=1).to_numpy()
-        columns = target
         y = labels.loc[~unlabelled, target[0]] if len(target) == 1 else labels[~unlabelled]
     rows = np.flatnonzero(~unlabelled)
     if not len(rows):
         raise InvalidInputError(f"{where}: no row has a label.")
-    return Labelled(X.iloc[rows], y, rows, int(unlabelled.sum()), columns)
+    return Labelled(X.iloc[rows], y, rows, target)
 
 
 def _names(column: pd.Series, where: str) -> pd.Index:
@@ -202,8 +198,7 @@ def _classes(column: pd.Series, where: str) -> pd.Series:
     from peerloss.datasets import check_label_column
 
     check_label_column(column, where=where)
-    integers = column.dtype.kind in "iuf"
-    return column.astype("Int64").astype(object) if integers else column.astype(object)
+    return column.astype("Int64" if column.dtype.kind in "iuf" else object).astype(object)
 
 
 def _read_probabilities(path: Path, labelled: Labelled) -> pd.DataFrame:
@@ -222,9 +217,8 @@ def _find_issues(labelled: Labelled, proba: pd.DataFrame | None, *, seed: int, j
 
     y: Any = labelled.y
     if proba is None:
-        if labelled.X.shape[1] == 0:
-            return find_label_issues(labels=y)
-        return find_label_issues(labelled.X, y, n_jobs=jobs, random_state=seed)
+        X = labelled.X if labelled.X.shape[1] else None
+        return find_label_issues(X, y, n_jobs=jobs, random_state=seed)
     names = _label_names(y)
     missing = [name for name in names if name not in proba]
     if missing:
@@ -232,13 +226,10 @@ def _find_issues(labelled: Labelled, proba: pd.DataFrame | None, *, seed: int, j
             f"--probabilities must have one column per label; {missing[0]!r} is missing among "
             f"{[str(name) for name in proba][:10]}."
         )
-    if not isinstance(y, pd.Series):
-        proba = proba[names]  # classes of several annotators are sorted
-    else:
-        columns = [name for name in proba if name in names]
-        y = pd.Series(pd.Categorical(y.astype(str), categories=columns), index=y.index, name=y.name)
-        proba = proba[columns]
-    return find_label_issues(labelled.X, y, pred_proba=proba.to_numpy())
+    if isinstance(y, pd.Series):  # classes of several annotators are sorted
+        names = [name for name in proba if name in names]
+        y = pd.Series(pd.Categorical(y.astype(str), categories=names), index=y.index, name=y.name)
+    return find_label_issues(labelled.X, y, pred_proba=proba[names].to_numpy())
 
 
 def _label_names(y: pd.Series | pd.DataFrame) -> list[str]:
@@ -259,22 +250,19 @@ def _print(found: LabelAudit, summary: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    console = Console()
     suspects = found.suspects.head(PRINTED_SUSPECTS)
     shown = Table("row", "given", "suggested", "P(wrong)", title="Most probable errors")
     for name, row in zip(suspects.index, suspects.to_dict("records"), strict=True):
         cells = [str(name), str(row["given"]), str(row["suggested"]), f"{row['p_error']:.3f}"]
         shown.add_row(*(Text(visible(cell)[:60]) for cell in cells))
-    console.print(shown)
-    lines = []
+    Console().print(shown)
     if summary["rows_without_label"]:
-        lines.append(f"Rows without a label, left out: {summary['rows_without_label']:,}.")
-    lines += [*summary["notes"], str(found.outlook)]
-    lines.append(f"Next: open {summary['audit']}/index.html, or run peerloss review {summary['audit']}.")
-    lines.append(
+        say(f"Rows without a label, left out: {summary['rows_without_label']:,}.")
+    for line in (*summary["notes"], found.outlook):
+        say(line)
+    say(f"Next: open {summary['audit']}/index.html, or run peerloss review {summary['audit']}.")
+    say(
         f"{summary['flagged']:,} of {summary['rows']:,} labels are suspect; about "
         f"{summary['expected_errors']:,.0f} ({summary['expected_error_rate']:.1%}) are expected to be wrong. "
         f"Written to {summary['audit']}."
     )
-    for line in lines:
-        say(line)

@@ -1,15 +1,23 @@
-"""Print text safely: control characters and characters outside the encoding are shown as escapes."""
+"""Print text safely: control characters are shown as escapes, and errors as one line."""
 
 from __future__ import annotations
 
 import io
 import json
+import os
 import re
 import sys
 import unicodedata
-from typing import Any
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from peerloss._files import WRITE_ERRORS
+from peerloss.exceptions import PeerLossError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Control and format characters (such as escape sequences), line separators, lone surrogates.
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -47,3 +55,25 @@ def tolerate_encodings() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
+
+
+@contextmanager
+def user_errors() -> Iterator[None]:
+    """End the command with exit code 2 and the message of an error of this library or the file system."""
+    try:
+        yield
+    except BrokenPipeError:  # the reader closed the pipe, as `| head` does; typer ends the command silently
+        raise
+    except (PeerLossError, OSError) as error:
+        say(f"Error: {_message(error)}", err=True)
+        raise typer.Exit(code=2) from error
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, PeerLossError) or not isinstance(error, OSError) or error.strerror is None:
+        return str(error)
+    if error.filename is not None:
+        return f"{os.fsdecode(error.filename)}: {error.strerror}."
+    if error.errno in WRITE_ERRORS:  # standard output, or a temporary file
+        return f"the output could not be written: {error.strerror}. Existing files are unchanged."
+    return f"{error.strerror}."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -11,12 +11,13 @@ from scipy import stats
 
 from peerloss._holm import holm
 from peerloss._validation import FloatArray, IntArray, check_in_range
-from peerloss.crowd._aggregate import rival_votes
 from peerloss.peer_prediction.reports import as_reports
-from peerloss.peer_prediction.shared_reports import CHUNK, SharedReports
+from peerloss.peer_prediction.shared_reports import SharedReports, split_by_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from numpy.typing import NDArray
 
     from peerloss.peer_prediction import Reports
     from peerloss.peer_prediction.reports import ReportsLike
@@ -68,22 +69,23 @@ def find_copiers(
     rate = check_in_range(false_positive_rate, "false_positive_rate", 0.0, 1.0)
     coded = as_reports(reports, duplicates=duplicates)
     n = len(coded.workers)
-    test = _test_pairs(_outvoted_answers(coded), n, len(coded.labels))
-    pair = np.minimum(test.first, test.second) * n + np.maximum(test.first, test.second)
-    order = np.lexsort((test.first, pair))
+    outvoted = _outvoted_answers(coded)
+    first, second, tasks, agreed, expected, p_value = _test_pairs(outvoted, n, len(coded.labels))
+    pair = np.minimum(first, second) * n + np.maximum(first, second)
+    order = np.lexsort((first, pair))
     pairs, begin, sides = np.unique(pair[order], return_index=True, return_counts=True)
-    larger = np.maximum.reduceat(test.p_value[order], begin) if len(pairs) else np.empty(0)
+    larger = np.maximum.reduceat(p_value[order], begin) if len(pairs) else np.empty(0)
     corrected = holm(np.where(sides == 2, larger, 1.0))
     chosen = np.flatnonzero(corrected <= rate)
     chosen = chosen[np.argsort(corrected[chosen], kind="stable")]
     at = order[begin[chosen]]
     return pd.DataFrame(
         {
-            "worker": coded.workers[test.first[at]],
-            "other": coded.workers[test.second[at]],
-            "n_tasks": test.tasks[at].astype(np.int64),
-            "agreements": test.agreed[at].astype(np.int64),
-            "expected": test.expected[at],
+            "worker": coded.workers[first[at]],
+            "other": coded.workers[second[at]],
+            "n_tasks": tasks[at].astype(np.int64),
+            "agreements": agreed[at].astype(np.int64),
+            "expected": expected[at],
             "p_value": corrected[chosen],
         }
     )
@@ -105,7 +107,7 @@ def _outvoted_answers(reports: Reports) -> _OutvotedAnswers:
     """Sum over the tasks; memory grows with the pairs of workers who share tasks, not with all pairs."""
     shared = SharedReports(reports)
     n_workers, k = len(reports.workers), len(reports.labels)
-    own, rival, _ = rival_votes(shared)
+    own, rival, _ = shared.rival_votes()
     chance = (own - 1) / shared.n_peers
     order = np.argsort(shared.task, kind="stable")
     starts = np.concatenate([[0], np.cumsum(np.bincount(shared.task, minlength=len(reports.tasks)))])
@@ -127,35 +129,24 @@ def _outvoted_answers(reports: Reports) -> _OutvotedAnswers:
 def _pair_with_others(
     outvoted: IntArray, task: IntArray, starts: IntArray, order: IntArray
 ) -> Iterator[tuple[IntArray, IntArray]]:
-    """Pair each outvoted report with the others on its task, about ``CHUNK`` pairs at a time."""
+    """Pair each outvoted report with the others on its task, in parts that fit into memory."""
     size = np.diff(starts)[task[outvoted]]
     ends = np.concatenate([[0], np.cumsum(size)])
-    begin = 0
-    while begin < len(outvoted):
-        stop = max(begin + 1, int(np.searchsorted(ends, ends[begin] + CHUNK, side="right")) - 1)
-        widths = size[begin:stop]
-        a = np.repeat(outvoted[begin:stop], widths)
-        offset = np.arange(len(a)) - np.repeat(ends[begin:stop] - ends[begin], widths)
+    for first, last in split_by_cost(ends):
+        widths = size[first:last]
+        a = np.repeat(outvoted[first:last], widths)
+        offset = np.arange(len(a)) - np.repeat(ends[first:last] - ends[first], widths)
         b = order[starts[task[a]] + offset]
         other = a != b
         yield a[other], b[other]
-        begin = stop
 
 
-@dataclass(frozen=True, eq=False)
-class _PairTests:
-    """One entry per ordered pair (first, second) of workers who share tasks."""
+def _test_pairs(answers: _OutvotedAnswers, n_workers: int, k: int) -> tuple[NDArray[Any], ...]:
+    """Compare the agreements of each ordered pair with those of the second worker and all others.
 
-    first: IntArray
-    second: IntArray
-    tasks: FloatArray
-    agreed: FloatArray
-    expected: FloatArray
-    p_value: FloatArray
-
-
-def _test_pairs(answers: _OutvotedAnswers, n_workers: int, k: int) -> _PairTests:
-    """Compare the agreements of each ordered pair with those of the second worker and all others."""
+    Return, for each ordered pair of workers who share tasks: the two workers, the number of tasks, the
+    observed and expected agreements, and the p-value.
+    """
     cell = answers.second * k + answers.label
     _, place = np.unique(cell, return_inverse=True)
     agreed = _totals(place, answers.agreed)[place] - answers.agreed + PRIOR_EVENTS
@@ -171,7 +162,7 @@ def _test_pairs(answers: _OutvotedAnswers, n_workers: int, k: int) -> _PairTests
     columns = (answers.tasks, answers.agreed, mean, extra)
     tasks, count, mean, extra = (_totals(place, column) for column in columns)
     p = np.asarray(stats.nbinom.sf(count - 1, mean**2 / extra, mean / (mean + extra)))
-    return _PairTests(pairs // n_workers, pairs % n_workers, tasks, count, mean, p)
+    return pairs // n_workers, pairs % n_workers, tasks, count, mean, p
 
 
 def _totals(place: IntArray, values: FloatArray) -> FloatArray:

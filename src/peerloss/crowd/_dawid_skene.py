@@ -1,4 +1,4 @@
-"""Dawid and Skene's model of a crowd: one confusion matrix per worker, fitted by EM."""
+"""One label per task: the majority, or Dawid and Skene's model with one confusion matrix per worker."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
 from scipy import sparse
 
 from peerloss._validation import FloatArray, IntArray, check_count
@@ -13,20 +14,15 @@ from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction.reports import as_reports
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from peerloss.peer_prediction import Reports
     from peerloss.peer_prediction.reports import ReportsLike
 
 #: Number of reports of the crowd's average worker that are added to each worker's, per true label.
 PRIOR_REPORTS = 1.0
-
 #: EM has converged when the probabilities of a task change by less than this on average.
 TOLERANCE = 1e-4
-
 #: Largest number of entries in the tables tasks × labels and (worker, label) × labels together (4 GB).
 MAX_CELLS = 1 << 29
-
 #: Largest number of entries in the arrays of one block of tasks.
 BLOCK = 1 << 20
 
@@ -72,8 +68,7 @@ class DawidSkene:
         total = np.bincount(self.reports.worker_codes, weights=given, minlength=n)
         count = np.bincount(self.reports.worker_codes, minlength=n)
         share: FloatArray = np.full(n, np.nan)
-        np.divide(total, count, out=share, where=count > 0)
-        return share
+        return np.divide(total, count, out=share, where=count > 0)
 
     def __repr__(self) -> str:
         state = "converged" if self.converged else "not converged"
@@ -145,6 +140,55 @@ def dawid_skene(
     )
 
 
+def aggregate_labels(
+    reports: Reports | ReportsLike | DawidSkene, *, duplicates: str = "error"
+) -> pd.DataFrame:
+    """Give every task two labels: that of Dawid and Skene's model and that of the majority.
+
+    Parameters
+    ----------
+    reports
+        :class:`~peerloss.peer_prediction.Reports`, what ``Reports.from_table`` takes, or the result of
+        :func:`dawid_skene` if it has been computed (its ``probabilities`` are those of all labels).
+    duplicates
+        If a worker labelled a task more than once, raise an ``"error"``, or keep the ``"first"`` or the
+        ``"last"`` of its labels in the order of the table.
+
+    Returns
+    -------
+    A frame with one row per task in order of first appearance: ``label`` and its ``probability`` by
+    Dawid–Skene, ``majority`` and its ``share`` of the votes (of tied labels the first in sorted order), and
+    ``n_workers``. Tasks without an answer are excluded.
+
+    Examples
+    --------
+    >>> answers = {"ann": "aabbab", "bob": "aabbab", "cy": "babaab"}
+    >>> table = [(task, name, label) for name, labels in answers.items() for task, label in enumerate(labels)]
+    >>> labels = aggregate_labels(table)
+    >>> labels["label"].tolist(), labels["share"].round(2).tolist()
+    (['a', 'a', 'b', 'b', 'a', 'b'], [0.67, 1.0, 1.0, 0.67, 1.0, 1.0])
+    """
+    model = reports if isinstance(reports, DawidSkene) else dawid_skene(reports, duplicates=duplicates)
+    coded = model.reports
+    votes = coded.counts
+    n_workers: IntArray = np.asarray(votes.sum(axis=1))
+    majority: IntArray = np.asarray(votes.argmax(axis=1)).ravel()
+    most_probable = model.probabilities.argmax(axis=1)
+    rows = np.arange(len(coded.tasks))
+    top: IntArray = votes.max(axis=1).toarray().ravel()
+    table = pd.DataFrame(
+        {
+            "label": coded.labels[most_probable],
+            "probability": model.probabilities[rows, most_probable],
+            "majority": coded.labels[majority],
+            "share": top / np.maximum(n_workers, 1),
+            "n_workers": n_workers,
+        },
+        index=pd.Index(coded.tasks, name="task"),
+    )
+    return table[n_workers > 0]
+
+
 class _Model:
     """The two steps of EM; both are products with one sparse matrix, tasks × (worker, label)."""
 
@@ -202,7 +246,9 @@ class _Model:
         log_confusion = np.log(np.maximum(self.confusion, tiny))
         log_prior = np.log(np.maximum(self.class_prior, tiny))
         change = 0.0
-        for rows in _blocks(len(probabilities), len(log_prior)):
+        step = max(1, BLOCK // len(log_prior))
+        for first in range(0, len(probabilities), step):
+            rows = slice(first, first + step)
             new = self.answers[rows] @ log_confusion
             new += log_prior
             new -= new.max(axis=1, keepdims=True)
@@ -211,8 +257,3 @@ class _Model:
             change += float(np.abs(new - probabilities[rows]).sum())
             probabilities[rows] = new
         return change / len(probabilities)
-
-
-def _blocks(n_rows: int, width: int) -> Iterator[slice]:
-    step = max(1, BLOCK // width)
-    return (slice(first, first + step) for first in range(0, n_rows, step))

@@ -18,10 +18,8 @@ if TYPE_CHECKING:
 
 #: Floats represent every cent up to this sum, 10¹³ units of currency.
 MAX_CENTS = 10**15
-
 #: Upper bound on the relative rounding error of a share.
 ROUNDING = 1e-12
-
 #: Payments are rounded to these decimals of a cent before they are rounded down, so that 0.29 is 29 cents.
 CENT_DECIMALS = 6
 

@@ -10,14 +10,14 @@ the worker.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 from joblib import Parallel, delayed
 from scipy import sparse, stats
 
 from peerloss._probabilities import label_frequencies
-from peerloss.peer_prediction.shared_reports import CHUNK, worker_blocks
+from peerloss.peer_prediction.shared_reports import CHUNK, split_by_cost
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 #: A worker who answers at least this share of the tasks as the average worker does is not uninformative.
 EFFORT = 0.5
-
 #: Level of the one-sided test for G > 0. Workers who pass it are never flagged.
 POSITIVE_LEVEL = 0.025
-
 #: Tolerance for sums of probabilities over a worker's tasks.
 ROUNDING = 1e-9
 
@@ -100,7 +98,7 @@ def consensus(shared: SharedReports, model: DawidSkene, *, n_jobs: int | None = 
         cells=model.cells[answers > 1],
         guess=label_frequencies(reports.label_codes, len(reports.labels)),
     )
-    blocks = list(worker_blocks(shared.ends, len(view.guess)))
+    blocks = list(split_by_cost(shared.ends, len(view.guess)))
     parts = Parallel(n_jobs=n_jobs, prefer="threads")(delayed(view.block)(*block) for block in blocks)
     return Consensus(*np.concatenate(parts, axis=1)) if parts else Consensus(*np.zeros((6, 0)))
 
@@ -122,9 +120,11 @@ class _View:
         n = np.maximum(self.shared.n_tasks[first:last], 1).astype(np.float64)[:, None]
         own_share, mean = np.zeros((2, last - first, len(self.guess)))
         for part in self._chunks(rows):
-            who = self.shared.worker[part] - first
-            own_share += _sum_rows(who, last - first, _one_hot(self.shared.own[part], len(self.guess))) / n
-            mean += _sum_rows(who, last - first, self._others(part)) / n
+            who, report = self.shared.worker[part] - first, np.arange(len(part))
+            np.add.at(own_share, (who, self.shared.own[part]), 1.0)
+            of_worker = sparse.csr_array((np.ones(len(part)), (who, report)), shape=(last - first, len(part)))
+            mean += np.asarray(of_worker @ self._others(part)) / n
+        own_share /= n
         out = np.zeros((6, last - first))
         for part in self._chunks(rows):
             who = self.shared.worker[part] - first
@@ -163,14 +163,3 @@ class _View:
         payoff *= payoff
         third = np.einsum("ij,ij->i", chance, payoff)
         return observed, influence**2, expected, variance, third, log_likelihood
-
-
-def _sum_rows(who: IntArray, n_workers: int, table: Any) -> Any:
-    add = sparse.csr_array((np.ones(len(who)), (who, np.arange(len(who)))), shape=(n_workers, len(who)))
-    return add @ table
-
-
-def _one_hot(labels: IntArray, k: int) -> sparse.csr_array[Any, tuple[int, int]]:
-    return sparse.csr_array(
-        (np.ones(len(labels)), labels, np.arange(len(labels) + 1)), shape=(len(labels), k)
-    )

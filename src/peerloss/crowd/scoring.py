@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from joblib import Parallel, delayed
+from scipy import sparse, stats
 
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import (
@@ -16,9 +18,7 @@ from peerloss._validation import (
     check_finite,
     check_in_range,
 )
-from peerloss.crowd._aggregate import majority_agreement
 from peerloss.crowd._dawid_skene import DawidSkene, dawid_skene
-from peerloss.crowd._intervals import bootstrap_intervals
 from peerloss.crowd._payments import (
     affine_payments,
     check_budget,
@@ -29,9 +29,14 @@ from peerloss.crowd._payments import (
 from peerloss.crowd._uninformative import consensus, uninformative_workers
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction import logarithmic_matrix, quadratic_matrix
-from peerloss.peer_prediction.influence import ca_influence, signs_from_others
 from peerloss.peer_prediction.reports import as_reports
-from peerloss.peer_prediction.shared_reports import SharedReports, pair_counts
+from peerloss.peer_prediction.shared_reports import (
+    SharedReports,
+    ca_influence,
+    common_matrix,
+    pair_counts,
+    signs_from_others,
+)
 
 if TYPE_CHECKING:
     from decimal import Decimal
@@ -42,6 +47,10 @@ if TYPE_CHECKING:
 #: Values of ``mechanism`` and ``payment`` of :func:`score_annotators`.
 MECHANISMS = ("ca", "quadratic", "log")
 PAYMENTS = ("affine", "untruthful_split")
+
+#: Largest number of random weights, and of resampled scores, in memory at once (8 bytes each).
+MAX_WEIGHTS = 1 << 24
+MAX_SCORES = 1 << 24
 
 
 def score_annotators(
@@ -168,7 +177,7 @@ def score_annotators(
             "low": low,
             "high": high,
             "n_tasks": n_tasks,
-            "agreement": shared.mean_by_worker(majority_agreement(shared)),
+            "agreement": shared.mean_by_worker(shared.majority_agreement()),
             "accuracy": model.accuracy,
             "uninformative": uninformative_workers(found, shared, false_positive_rate=rate),
         },
@@ -176,7 +185,7 @@ def score_annotators(
     )
     if budget is not None:
         if mechanism != "ca":
-            score = _beyond_unrelated(shared, score, shared.penalty(matrix))
+            score = shared.mean_by_worker(ca_influence(shared, common_matrix(matrix)))
         table["payment"] = _pay(score, shared, n_tasks, budget=budget, payment=payment, floor=floor)
     return table
 
@@ -215,16 +224,61 @@ def _pay(
     return round_down(unshared + affine_payments(score, shared.n_tasks, base=base, rate=rate))
 
 
-def _beyond_unrelated(shared: SharedReports, score: FloatArray, penalty: FloatArray) -> FloatArray:
-    """Subtract the score of the same labels on unrelated tasks."""
-    n = shared.n_tasks
-    factor = np.divide(n, n - 1.0, out=np.zeros(len(n)), where=n > 1)
-    beyond: FloatArray = factor * (score - penalty)
-    beyond[shared.is_constant()] = 0.0  # exactly, as in correlated agreement
-    return beyond
-
-
 def _score_matrix(mechanism: str, pairs: IntArray) -> FloatArray:
     joint = pairs / pairs.sum()
     score = quadratic_matrix(joint) if mechanism == "quadratic" else logarithmic_matrix(joint)
     return np.where(np.isneginf(score), 0.0, score)  # −∞ only for pairs that do not occur
+
+
+def bootstrap_intervals(
+    shared: SharedReports,
+    values: FloatArray,
+    *,
+    confidence: float,
+    n_bootstrap: int,
+    generator: np.random.Generator,
+    n_jobs: int | None = None,
+) -> tuple[FloatArray, FloatArray]:
+    """Resample tasks and return the lower and upper ends of the interval of each worker's mean of ``values``.
+
+    In each of ``n_bootstrap`` rounds every task gets a random weight, exponential with mean 1 (the Bayesian
+    bootstrap, in which no task disappears), the same for all workers on it, and weighted means are taken.
+    Deviations from the mean are widened by ``t/z · √((n + 1)/(n − 1))``, a correction for small numbers of
+    tasks. The score matrix is treated as known. Workers with fewer than three values have no interval (nan):
+    two influences on a covariance are always equal.
+    """
+    n = shared.n_tasks
+    centre = shared.mean_by_worker(values)
+    low, high = np.full((2, len(n)), np.nan)
+    tails = (1 - confidence) / 2, (1 + confidence) / 2
+    per_draw = max(1, MAX_WEIGHTS // shared.counts.shape[0])
+    seeds = generator.integers(2**63, size=-(-n_bootstrap // per_draw))
+    block_size = max(1, MAX_SCORES // n_bootstrap)
+    for first in range(0, len(n), block_size):
+        last = min(first + block_size, len(n))
+        rows = shared.of_workers(first, last)
+        cells = shared.worker[rows] - first, shared.task[rows]
+        shape = last - first, shared.counts.shape[0]
+        deviation = np.nan_to_num(values[rows] - centre[shared.worker[rows]])
+        deviations = sparse.csr_array((deviation, cells), shape=shape)
+        answered = sparse.csr_array((np.ones(len(rows)), cells), shape=shape)
+        parts = Parallel(n_jobs=n_jobs, prefer="threads")(
+            delayed(_resample)(deviations, answered, seed, min(per_draw, n_bootstrap - part * per_draw))
+            for part, seed in enumerate(seeds)
+        )
+        quantiles = np.quantile(np.concatenate(parts, axis=1), tails, axis=1)
+        low[first:last], high[first:last] = quantiles
+    usable = n > 2
+    factor = np.full(len(n), np.nan)
+    few = n[usable].astype(np.float64)
+    factor[usable] = stats.t.ppf(tails[1], few - 1) / stats.norm.ppf(tails[1])
+    factor[usable] *= np.sqrt((few + 1) / (few - 1))
+    return centre + factor * low, centre + factor * high
+
+
+def _resample(deviations: Any, answered: Any, seed: int, draws: int) -> FloatArray:
+    """Return the deviation of each worker's mean in each draw, (workers, draws), from workers × tasks."""
+    weights = np.random.default_rng(seed).standard_exponential((answered.shape[1], draws))
+    total = answered @ weights
+    result: FloatArray = (deviations @ weights) / np.where(total > 0, total, 1.0)
+    return result

@@ -3,15 +3,6 @@
 Every mechanism is a K×K matrix ``S[own report, peer's report]``. Correlated agreement also subtracts the
 score of reports on unrelated tasks, which takes the reward from uninformed reports.
 
-The files:
-
-* ``reports``: :class:`Reports`, a table of tasks, workers and labels as integer codes
-* ``_score_matrices``: the matrices S, and expected scores under a known joint distribution
-* ``_mechanisms``: the score of each worker under each mechanism
-* ``shared_reports``: sparse sums over pairs of workers on one task
-* ``influence``: correlated agreement report by report, with one matrix S per worker
-* ``_simulate``: truthful and untruthful workers for simulations
-
 :mod:`peerloss.crowd` applies these mechanisms to real crowds.
 """
 

@@ -10,9 +10,14 @@ import pandas as pd
 from peerloss._validation import FloatArray, IntArray, as_float_array, as_joint
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction._score_matrices import logarithmic_matrix, quadratic_matrix
-from peerloss.peer_prediction.influence import ca_influence, common_matrix, signs_from_others
 from peerloss.peer_prediction.reports import Reports, ReportsLike, as_reports
-from peerloss.peer_prediction.shared_reports import SharedReports, pair_counts
+from peerloss.peer_prediction.shared_reports import (
+    SharedReports,
+    ca_influence,
+    common_matrix,
+    pair_counts,
+    signs_from_others,
+)
 from peerloss.theory import sign_matrix
 
 if TYPE_CHECKING:
@@ -45,7 +50,8 @@ def estimate_joint(reports: Reports | ReportsLike) -> FloatArray:
     >>> estimate_joint(table).tolist()
     [[0.5, 0.25], [0.25, 0.0]]
     """
-    return _normalise(pair_counts(as_reports(reports)))
+    pairs = pair_counts(as_reports(reports))
+    return np.asarray(pairs / pairs.sum())
 
 
 def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | None = None) -> pd.DataFrame:
@@ -112,7 +118,7 @@ def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | N
         given = _check_shape(as_float_array(delta, "delta", ndim=2), "delta", coded)
         rows = common_matrix(np.asarray(sign_matrix(given), dtype=np.float64))
     shared = SharedReports(coded)
-    return _frame(coded, shared.mean_by_worker(ca_influence(shared, rows)), shared.n_tasks)
+    return _frame(coded, shared, ca_influence(shared, rows))
 
 
 def quadratic_score(reports: Reports | ReportsLike, *, joint: ArrayLike | None = None) -> pd.DataFrame:
@@ -234,21 +240,18 @@ def plain_agreement(reports: Reports | ReportsLike) -> pd.DataFrame:
 
 def _mean_score(reports: Reports, score: FloatArray) -> pd.DataFrame:
     shared = SharedReports(reports)
-    return _frame(reports, shared.mean_by_worker(shared.agreement(score)), shared.n_tasks)
+    return _frame(reports, shared, shared.agreement(score))
 
 
-def _frame(reports: Reports, score: FloatArray, n_tasks: IntArray) -> pd.DataFrame:
-    return pd.DataFrame({"score": score, "n_tasks": n_tasks}, index=pd.Index(reports.workers, name="worker"))
-
-
-def _normalise(pairs: IntArray) -> FloatArray:
-    joint: FloatArray = pairs / pairs.sum()
-    return joint
+def _frame(reports: Reports, shared: SharedReports, values: FloatArray) -> pd.DataFrame:
+    """Average one value per report over each worker's reports."""
+    columns = {"score": shared.mean_by_worker(values), "n_tasks": shared.n_tasks}
+    return pd.DataFrame(columns, index=pd.Index(reports.workers, name="worker"))
 
 
 def _check_joint(joint: ArrayLike | None, pairs: IntArray, reports: Reports) -> FloatArray:
     if joint is None:
-        return _normalise(pairs)
+        return np.asarray(pairs / pairs.sum())
     return _check_shape(as_joint(joint, "joint"), "joint", reports)
 
 

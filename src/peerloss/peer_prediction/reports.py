@@ -19,10 +19,8 @@ if TYPE_CHECKING:
     from peerloss._validation import BoolArray, IntArray
 
 COLUMNS = ("task", "worker", "label")
-
 #: Which label to keep if a worker labelled a task more than once.
 DUPLICATES = ("first", "last", "error")
-
 #: What :meth:`Reports.from_table` accepts.
 ReportsLike = pd.DataFrame | Iterable[Sequence[Any]]
 

@@ -12,8 +12,7 @@ import pytest
 
 from peerloss.audit.folder import read_folder
 from peerloss.audit.review import Review, ReviewServer, read_decisions
-from peerloss.audit.review._review_session import BATCH
-from peerloss.audit.review._server import MAX_BODY, script_json
+from peerloss.audit.review._server import BATCH, MAX_BODY
 from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import HOSTILE, write_audit
 
@@ -256,6 +255,8 @@ def test_large_and_foreign_bodies_are_refused(server):
     assert server.review.state()["keep"] == 0
 
 
-def test_json_inside_a_script_cannot_end_it():
+def test_json_inside_a_script_cannot_end_it(server, folder):
     """`</script>` in a label is escaped, so that it does not close the element."""
-    assert "<" not in script_json({"label": "</script><b>&"})
+    settings = send(server)[2].decode().split('id="settings">')[1].split("</script>")[0]
+    assert "<" not in settings
+    assert json.loads(settings) == {"classes": folder.classes, "batch": BATCH}

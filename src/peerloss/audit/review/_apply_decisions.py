@@ -97,14 +97,14 @@ def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
                 output.write(record.source)
                 continue
             if row not in cleaning.dropped:
-                label = NEW_COLUMN if row < 0 else cleaning.new_labels.get(row)
+                label = cleaning.new_labels.get(row)
+                text = record.source
                 if column is None:
-                    label = cleaning.given.get(row, "") if label is None else label
-                    output.write(append_field(record.source, label, found.delimiter))
-                elif row < 0 or label is None:
-                    output.write(record.source)
-                else:
-                    output.write(replace_field(record.source, column, label, found.delimiter))
+                    added = NEW_COLUMN if row < 0 else cleaning.given.get(row, "") if label is None else label
+                    text = append_field(text, added, found.delimiter)
+                elif label is not None:
+                    text = replace_field(text, column, label, found.delimiter)
+                output.write(text)
             row += 1
     folder.check_rows([*cleaning.new_labels, *cleaning.dropped], row)
     return row - len(cleaning.dropped)

@@ -43,13 +43,18 @@ def replay(lines: list[dict[str, Any]]) -> list[Decision]:
     """Return the decisions that were not undone, in the order in which they were made."""
     decisions: list[Decision] = []
     for line in lines:
-        if line["action"] == "undo":
-            last = next((i for i in reversed(range(len(decisions))) if decisions[i].row == line["row"]), None)
-            if last is not None:
-                del decisions[last]
-        else:
-            decisions.append(Decision(line["row"], line["action"], line.get("label")))
+        _carry_out(line, decisions)
     return decisions
+
+
+def _carry_out(line: dict[str, Any], decisions: list[Decision]) -> None:
+    """Add the decision of a line, or remove the last one on its row."""
+    if line["action"] != "undo":
+        decisions.append(Decision(line["row"], line["action"], line.get("label")))
+        return
+    last = next((i for i in reversed(range(len(decisions))) if decisions[i].row == line["row"]), None)
+    if last is not None:
+        del decisions[last]
 
 
 def latest(decisions: list[Decision]) -> dict[int, Decision]:
@@ -94,10 +99,7 @@ class DecisionsFile(AbstractContextManager["DecisionsFile"]):
             advice="This decision was not saved; all earlier ones were. Free some disk space, then decide "
             "again or restart the review.",
         )
-        if action == "undo":
-            self.decisions = replay([*map(_as_line, self.decisions), line])
-        else:
-            self.decisions.append(Decision(row, action, label))
+        _carry_out(line, self.decisions)
 
     def close(self) -> None:
         """Close the file."""
@@ -114,24 +116,19 @@ class DecisionsFile(AbstractContextManager["DecisionsFile"]):
             )
 
 
-def _as_line(decision: Decision) -> dict[str, Any]:
-    return {"row": decision.row, "action": decision.action, "label": decision.label}
-
-
 def _parse(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
     """Return the valid lines and the position where the last complete line ends."""
     complete = content.rfind(b"\n") + 1
     if complete < len(content):
-        warnings.warn(
-            f"{path.name}: the last line is incomplete, as after a crash; skipped. Earlier lines are kept.",
-            DecisionsFileWarning,
-            stacklevel=4,
+        message = (
+            f"{path.name}: the last line is incomplete, as after a crash; skipped. Earlier lines are kept."
         )
+        warnings.warn(message, DecisionsFileWarning, stacklevel=4)
     lines = []
     for number, text in enumerate(content[:complete].splitlines(), start=1):
         try:
             line = json.loads(text)
-            valid = isinstance(line["row"], int) and not isinstance(line["row"], bool) and line["row"] >= 0
+            valid = type(line["row"]) is int and line["row"] >= 0
             valid &= line["action"] in ACTIONS
             valid &= (line["action"] == "change") == isinstance(line.get("label"), str)
         except (ValueError, KeyError, TypeError, RecursionError):
@@ -139,9 +136,6 @@ def _parse(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
         if valid:
             lines.append(line)
         else:
-            warnings.warn(
-                f"{path.name}, line {number} is not a valid decision; skipped.",
-                DecisionsFileWarning,
-                stacklevel=4,
-            )
+            message = f"{path.name}, line {number} is not a valid decision; skipped."
+            warnings.warn(message, DecisionsFileWarning, stacklevel=4)
     return lines, complete

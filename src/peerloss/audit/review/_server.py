@@ -1,4 +1,4 @@
-"""The local web page on which a person decides on suspects with the keyboard.
+"""The suspects of an audit with the decisions on them, and the local web page on which a person decides.
 
 The server listens on 127.0.0.1 only. Every URL starts with a random token. Requests without it, with another
 Host (as in DNS rebinding) or from a page of another origin get an empty 404; requests with malformed headers
@@ -12,25 +12,102 @@ import json
 import re
 import secrets
 import sys
+import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from peerloss._pages import render
-from peerloss.audit.review._decisions_file import ACTIONS
-from peerloss.audit.review._review_session import BATCH
+from peerloss.audit._audit_page import cell_text
+from peerloss.audit.review._decisions_file import ACTIONS, DecisionsFile, latest
 from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
-    from peerloss.audit.review._review_session import Review
+    from peerloss.audit.folder import AuditFolder
 
+#: Suspects per response; the page requests the next ones in advance.
+BATCH = 20
+#: Longer texts are truncated on the page.
+MAX_TEXT = 20_000
 #: Largest request body in bytes; a decision is a short JSON object.
 MAX_BODY = 4096
 #: Seconds until an idle connection is closed.
 IDLE_SECONDS = 30
 #: Headers that are read, besides Host and Origin.
 READ_HEADERS = ("Sec-Fetch-Site", "Content-Type", "Content-Length")
+
+
+class Review:
+    """Suspects of an audit and the decisions on them; safe to use from several threads.
+
+    A *place* is the position of a suspect in the order of ranks, from 0.
+    """
+
+    def __init__(self, folder: AuditFolder) -> None:
+        self.classes = folder.classes
+        self.title = str(folder.manifest.get("source", folder.path.name))
+        suspects = folder.suspects()
+        self._suspects = suspects.to_dict("records")
+        self._place = {int(row): place for place, row in enumerate(suspects["row"])}
+        features = folder.features()
+        self._names = [str(name) for name in features]
+        folder.check_rows(suspects["row"], len(features))
+        self._features = features.iloc[suspects["row"].to_numpy()].to_numpy(dtype=object)
+        self._lock = threading.RLock()
+        self._file = DecisionsFile(folder.decisions_path)
+
+    def __len__(self) -> int:
+        return len(self._suspects)
+
+    def batch(self, start: int) -> list[dict[str, Any]]:
+        """Return up to ``BATCH`` suspects as text, in the order of their rank."""
+        return [
+            {
+                "place": place,
+                "name": str(suspect["name"]),
+                "given": str(suspect["given"]),
+                "suggested": str(suspect["suggested"]),
+                "p_error": round(float(suspect["p_error"]), 4),
+                "features": [
+                    (name, cell_text(value)[:MAX_TEXT])
+                    for name, value in zip(self._names, self._features[place], strict=True)
+                ],
+            }
+            for place, suspect in enumerate(self._suspects[start : start + BATCH], start=start)
+        ]
+
+    def state(self) -> dict[str, Any]:
+        """Return the number of decisions of each kind and the place of the next suspect."""
+        with self._lock:
+            decided = latest(self._file.decisions)
+        actions = [decision.action for decision in decided.values()]
+        counts = {action: actions.count(action) for action in ACTIONS if action != "undo"}
+        undecided = (place for row, place in self._place.items() if row not in decided)
+        return {"total": len(self), "next": min(undecided, default=len(self)), **counts}
+
+    def decide(self, action: str, place: int | None, label: str | None) -> dict[str, Any]:
+        """Write a decision, or undo the last one, and return the new state.
+
+        Raise ``ValueError`` if there is no such suspect or label, ``OutputError`` if it cannot be written.
+        """
+        with self._lock:
+            if action == "undo":
+                if not self._file.decisions:
+                    return self.state()
+                row = self._file.decisions[-1].row
+                self._file.append(row, "undo")
+                return self.state() | {"next": self._place.get(row, 0)}
+            if place is None or not 0 <= place < len(self):
+                raise ValueError("no such suspect")
+            if (action == "change") != (label in self.classes):
+                raise ValueError("no such label")
+            self._file.append(int(self._suspects[place]["row"]), action, label)
+            return self.state()
+
+    def close(self) -> None:
+        """Close the file of decisions."""
+        self._file.close()
 
 
 class ReviewServer(ThreadingHTTPServer):
@@ -101,11 +178,10 @@ class _Handler(BaseHTTPRequestHandler):
             self._refuse()
 
     def do_POST(self) -> None:
-        if self._permitted_resource() != "decide" or self.headers.get("Content-Type") != "application/json":
-            self._refuse()
-            return
+        permitted = self._permitted_resource() == "decide"
+        permitted &= self.headers.get("Content-Type") == "application/json"
         length = self.headers.get("Content-Length", "")
-        if not length.isdecimal() or len(length) > 6 or int(length) > MAX_BODY:
+        if not permitted or not length.isdecimal() or len(length) > 6 or int(length) > MAX_BODY:
             self._refuse()
             return
         try:
@@ -136,7 +212,6 @@ class _Handler(BaseHTTPRequestHandler):
         page = render(
             "peerloss.audit.review",
             "review.html",
-            filters={"script_json": script_json},
             nonce=nonce,
             title=review.title,
             settings={"classes": review.classes, "batch": BATCH},
@@ -174,14 +249,6 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.send_header("Connection", "close")
         self.end_headers()
-
-
-def script_json(value: Any) -> str:
-    """Return JSON that is safe inside a script element, whatever its strings contain."""
-    from markupsafe import Markup  # noqa: PLC0415 - comes with jinja2, which is an extra
-
-    text = json.dumps(value, ensure_ascii=True, allow_nan=False)
-    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))  # noqa: S704
 
 
 def _is_text(value: object) -> bool:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from peerloss.crowd import _read_reports, read_reports
+from peerloss.crowd import read_reports, report_tables
 from peerloss.datasets import iter_table
 from peerloss.exceptions import InvalidInputError
 
@@ -16,7 +16,7 @@ def small_chunks(monkeypatch):
     def three(path, *, chunk_rows, **options):
         return iter_table(path, chunk_rows=min(chunk_rows, 3), **options)
 
-    monkeypatch.setattr(_read_reports, "iter_table", three)
+    monkeypatch.setattr(report_tables, "iter_table", three)
 
 
 @pytest.mark.usefixtures("small_chunks")

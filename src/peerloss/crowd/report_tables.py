@@ -1,4 +1,4 @@
-"""Read the reports of workers from a table file, long or wide, with little memory beyond their codes."""
+"""Read the reports of workers from a table file, and match their tasks with the rows of a data table."""
 
 from __future__ import annotations
 
@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 #: Names that the column of tasks may have.
 TASK_NAMES = ("task", "item")
+#: Integers in their only spelling, except for zeros after the decimal point.
+INTEGER = r"(?:0|-?[1-9][0-9]*)(?:\.0+)?"
 
 
 def read_reports(
@@ -76,10 +78,80 @@ def read_reports(
         table = _collect(chunk[wanted].set_axis(["task", "worker", "label"], axis=1) for chunk in chunks)
     if abstain in table["label"].cat.categories:
         table["label"] = table["label"].cat.remove_categories([abstain])
-    return drop_duplicate_reports(table, duplicates, columns=(task or "row", "worker"), source=str(path))
+    return _drop_duplicates(table, duplicates, columns=(task or "row", "worker"), source=str(path))
 
 
-def drop_duplicate_reports(
+def read_row_names(path: str | Path, column: str) -> pd.Series:
+    """Read the column that names the rows of a table, spelled as :func:`read_matched_reports` expects it."""
+    chunks = iter_table(path, kinds={column: "text"})
+    return _normalised(pd.concat([chunk[column] for chunk in chunks]))
+
+
+def read_matched_reports(
+    path: str | Path,
+    rows: pd.Index,
+    *,
+    id_column: str | None,
+    duplicates: str = "error",
+    abstain: str | None = None,
+) -> pd.DataFrame:
+    """Read the reports on the rows of a data table, in the order of these rows; drop missing labels.
+
+    Parameters
+    ----------
+    path
+        The table of reports, as for :func:`~peerloss.crowd.read_reports`.
+    rows
+        The index of the data: the names that :func:`read_row_names` returns, or 0, 1, … without names.
+    id_column
+        The column of the data that holds the names. ``None`` means that tasks are row numbers.
+    duplicates, abstain
+        As for :func:`~peerloss.crowd.read_reports`.
+
+    Raises
+    ------
+    InvalidInputError
+        If a task is not a row of the data, or a worker labelled a task more than once.
+    """
+    reports = read_reports(path, duplicates=duplicates, abstain=abstain).dropna(subset="label")
+    given = reports["task"]
+    tasks = _row_numbers(given, len(rows), path) if id_column is None else _normalised(given)
+    place = rows.get_indexer(pd.Index(tasks))
+    if (place < 0).any():
+        raise InvalidInputError(
+            f"{path}: every task must be an entry of --id {id_column!r}, such as {str(rows[0])!r}; "
+            f"{str(tasks[place < 0].iloc[0])!r} is not. Check which column names the tasks."
+        )
+    reports = reports.assign(task=tasks.astype("category"), place=place)
+    # Tasks such as 3 and 3.0 are now the same.
+    reports = _drop_duplicates(reports, duplicates, columns=("task", "worker"), source=str(path))
+    reports = reports.assign(task=reports["task"].astype(tasks.dtype))
+    return reports.sort_values("place", kind="stable").drop(columns="place")
+
+
+def _normalised(column: pd.Series) -> pd.Series:
+    """Write integers without decimals, so that 1 and 1.0 match; other text, such as 01, is not changed."""
+    text = column.astype(object)
+    integer = text.str.fullmatch(INTEGER, na=False)
+    return text.mask(integer.astype(bool), text.str.split(".", n=1).str[0])
+
+
+def _row_numbers(tasks: pd.Series, n_rows: int, path: str | Path) -> pd.Series:
+    """Convert tasks to row numbers, counted from 0."""
+    names = _normalised(tasks)
+    is_number = names.str.fullmatch("0|[1-9][0-9]*", na=False).astype(bool)
+    numbers = pd.to_numeric(names.where(is_number), errors="coerce")
+    wrong = ~(numbers < n_rows).to_numpy()
+    if wrong.any():
+        raise InvalidInputError(
+            f"{path}: without --id, tasks must be row numbers, counted from 0: 0 to {n_rows - 1}; found "
+            f"{str(tasks[wrong].iloc[0])!r}. If tasks are counted from 1, subtract 1. If they are names, "
+            "pass the column of the data that holds them with --id."
+        )
+    return numbers.astype(np.int64)
+
+
+def _drop_duplicates(
     table: pd.DataFrame, duplicates: str, *, columns: Sequence[str], source: str
 ) -> pd.DataFrame:
     """Keep one label per task and worker; rows with a missing value are not changed."""
@@ -106,24 +178,19 @@ def _melted(
     rows = max(1, 1_000_000 // len(workers))
     for chunk in iter_table(path, chunk_rows=rows, kinds=kinds):  # type: ignore[arg-type]
         names = chunk[task] if task else pd.Series(chunk.index.astype(str), index=chunk.index)
-        if not repeats:
-            _refuse_repeats(names, path)
+        twice = names[names.duplicated() & names.notna()]  # those in different chunks are found later
+        if len(twice) and not repeats:
+            raise InvalidInputError(
+                f"{path} must have one row per task; {twice.iloc[0]!r} has more. Keep one label of each "
+                "worker with duplicates='first' or duplicates='last' (on the command line --duplicates "
+                "first)."
+            )
         yield pd.DataFrame(
             {
                 "task": np.repeat(names.to_numpy(dtype=object), len(workers)),
                 "worker": np.tile(np.array(workers, dtype=object), len(chunk)),
                 "label": chunk[workers].to_numpy(dtype=object).ravel(),
             }
-        )
-
-
-def _refuse_repeats(names: pd.Series, path: str | Path) -> None:
-    """Refuse two rows of one task in a chunk; rows in different chunks are found as duplicate reports."""
-    twice = names[names.duplicated() & names.notna()]
-    if len(twice):
-        raise InvalidInputError(
-            f"{path} must have one row per task; {twice.iloc[0]!r} has more. Keep one label of each worker "
-            "with duplicates='first' or duplicates='last' (on the command line --duplicates first)."
         )
 
 

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from peerloss.peer_prediction import correlated_agreement, influence
-from peerloss.peer_prediction.shared_reports import SharedReports
+from peerloss.peer_prediction import correlated_agreement, shared_reports
 from tests.crowd.crowds import coded, others_of, random_crowd
 
 
@@ -12,10 +11,10 @@ from tests.crowd.crowds import coded, others_of, random_crowd
 @pytest.mark.parametrize("seed", range(3))
 def test_influence_equals_its_definition(monkeypatch, chunk, seed):
     """n/(n − 1)·(u − ū)·(v − v̄), in loops over the reports, for a matrix without symmetry."""
-    monkeypatch.setattr(influence, "CHUNK", chunk)
+    monkeypatch.setattr(shared_reports, "CHUNK", chunk)
     frame = random_crowd(seed)
     score = np.random.default_rng(seed).normal(size=(3, 3))
-    shared = SharedReports(coded(frame))
+    shared = shared_reports.SharedReports(coded(frame))
     kept = [row for row in frame.index if others_of(frame, row)]
     u = np.array([score[frame.loc[row, "label"]] for row in kept])
     v = np.array(
@@ -28,7 +27,7 @@ def test_influence_equals_its_definition(monkeypatch, chunk, seed):
         n = mine.sum()
         expected[mine] = n / (n - 1) * ((u[mine] - u[mine].mean(0)) * (v[mine] - v[mine].mean(0))).sum(axis=1)
     np.testing.assert_allclose(
-        influence.ca_influence(shared, influence.common_matrix(score)), expected, atol=1e-12
+        shared_reports.ca_influence(shared, shared_reports.common_matrix(score)), expected, atol=1e-12
     )
 
 
@@ -36,7 +35,7 @@ def test_mean_influence_is_the_score():
     """Averaged over a worker's tasks the influences give correlated agreement."""
     frame = random_crowd(5, n_tasks=40)
     delta = np.eye(3) - 0.4
-    shared = SharedReports(coded(frame))
-    values = influence.ca_influence(shared, influence.common_matrix(np.eye(3)))
+    shared = shared_reports.SharedReports(coded(frame))
+    values = shared_reports.ca_influence(shared, shared_reports.common_matrix(np.eye(3)))
     expected = correlated_agreement(frame, delta=delta)["score"]
     np.testing.assert_allclose(shared.mean_by_worker(values), expected, atol=1e-12)
