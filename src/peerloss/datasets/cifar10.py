@@ -16,7 +16,7 @@ import numpy as np
 
 from peerloss._validation import check_choice
 from peerloss.datasets._integer_pickles import LARGEST_PICKLE, ArrayRecord, as_text, read_integers
-from peerloss.datasets._size_limits import read_arrays
+from peerloss.datasets._open_limited import read_arrays
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss._validation import check_choice
-from peerloss.datasets._size_limits import read_array
+from peerloss.datasets._open_limited import read_array
 from peerloss.datasets.tables import read_table
 from peerloss.exceptions import InvalidInputError
 
