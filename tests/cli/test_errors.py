@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 from peerloss import MarginPerceptron, save_model
 from peerloss._files import atomic_folder
 from peerloss.cli import _fit, app
-from peerloss.cli._errors import user_errors
+from peerloss.cli._terminal import user_errors
 from peerloss.estimators import TableEncoder
 from tests.crowd.crowds import random_crowd
 from tests.experiments.tiny import write_spec

@@ -13,14 +13,13 @@ from peerloss.cli._bound import bound
 from peerloss.cli._datasets import datasets
 from peerloss.cli._demo import demo
 from peerloss.cli._doctor import doctor
-from peerloss.cli._errors import user_errors
 from peerloss.cli._fit import fit
 from peerloss.cli._predict import predict
 from peerloss.cli._report import report
 from peerloss.cli._reproduce import reproduce
 from peerloss.cli._review import apply, review
 from peerloss.cli._status import status
-from peerloss.cli._terminal import tolerate_encodings
+from peerloss.cli._terminal import tolerate_encodings, user_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable

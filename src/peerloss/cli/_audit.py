@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.cli._progress import training_bar
-from peerloss.cli._terminal import say, say_json, visible
+from peerloss.cli._terminal import say, say_json, training_bar, visible
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import check_output_folder
-from peerloss.cli._progress import training_bar
-from peerloss.cli._terminal import say, say_json, visible
+from peerloss.cli._terminal import say, say_json, training_bar, visible
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -11,8 +11,7 @@ import typer
 
 from peerloss.cli._report import write_page
 from peerloss.cli._reproduce_cifar import IMAGES, reproduce_images
-from peerloss.cli._terminal import say, visible
-from peerloss.cli._warnings import store_warnings
+from peerloss.cli._terminal import say, store_warnings, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
