@@ -8,15 +8,8 @@ from peerloss.datasets._splits import Split, split_and_flip
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
 from peerloss.datasets.cifar10 import CifarImages, load_cifar10, load_cifar10n
 from peerloss.datasets.real_noise import RealNoise, list_real_noise, load_real_noise
-from peerloss.datasets.tables import (
-    check_label_column,
-    column_kinds,
-    iter_table,
-    make_encoder,
-    read_table,
-    require_columns,
-    split_target,
-)
+from peerloss.datasets.tables import column_kinds, iter_table, read_table, require_columns
+from peerloss.datasets.tables._columns import check_label_column, make_encoder, split_target
 
 __all__ = [
     "OTHER_DATASETS",

@@ -14,7 +14,8 @@ from sklearn.datasets import load_breast_cancer
 from peerloss.datasets._catalogue import EMBEDDED, GENERATED, OTHER
 from peerloss.datasets._openml import read_openml
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
-from peerloss.datasets.tables import TABLE_SUFFIXES, read_table, split_target
+from peerloss.datasets.tables._columns import split_target
+from peerloss.datasets.tables._read_table import TABLE_SUFFIXES, read_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -86,18 +87,12 @@ def load_dataset(
     if text.startswith("openml:"):
         number = text.removeprefix("openml:")
         table, record = read_openml(number, data_dir)
-        return _as_dataset(
-            table,
-            target or record.target,
-            name=text,
-            where=f"OpenML data set {number} ({record.name})",
-            citation=record.citation,
-            notes=(f"{record.name} from https://www.openml.org/d/{number}.",),
-        )
+        where = f"OpenML data set {number} ({record.name})"
+        note = f"{record.name} from https://www.openml.org/d/{number}."
+        return _as_dataset(table, target or record.target, text, where, record.citation, note)
     if isinstance(name, Path) or text.lower().endswith(TABLE_SUFFIXES) or Path(text).is_file():
         path = Path(data_dir or ".", text)
-        citation = f"The file {path}."
-        return _as_dataset(read_table(path), target, name=path.name, where=str(path), citation=citation)
+        return _as_dataset(read_table(path), target, path.name, str(path), f"The file {path}.")
     raise InvalidInputError(
         f"`name` must be one of {', '.join(_ENTRIES)}, 'openml:' and a number, or a file "
         f"whose name ends in {', '.join(TABLE_SUFFIXES)}; got {text!r}."
@@ -105,26 +100,13 @@ def load_dataset(
 
 
 def _as_dataset(
-    table: pd.DataFrame,
-    target: str | None,
-    *,
-    name: str,
-    where: str,
-    citation: str,
-    notes: tuple[str, ...] = (),
+    table: pd.DataFrame, target: str | None, name: str, where: str, citation: str, *notes: str
 ) -> Dataset:
     """Split the labels off a table and code them 0..K-1 in sorted order."""
     X, labels = split_target(table, target, where=where)
     codes, values = pd.factorize(labels, sort=True)
-    return Dataset(
-        name=name,
-        X=X,
-        y=codes.astype(np.int64),
-        feature_names=tuple(X.columns),
-        target_names=tuple(f"{value:g}" if isinstance(value, float) else str(value) for value in values),
-        citation=citation,
-        notes=notes,
-    )
+    classes = tuple(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+    return Dataset(name, X, codes.astype(np.int64), tuple(X.columns), classes, citation, notes)
 
 
 def _load_built_in(name: str) -> Dataset:
@@ -135,15 +117,7 @@ def _load_built_in(name: str) -> Dataset:
     else:
         X, y = _read_embedded(name) if name in EMBEDDED else _generate(name)
     entry = _ENTRIES[name]
-    return Dataset(
-        name=name,
-        X=X,
-        y=y,
-        feature_names=tuple(X.columns),
-        target_names=entry.target_names,
-        citation=entry.citation,
-        notes=entry.notes,
-    )
+    return Dataset(name, X, y, tuple(X.columns), entry.target_names, entry.citation, entry.notes)
 
 
 def _read_embedded(name: str) -> tuple[pd.DataFrame, IntArray]:

@@ -9,7 +9,7 @@ import numpy as np
 from sklearn.model_selection import train_test_split
 
 from peerloss._deprecation import renamed_parameters
-from peerloss.datasets.tables import make_encoder
+from peerloss.datasets.tables._columns import make_encoder
 from peerloss.noise import NoiseModel, flip_labels
 
 if TYPE_CHECKING:

@@ -1,15 +1,7 @@
 """Read and write tables: CSV, Parquet and ARFF files, entirely or in chunks of rows."""
 
 from peerloss.datasets._open_limited import open_text, text_encoding
-from peerloss.datasets.tables._columns import (
-    Kind,
-    as_kinds,
-    check_label_column,
-    column_kinds,
-    make_encoder,
-    require_columns,
-    split_target,
-)
+from peerloss.datasets.tables._columns import Kind, as_kinds, column_kinds, require_columns
 from peerloss.datasets.tables._csv import (
     append_field,
     check_csv,
@@ -26,17 +18,14 @@ __all__ = [
     "append_field",
     "as_kinds",
     "check_csv",
-    "check_label_column",
     "column_kinds",
     "iter_table",
-    "make_encoder",
     "neutralise",
     "open_text",
     "read_records",
     "read_table",
     "replace_field",
     "require_columns",
-    "split_target",
     "text_encoding",
     "write_table",
 ]

@@ -32,14 +32,7 @@ def column_kinds(table: pd.DataFrame) -> dict[str, Kind]:
 def as_kinds(table: pd.DataFrame, kinds: Mapping[str, Kind], *, locate: Callable[[int], str]) -> pd.DataFrame:
     """Convert columns to the requested kinds; other columns keep their kind.
 
-    Parameters
-    ----------
-    table
-        Columns of any type; the index holds the row numbers of the file.
-    kinds
-        Column → ``"number"`` or ``"text"``.
-    locate
-        Row number → place in the file, for error messages.
+    ``locate`` returns the place in the file of a row number in the index, for error messages.
     """
     wanted = column_kinds(table) | dict(kinds)
     columns = {
@@ -50,10 +43,7 @@ def as_kinds(table: pd.DataFrame, kinds: Mapping[str, Kind], *, locate: Callable
 
 
 def require_columns(present: Iterable[str], wanted: Iterable[str], *, where: str) -> None:
-    """Refuse a table without the ``wanted`` columns.
-
-    The message calls the table ``where`` and lists the columns that are ``present``.
-    """
+    """Refuse a table without the ``wanted`` columns; the message calls the table ``where``."""
     have = [str(name) for name in present]
     missing = [name for name in wanted if name not in have]
     if not missing:
