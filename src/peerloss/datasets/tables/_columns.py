@@ -43,7 +43,10 @@ def as_kinds(table: pd.DataFrame, kinds: Mapping[str, Kind], *, locate: Callable
 
 
 def require_columns(present: Iterable[str], wanted: Iterable[str], *, where: str) -> None:
-    """Refuse a table without the ``wanted`` columns; the message calls the table ``where``."""
+    """Refuse a table without the ``wanted`` columns.
+
+    The message calls the table ``where`` and lists the columns that are ``present``.
+    """
     have = [str(name) for name in present]
     missing = [name for name in wanted if name not in have]
     if not missing:
