@@ -75,7 +75,7 @@ def audit(
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     spreadsheet_safe: Annotated[
         bool,
-        typer.Option("--spreadsheet-safe", help="Write ' before texts that look like a formula."),
+        typer.Option("--spreadsheet-safe", help="Prefix text that looks like a formula with an apostrophe."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:

@@ -18,7 +18,7 @@ def status(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Print how many runs of each experiment are done, by method, and whether any line is damaged.
+    """Show how many runs of each experiment are done, by method, and whether any line is damaged.
 
     Example: peerloss status runs/a1
     """
