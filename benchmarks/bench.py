@@ -1,7 +1,7 @@
 """Time and memory of peer loss compared with ``torch.nn.functional.cross_entropy`` (``make bench``).
 
-Run ``python benchmarks/bench.py [--device cuda] [--output FILE]``. Times are medians over rounds in which all
-candidates take turns. Memory is the peak of a forward and backward pass beyond its inputs.
+Run ``python benchmarks/bench.py [--device cuda] [--output FILE]``. Times are medians of alternating
+rounds. Memory is the peak of a forward and backward pass beyond its inputs.
 """
 
 from __future__ import annotations
@@ -147,15 +147,15 @@ def main() -> None:
     parser.add_argument("--output", type=Path, help="also write the tables here")
     arguments = parser.parse_args()
     torch.manual_seed(0)
-    rounds = ", ".join(str(count) for *_, count in SHAPES)
+    *first, last = (count for *_, count in SHAPES)
     text = "\n".join(
         [
-            "# Cost of peer loss compared with cross entropy",
+            "# Cost of peer loss, compared with cross entropy",
             "",
             f"Measured with `make bench`: {provenance(arguments.device)}, {_numba()}.",
-            f"Medians, all candidates in turns; rounds: {rounds} for the losses.",
-            f"Steps: {STEP_REPEATS} repeats of {STEP_ROUNDS} rounds ({FEW_ROUNDS} with 50,000 classes);",
-            "time and ratio are medians over the repeats, with the range of the ratio.",
+            f"Medians of alternating rounds: {', '.join(map(str, first))} and {last} rounds for the losses.",
+            f"Steps: {STEP_REPEATS} repetitions of {STEP_ROUNDS} rounds ({FEW_ROUNDS} with 50,000 classes).",
+            "Time and ratio are medians over the repetitions, with the range of the ratio.",
             "",
             "## Loss alone, forward and backward",
             "",

@@ -3,8 +3,8 @@
 Run ``python benchmarks/bench_annotators.py [spammers] [accuracy] [copiers] [rates] [scale]
 [--data-dir FOLDER] [--output FILE]``; by default all parts run. Real crowds are read from ``--data-dir`` or
 PEERLOSS_DATA. crowd-kit is compared if it is installed (it needs transformers, so it is not among the
-development tools). Times are CPU seconds, which other processes hardly affect. ``--reports`` sets the size of
-the large table, ``--rounds`` the number of crowds drawn for each setting.
+development tools). Times are processor seconds, which other processes hardly affect. ``--reports`` sets the
+size of the large table, ``--rounds`` the number of crowds drawn for each setting.
 """
 
 from __future__ import annotations
@@ -93,8 +93,8 @@ def auroc(score: pd.Series) -> float:
 def spammer_rows(folder: str | None, rounds: int) -> list[str]:
     """Return AUROCs of each score against added spammers: mean and 95 % interval over the rounds."""
     title = (
-        f"AUROC against ten added spammers, workers with {MIN_TASKS} tasks or more, {rounds} rounds; "
-        "flagged: share of spammers and of the workers of the crowd that `uninformative` flags."
+        f"AUROC against ten added spammers, workers with {MIN_TASKS} tasks or more, {rounds} rounds. "
+        "Flagged: share of spammers and of the crowd's own workers that `uninformative` flags."
     )
     rows = [
         title,
@@ -188,8 +188,8 @@ def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
 def copier_rows(folder: str | None) -> list[str]:
     """Count which of ten added copiers the pairwise test reports, and other reported pairs."""
     title = (
-        "Copiers of workers with 50 tasks or more: each answer is that of the source with the given rate, "
-        "else that of a random worker on the task."
+        "Copiers of workers with 50 tasks or more: each answer is copied from the source with the given "
+        "probability, else from a random worker on the task."
     )
     rows = [
         title,
@@ -230,16 +230,13 @@ SETTINGS = (
 def rate_rows(crowds: int) -> list[str]:
     """Simulate crowds: false alarms and power of the flag, coverage of the intervals."""
     title = (
-        "A quarter of the workers guess half of their answers (they should not be flagged), a tenth spam. "
-        "False: mean share of others among the flagged. Coverage: share of honest workers whose 95 % "
-        "interval contains the expected score of honest workers."
+        "A quarter of the workers guess half of their answers (the weakest workers who must not be flagged), "
+        "a tenth are spammers. False discoveries: mean share of other workers among those flagged. Coverage: "
+        "share of honest workers whose 95 % interval contains the expected score of honest workers."
     )
-    rows = [
-        title,
-        "",
-        "| crowd | per task | per worker | half: p ≤ .05 | flagged | spammers flagged | false | coverage |",
-        "|" + "---|" * 8,
-    ]
+    heads = ["crowd", "reports per task", "per worker", "guess half: p ≤ .05", "flagged", "spammers flagged"]
+    heads += ["false discoveries", "coverage"]
+    rows = [title, "", f"| {' | '.join(heads)} |", "|" + "---|" * len(heads)]
     for name, prior, accuracy in SETTINGS:
         for per_task, per_worker in ((3, 10), (3, 30), (5, 100), (10, 20), (10, 300)):
             setting = (np.array(prior), accuracy, per_task, per_worker)
@@ -296,7 +293,7 @@ def scale_rows(n_reports: int) -> list[str]:
     rows = [
         f"{n_reports:,} reports, ten per task, ten labels, {n_reports // 500:,} workers.",
         "",
-        "| what | CPU seconds | peak memory |",
+        "| operation | processor seconds | peak memory |",
         "|---|---|---|",
     ]
     with tempfile.TemporaryDirectory() as folder:
@@ -374,9 +371,10 @@ def main() -> None:
         "rates": lambda: rate_rows(options.rounds),
         "scale": lambda: scale_rows(options.reports),
     }
-    lines = ["# Annotators", "", provenance("cpu")]
+    lines = ["# Annotators"]
     for name in options.parts or parts:
-        lines += ["", f"## {name}", "", *parts[name]()]
+        command = f"{name} --rounds {options.rounds}" if name in {"spammers", "rates"} else name
+        lines += ["", f"## {name}", "", f"`{command}`: {provenance('cpu')}.", "", *parts[name]()]
         if options.output:
             options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")
     print("\n".join(lines))

@@ -277,8 +277,8 @@ def totals(lines: pd.DataFrame) -> Iterator[str]:
                 f"{g.mean():+.4f} ± {g.sem():.4f}"
             ),
             "at least the better of both": lambda g: f"{(g >= 0).mean():.0%}",
-            "… or under it by no more than 0.005": lambda g: f"{(g >= -0.005).mean():.0%}",
-            "under it by more than 0.02": lambda g: f"{(g < -0.02).sum()} of {len(g)}",
+            "… or below it by no more than 0.005": lambda g: f"{(g >= -0.005).mean():.0%}",
+            "below it by more than 0.02": lambda g: f"{(g < -0.02).sum()} of {len(g)}",
             "worst": lambda g: f"{g.min():+.3f} ({' '.join(map(str, g.idxmin()))})",
         }
         for part, describe in parts.items():
@@ -300,7 +300,7 @@ def by_kind(lines: pd.DataFrame) -> Iterator[str]:
 
 
 def misses(lines: pd.DataFrame) -> Iterator[str]:
-    """Yield the cases that are worse than the better of both by more than .02."""
+    """Yield the cases that are below the better of both by more than .02."""
     means = lines.pivot_table([*RANKED], ["data", "noise"], "method")
     yield "| data | noise | measure | peerloss | cleanlab | adjusted |"
     yield "|---|---|---|---|---|---|"
@@ -317,7 +317,7 @@ def report(lines: pd.DataFrame) -> Iterator[str]:
     flags = flags.groupby("method").mean().loc[[OURS, PLAIN]]
     counted = lines.groupby("data")["seed"].nunique()
     seeds = "; ".join(f"{', '.join(part.index)}: {n}" for n, part in counted.groupby(counted))
-    yield f"Seeds per data set, from {lines['seed'].min()}: {seeds}.\n"
+    yield f"Seeds per data set, starting at {lines['seed'].min()}: {seeds}.\n"
     yield f"{len(lines) // 3} cells; cleanlab {version('cleanlab')}; {provenance('cpu')}."
     yield ""
     yield from totals(lines)
@@ -328,7 +328,7 @@ def report(lines: pd.DataFrame) -> Iterator[str]:
     )
     yield "\n### By kind of noise\n"
     yield from by_kind(lines)
-    yield "\n### Cases worse than the better of both by more than 0.02\n"
+    yield "\n### Cases below the better of both by more than 0.02\n"
     yield from misses(lines)
 
 

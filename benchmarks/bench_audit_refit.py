@@ -103,7 +103,7 @@ def main() -> None:
     for measure in ("AUROC", "AP"):
         gained = wide[measure]["peerloss, refit"] - wide[measure]["peerloss"]
         print(
-            f"\n{measure}: refit gains {gained.mean():+.4f} ± {gained.sem():.4f}; better in "
+            f"\n{measure}: refit gains {gained.mean():+.4f} ± {gained.sem():.4f}; it is better in "
             f"{(gained > 0).mean():.0%} of the cases."
         )
     print("\n| noise | cases | AUROC: one round | refit | AP: one round | refit |\n|---|---|---|---|---|---|")

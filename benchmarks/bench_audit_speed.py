@@ -1,9 +1,9 @@
 """Label issues from given probabilities: time and memory compared with cleanlab.
 
 ``python benchmarks/bench_audit_speed.py 1000000x10 50000x1000`` writes synthetic probabilities (float32) to a
-folder, maps them into memory, and lets both libraries rank and flag in turns, each run in a separate process.
+folder, maps them into memory, and lets both libraries rank and flag alternately, each run in its own process.
 ``--only peerloss`` skips cleanlab, which may need too much memory. Memory excludes the mapped file. Memory
-and CPU seconds include child processes.
+and processor seconds include child processes.
 """
 
 from __future__ import annotations
@@ -116,8 +116,8 @@ def main() -> None:
     if options.measure:
         measure(options.measure, options.folder)
         return
-    print(f"{provenance('cpu')}; medians of {options.rounds} rounds in turns.\n")
-    print("| rows x classes | | seconds | CPU seconds | memory, GiB |\n|---|---|---|---|---|")
+    print(f"{provenance('cpu')}; medians of {options.rounds} alternating rounds.\n")
+    print("| rows x classes | | seconds | processor seconds | memory, GiB |\n|---|---|---|---|---|")
     for size in options.sizes:
         n, k = (int(part) for part in size.split("x"))
         with tempfile.TemporaryDirectory(dir=options.folder) as folder:

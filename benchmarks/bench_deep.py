@@ -104,7 +104,7 @@ def table(
     device: str,
 ) -> list[str]:
     """Return a Markdown table with times and memory as multiples of plain cross entropy."""
-    rows = ["", f"Medians of {rounds} rounds in turns.", ""]
+    rows = ["", f"Medians of {rounds} alternating rounds.", ""]
     rows += [f"| {title} | loss | time | × | peak memory | × |", "|" + "---|" * 6]
     for size in sizes:
         calls = candidates(size, device)
@@ -135,7 +135,7 @@ def main() -> None:
         ("A step of a plain loop", options.batches, steps, options.rounds),
         (f"The loss alone, {CLASSES:,} classes, rows", options.rows, passes, options.rounds),
     ]
-    lines = ["# Cost of peer loss on a GPU compared with cross entropy", "", f"{provenance(device)}."]
+    lines = ["# Cost of peer loss on a GPU, compared with cross entropy", "", f"{provenance(device)}."]
     for title, sizes, candidates, rounds in parts:
         if sizes:
             lines += table(title, sizes, candidates, rounds, device)

@@ -68,12 +68,12 @@ def grid_rows(rounds: int) -> list[str]:
     for backend in ("numba", "torch") if has_numba() else ("torch",):
         for count in (1, 16, 160):
             nets = [Net(y, alpha=(0.0, 0.5, 1.0, 2.0)[i % 4], random_state=i) for i in range(count)]
-            name = f"train_nets, {backend}, {count} nets"
+            name = f"train_nets, {backend}, {count} network{'s' if count > 1 else ''}"
             sizes[name] = count
             calls[name] = _call(X, nets, backend)
     times = median_times(calls, rounds=rounds, device="cpu")
     rows = [
-        "| what | total | per network | times faster than MLPClassifier | minimum (goal) |",
+        "| method | total | per network | times faster than MLPClassifier | minimum (goal) |",
         "|---|---|---|---|---|",
     ]
     for name, seconds in times.items():
@@ -93,14 +93,14 @@ def _call(X: Any, nets: list[Net], backend: str) -> Callable[[], object]:
 def fit_rows(rounds: int) -> list[str]:
     """Time the estimator: one fit, an ensemble, the search for α."""
     X, y = data()
-    rows = ["| hidden | what | time | × MLPClassifier | × single fit |", "|---|---|---|---|---|"]
+    rows = ["| hidden layers | method | time | × MLPClassifier | × single fit |", "|---|---|---|---|---|"]
     for hidden in ((8, 8), (32, 32)):
         model = partial(RobustMLPClassifier, hidden_layer_sizes=hidden, random_state=0)
         calls: dict[str, Callable[[], object]] = {
             "MLPClassifier": sklearn_fit(X, y, hidden),
             "RobustMLPClassifier()": partial(model().fit, X, y),
             "n_members=10": partial(model(n_members=10).fit, X, y),
-            'alpha="auto" (12 × 5 + 1 nets)': partial(model(alpha="auto").fit, X, y),
+            'alpha="auto" (12 × 5 + 1 networks)': partial(model(alpha="auto").fit, X, y),
         }
         times = median_times(calls, rounds=rounds, device="cpu")
         for name, seconds in times.items():
@@ -168,7 +168,7 @@ def main() -> None:
     sizes = (1000, 10_000, 100_000) if arguments.quick else (1000, 10_000, 100_000, 1_000_000)
     text = "\n".join(
         [
-            "# Cost of many small networks compared with MLPClassifier",
+            "# Cost of many small networks, compared with MLPClassifier",
             "",
             f"Measured with `python benchmarks/bench_engine.py`: {provenance('cpu')}.",
             "",

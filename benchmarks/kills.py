@@ -1,7 +1,7 @@
 """Kill processes that save models or run commands at random times, and check that nothing is lost.
 
 After each kill the old output is intact or the new one is complete, the next run succeeds, and no hidden
-folder is left. Commands are killed in turns at a random time, and shortly after they begin to write.
+folder is left. Commands are killed alternately at a random time, and shortly after they begin to write.
 
     python benchmarks/kills.py --saves 300 --commands 20
 """
@@ -117,7 +117,7 @@ def forked(work: Callable[[], None], rng: random.Random, *, longest: float, begu
 
 
 def kill_saves(home: Path, times: int, rng: random.Random) -> dict[str, int]:
-    """Kill a process that saves two models in turns; after each kill one of them must be complete."""
+    """Kill a process that saves two models alternately; after each kill one of them must be complete."""
     folder, frame = home / "saved", pd.read_csv(home / "data.csv")
     models = [train(frame), train(frame.assign(x=-frame["x"], label=frame["label"]))]
     expected = [model.predict_proba(frame[["x", "z"]]) for model in models]

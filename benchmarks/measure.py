@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def median_times(
     functions: Mapping[str, Callable[[], object]], *, rounds: int, device: str
 ) -> dict[str, float]:
-    """Return the median seconds of each function. They are called in turns, so that drift affects all."""
+    """Return the median seconds of each function. They are called alternately, so that drift affects all."""
     for function in functions.values():
         for _ in range(3):
             function()
@@ -68,7 +68,10 @@ def peak_bytes(function: Callable[[], object], *, device: str) -> int:
 def provenance(device: str) -> str:
     """Return commit, versions and machine, for the head of a table."""
     machine = torch.cuda.get_device_name() if device == "cuda" else _processor()
-    threads = "" if device == "cuda" else f", {torch.get_num_threads()} threads"
+    threads = ""
+    if device != "cuda":
+        count = torch.get_num_threads()
+        threads = f", {count} thread{'s' if count > 1 else ''}"
     return (
         f"commit {_commit()}, peerloss {peerloss.__version__}, torch {torch.__version__}, "
         f"Python {platform.python_version()}, {machine}{threads}"

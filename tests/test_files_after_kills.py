@@ -25,7 +25,7 @@ def test_the_next_write_removes_left_over_folders(tmp_path, ending):
     similar = make_folder(tmp_path / ".model.mine.partial", "half")
     descriptor = os.open(living, os.O_RDONLY)
     try:
-        assert _files._lock(descriptor)
+        assert _files.lock_file(descriptor)
         with atomic_folder(folder) as fresh:
             (fresh / "new").touch()
     finally:
@@ -66,7 +66,7 @@ def test_a_renamed_folder_is_restored(tmp_path):
 
 def test_a_renamed_folder_is_restored_without_locks(tmp_path, monkeypatch):
     """An old folder is restored or removed; a partial one may be in use and is kept."""
-    monkeypatch.setattr(_files, "_lock", lambda _: None)
+    monkeypatch.setattr(_files, "lock_file", lambda _: None)
     folder, partial = tmp_path / "model", f".model.{'b' * 16}.partial"
     make_folder(tmp_path / f".model.{'a' * 16}.old", "old")
     make_folder(tmp_path / partial, "new")

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from peerloss import _folder_swap
-from peerloss._folder_swap import exchange
+from peerloss import _files
+from peerloss._files import exchange
 
 
 @pytest.fixture
@@ -47,8 +47,8 @@ def test_systems_without_support_return_false(two, monkeypatch, library):
     """An old C library, kernel or file system, or another operating system: nothing changes."""
     one, other = two
     with monkeypatch.context() as patch:
-        patch.setattr(_folder_swap.ctypes, "CDLL", lambda *_, **__: library)
+        patch.setattr(_files.ctypes, "CDLL", lambda *_, **__: library)
         assert not exchange(one, other)
-    monkeypatch.setattr(_folder_swap.sys, "platform", "other")
+    monkeypatch.setattr(_files.sys, "platform", "other")
     assert not exchange(one, other)
     assert (one / "one").exists()

@@ -38,71 +38,31 @@ if TYPE_CHECKING:
     from peerloss.noise import NoiseModel, estimate_noise, flip_labels
     from peerloss.persistence import load_model, save_model
 
-#: Public name → module that defines it.
-_HOMES = {
-    "AlphaSchedule": "losses",
-    "BackwardLoss": "losses",
-    "DMILoss": "losses",
-    "FDivergenceLoss": "losses",
-    "ForwardLoss": "losses",
-    "PeerLoss": "losses",
-    "PlainLoss": "losses",
-    "CostSensitiveSVC": "estimators",
-    "MarginPerceptron": "estimators",
-    "PeerClassifier": "estimators",
-    "PeerPlugInClassifier": "estimators",
-    "RobustMLPClassifier": "estimators",
-    "load_model": "persistence",
-    "save_model": "persistence",
-    "PeerBoostingClassifier": "boosting",
-    "NoiseModel": "noise",
-    "estimate_noise": "noise",
-    "flip_labels": "noise",
-    "make_peer_scorer": "metrics",
-    "peer_score": "metrics",
-    "peer_scorer": "metrics",
-    "find_label_issues": "audit",
-    "score_annotators": "crowd",
-    "list_datasets": "datasets",
-    "load_dataset": "datasets",
+#: Package → public names that are imported from it.
+_PACKAGES = {
+    "audit": "find_label_issues",
+    "boosting": "PeerBoostingClassifier",
+    "crowd": "score_annotators",
+    "datasets": "list_datasets load_dataset",
+    "estimators": "CostSensitiveSVC MarginPerceptron PeerClassifier PeerPlugInClassifier RobustMLPClassifier",
+    "losses": "AlphaSchedule BackwardLoss DMILoss FDivergenceLoss ForwardLoss PeerLoss PlainLoss",
+    "metrics": "make_peer_scorer peer_score peer_scorer",
+    "noise": "NoiseModel estimate_noise flip_labels",
+    "persistence": "load_model save_model",
 }
+_HOMES = {name: package for package, names in _PACKAGES.items() for name in names.split()}
+_MODULES = ("functional", "metrics", "noise", "peer_prediction", "theory")
 #: Deprecated name → public name.
 _RENAMED = {"BaseLoss": "PlainLoss"}
-_MODULES = ("functional", "metrics", "noise", "peer_prediction", "theory")
 
 __all__ = [
-    "AlphaSchedule",
-    "BackwardLoss",
-    "CostSensitiveSVC",
-    "DMILoss",
-    "FDivergenceLoss",
-    "ForwardLoss",
-    "MarginPerceptron",
-    "NoiseModel",
-    "PeerBoostingClassifier",
-    "PeerClassifier",
-    "PeerLoss",
-    "PeerPlugInClassifier",
-    "PlainLoss",
-    "RobustMLPClassifier",
-    "__version__",
-    "estimate_noise",
-    "find_label_issues",
-    "flip_labels",
-    "functional",
-    "list_datasets",
-    "load_dataset",
-    "load_model",
-    "make_peer_scorer",
-    "metrics",
-    "noise",
-    "peer_prediction",
-    "peer_score",
-    "peer_scorer",
-    "save_model",
-    "score_annotators",
-    "theory",
-]
+    "AlphaSchedule", "BackwardLoss", "CostSensitiveSVC", "DMILoss", "FDivergenceLoss", "ForwardLoss",
+    "MarginPerceptron", "NoiseModel", "PeerBoostingClassifier", "PeerClassifier", "PeerLoss",
+    "PeerPlugInClassifier", "PlainLoss", "RobustMLPClassifier", "__version__", "estimate_noise",
+    "find_label_issues", "flip_labels", "functional", "list_datasets", "load_dataset", "load_model",
+    "make_peer_scorer", "metrics", "noise", "peer_prediction", "peer_score", "peer_scorer", "save_model",
+    "score_annotators", "theory",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:

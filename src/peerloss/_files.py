@@ -1,9 +1,8 @@
 """Crash-safe (atomic) writes: a file or a folder is replaced completely or not at all.
 
 New content is written to a hidden folder next to the output, synced to disk and then renamed. The hidden
-folder is locked while its process runs. The next write to the same path removes unlocked hidden folders,
-which killed processes left behind. Files that only grow are locked by their writer, and each addition is
-synced, or undone, before the caller continues.
+folder is locked while its process runs. The next write to the same path removes unlocked hidden folders of
+killed processes. Files that only grow are locked by their writer; each addition is synced, or undone.
 
 Linux exchanges the old and the new folder in one step. Other systems need two renames; if the process is
 killed between them, the next write or read restores the old folder. Windows, and file systems without locks,
@@ -12,6 +11,7 @@ keep the hidden folders of killed processes and do not detect a second writer.
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
 import re
@@ -21,7 +21,6 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
-from peerloss._folder_swap import exchange
 from peerloss.exceptions import InvalidInputError, OutputError
 
 if sys.platform != "win32":
@@ -32,6 +31,10 @@ if TYPE_CHECKING:
 
 #: Error numbers for a full or read-only disk, which never occur when a file is read.
 WRITE_ERRORS = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS}
+#: Error numbers of kernels and file systems that cannot exchange two names in one step.
+_UNSUPPORTED = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EPERM}
+#: ``AT_FDCWD`` and ``RENAME_EXCHANGE`` of Linux.
+_HERE, _EXCHANGE = -100, 2
 
 
 @contextmanager
@@ -43,10 +46,9 @@ def atomic_files(*paths: Path) -> Iterator[list[Path]]:
     """
     places = [_resolved(path) for path in paths]
     with ExitStack() as stack, output_errors(places):
-        unfinished = []
         for place in places:
             check_output_file(place)
-            unfinished.append(stack.enter_context(_hidden_folder(place)) / place.name)
+        unfinished = [stack.enter_context(_hidden_folder(place)) / place.name for place in places]
         yield unfinished
         for file in unfinished:
             _sync_file(file)
@@ -64,10 +66,7 @@ def atomic_stream(path: Path, mode: str = "wb") -> Iterator[IO[Any]]:
 
 @contextmanager
 def atomic_folder(path: Path) -> Iterator[Path]:
-    """Yield a new folder that replaces ``path`` and its content when the block ends without an error.
-
-    If ``path`` is a symbolic link, its target is replaced.
-    """
+    """Yield a new folder that replaces ``path`` (or the target of a link) when the block succeeds."""
     place = _resolved(path)
     with output_errors([place]):
         check_output_folder(place)
@@ -110,10 +109,7 @@ def check_output_folder(path: Path) -> None:
 
 
 def restore_folder(path: Path) -> None:
-    """Restore a folder if a process was killed while replacing it, and remove left-over folders.
-
-    Needed on systems that cannot exchange two folders in one step.
-    """
+    """Restore a folder if a process was killed while replacing it, and remove left-over folders."""
     place = _resolved(path)
     for left in _left_overs(place, "partial|old"):
         with suppress(FileNotFoundError):  # without locks, its process may have renamed it
@@ -158,11 +154,6 @@ def _append(stream: IO[bytes], content: bytes) -> None:
         raise
 
 
-def lock_file(stream: IO[bytes]) -> bool | None:
-    """Lock a file until it is closed; return whether that worked, ``None`` if the system has no locks."""
-    return _lock(stream.fileno())
-
-
 def _resolved(path: Path) -> Path:
     return Path(os.path.realpath(path))
 
@@ -171,10 +162,9 @@ def _check_writable(place: Path) -> None:
     parent = next((folder for folder in place.parents if folder.exists()), None)
     if parent is None:
         raise OutputError(f"{place} cannot be written: {place.anchor} does not exist. Choose another path.")
-    if not parent.is_dir():
-        raise OutputError(f"{place} cannot be written: {parent} is a file. Choose another path.")
-    if not os.access(parent, os.W_OK | os.X_OK):
-        raise OutputError(f"{place} cannot be written: {parent} is read-only. Choose another path.")
+    if not (parent.is_dir() and os.access(parent, os.W_OK | os.X_OK)):
+        what = "read-only" if parent.is_dir() else "a file"
+        raise OutputError(f"{place} cannot be written: {parent} is {what}. Choose another path.")
 
 
 @contextmanager
@@ -199,10 +189,10 @@ def _is_write_error(error: OSError, places: Sequence[Path]) -> bool:
     """Return whether an error comes from writing the outputs; the block may also read files."""
     if error.errno in WRITE_ERRORS:
         return True
-    own = (str(place) for place in places)
     hidden = tuple(str(place.with_name(f".{place.name}.")) for place in places)
     name = str(error.filename)
-    return (name in own or name.startswith(hidden)) and not isinstance(error, FileNotFoundError)
+    is_own = name in map(str, places) or name.startswith(hidden)
+    return is_own and not isinstance(error, FileNotFoundError)
 
 
 def _left_overs(place: Path, endings: str) -> Iterator[Path]:
@@ -241,7 +231,8 @@ def _make_locked(place: Path) -> tuple[Path, int | None]:
         with suppress(FileNotFoundError):  # another process removed it before it was locked
             descriptor = os.open(fresh, os.O_RDONLY)
             try:
-                if _lock(descriptor) is not False and os.path.samestat(os.fstat(descriptor), fresh.stat()):
+                acquired = lock_file(descriptor) is not False
+                if acquired and os.path.samestat(os.fstat(descriptor), fresh.stat()):
                     return fresh, descriptor
             except OSError:
                 os.close(descriptor)
@@ -261,17 +252,17 @@ def _locked(folder: Path) -> Iterator[bool | None]:
         yield False
         return
     try:
-        yield _lock(descriptor)
+        yield lock_file(descriptor)
     finally:
         os.close(descriptor)
 
 
-def _lock(descriptor: int) -> bool | None:
-    """Return whether the lock was acquired; ``None`` if the system has no locks."""
+def lock_file(file: IO[bytes] | int) -> bool | None:
+    """Lock a file until it is closed; return whether that worked, ``None`` if the system has no locks."""
     if sys.platform == "win32":
         return None
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     except OSError:  # the file system does not support locks
@@ -295,6 +286,22 @@ def _put_in_place(fresh: Path, place: Path) -> None:
             raise
         with suppress(OSError):
             old.rename(fresh)  # the caller removes it; a folder of this name is never restored
+
+
+def exchange(one: Path, other: Path) -> bool:
+    """Exchange two files or folders in one step; return false, unchanged, if the system cannot do it."""
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):  # a C library without it
+        return False
+    if renameat2(_HERE, os.fsencode(one), _HERE, os.fsencode(other), _EXCHANGE) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _UNSUPPORTED:
+        return False
+    raise OSError(number, os.strerror(number), str(one), None, str(other))
 
 
 def _hidden_path(place: Path, ending: str) -> Path:

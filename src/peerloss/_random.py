@@ -20,14 +20,8 @@ def as_generator(random_state: RandomState, *, stream: str | None = None) -> np.
     A legacy ``RandomState``, as scikit-learn uses, is advanced by one draw, which seeds the new generator.
     Two calls with the same object therefore differ, and a re-seeded object repeats.
 
-    Parameters
-    ----------
-    random_state
-        Seed, generator, legacy state or ``None``.
-    stream
-        Name of an independent stream of a seed. Without it a seed gives ``default_rng(seed)``. A caller may
-        have generated the data with the same numbers, which would then not be independent of the data. A
-        generator or a legacy state is used directly.
+    A ``stream`` names an independent stream of a seed. Without it a seed gives ``default_rng(seed)``, with
+    which a caller may have generated the data; the numbers would then not be independent of the data.
     """
     if isinstance(random_state, np.random.Generator):
         return random_state

@@ -20,7 +20,6 @@ BoolArray = NDArray[np.bool_]
 
 #: Allowed difference between 1 and the sum of probabilities: above rounding errors, below typing errors.
 PROBABILITY_TOLERANCE = 1e-6
-
 #: Integers from here on may be equal to their neighbours as float64.
 FIRST_INEXACT = 2**53
 #: Largest feature or weight. Trees, networks and XGBoost compute in float32, and sums of squares of larger
@@ -93,10 +92,7 @@ def check_flag(value: Any, name: str) -> bool:
 
 
 def make_plain(record: Any) -> None:
-    """Convert NumPy numbers, arrays and lists in a frozen dataclass to Python numbers and tuples.
-
-    It can then be hashed, compared and saved in files of plain values.
-    """
+    """Apply :func:`as_plain` to a frozen dataclass, so that it can be hashed, compared and saved."""
     for field in fields(record):
         object.__setattr__(record, field.name, as_plain(getattr(record, field.name)))
 
@@ -138,24 +134,17 @@ def check_magnitude(
     name: str = "X",
     advice: str = "Measure it in a larger unit, take logarithms, or correct the value.",
 ) -> None:
-    """Refuse numbers that would overflow in later arithmetic; NaN is allowed.
+    """Refuse numbers, (n, d) or (n,), that would overflow in later arithmetic; NaN is allowed.
 
-    Parameters
-    ----------
-    X
-        Numbers (n, d), or (n,) for a single column.
-    names
-        Column names for the message; by default columns are numbered from 0.
-    name, advice
-        The argument and what to do, for the message.
+    The message contains ``names``, those of the columns (by default numbers from 0), ``name`` and ``advice``.
     """
     with np.errstate(invalid="ignore"):
         if X.size == 0 or not (np.nanmax(np.abs(X), initial=0.0) > LARGEST_NUMBER):
             return
     place = [int(i) for i in np.argwhere(np.abs(X) > LARGEST_NUMBER)[0]]
-    column = (
-        "" if len(place) == 1 else f" in column {_short_repr(place[1] if names is None else names[place[1]])}"
-    )
+    column = ""
+    if len(place) > 1:
+        column = f" in column {_short_repr(place[1] if names is None else names[place[1]])}"
     raise InvalidInputError(
         f"`{name}` must hold numbers with an absolute value up to {LARGEST_NUMBER:.2g}; found "
         f"{X[tuple(place)]:.3g}{column}, row {place[0]}. {advice}"
@@ -180,7 +169,10 @@ def as_labels(value: ArrayLike, name: str, *, n_classes: int | None = None) -> I
         )
     if array.size == 0:
         raise InvalidInputError(f"`{name}` is empty; pass at least one label.")
-    if array.dtype.kind not in "biu" and not _is_integral(array):
+    is_integral = array.dtype.kind in "biu" or (
+        array.dtype.kind == "f" and np.isfinite(array).all() and (array == array.round()).all()
+    )
+    if not is_integral:
         raise InvalidInputError(
             f"`{name}` must hold integer class codes 0..K-1; got dtype {array.dtype}. "
             "Encode labels first, for example with sklearn.preprocessing.LabelEncoder."
@@ -189,9 +181,8 @@ def as_labels(value: ArrayLike, name: str, *, n_classes: int | None = None) -> I
     low, high = int(array.min()), int(array.max())
     if low < 0 or (n_classes is not None and high >= n_classes):
         top = "K-1" if n_classes is None else str(n_classes - 1)
-        bad = low if low < 0 else high
         raise InvalidInputError(
-            f"`{name}` must hold labels in 0..{top}; found {bad}. "
+            f"`{name}` must hold labels in 0..{top}; found {low if low < 0 else high}. "
             "Encode labels first (−1/+1 becomes 0/1), or pass a noise model with more classes."
         )
     if high > MAX_COUNT:
@@ -227,10 +218,6 @@ def sorted_labels(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
     return classes, codes
 
 
-def _is_integral(array: NDArray[Any]) -> bool:
-    return array.dtype.kind == "f" and bool(np.isfinite(array).all()) and bool((array == array.round()).all())
-
-
 def as_prior(value: ArrayLike, name: str, *, n_classes: int | None = None) -> FloatArray:
     """Return ``value`` as a probability vector; a single number means P(Y = 1) of two classes."""
     array = np.asarray(value)
@@ -249,8 +236,7 @@ def as_prior(value: ArrayLike, name: str, *, n_classes: int | None = None) -> Fl
             f"`{name}` must be probabilities that sum to 1; got {prior.tolist()} with sum {prior.sum():g}. "
             "Divide counts by their total."
         )
-    normalised: FloatArray = prior / prior.sum()
-    return normalised
+    return np.asarray(prior / prior.sum())
 
 
 def as_joint(value: ArrayLike, name: str) -> FloatArray:
@@ -261,8 +247,7 @@ def as_joint(value: ArrayLike, name: str) -> FloatArray:
             f"`{name}` must be joint probabilities that sum to 1; got sum {joint.sum():g} and minimum "
             f"{joint.min():g}. Divide a table of counts by its total."
         )
-    normalised: FloatArray = joint / joint.sum()
-    return normalised
+    return np.asarray(joint / joint.sum())
 
 
 def check_same_length(**arrays: NDArray[Any]) -> None:
@@ -282,5 +267,4 @@ def as_shares(sample_weight: ArrayLike | None, n_rows: int) -> FloatArray:
             f"{weight.shape}."
         )
     weight = weight / weight.max()  # the sum of huge weights would overflow
-    shares: FloatArray = weight / weight.sum()
-    return shares
+    return np.asarray(weight / weight.sum())

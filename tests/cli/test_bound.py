@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from peerloss.cli import app
-from peerloss.cli._bound_rows import BoundQuestion, bound_rows
+from peerloss.cli._bound import BoundQuestion, bound_rows
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
 from peerloss.noise import NoiseModel
 from peerloss.theory import (

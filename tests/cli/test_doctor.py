@@ -10,7 +10,7 @@ import pytest
 from packaging.requirements import Requirement
 from typer.testing import CliRunner
 
-from peerloss.cli import _environment, app
+from peerloss.cli import _doctor, app
 
 PYPROJECT = Path(__file__).parents[2] / "pyproject.toml"
 
@@ -24,10 +24,10 @@ def installed(monkeypatch):
     """Fake packages: a dictionary from name to version that tests may change."""
     versions = {"peerloss": "0.1.0", "numpy": "2.0.0", "torch": "2.13.0+cpu"}
     needed = ["numpy>=1.26.4", 'lightgbm>=4.3; extra == "boost"', 'xgboost>=2.1; extra == "boost"']
-    monkeypatch.setattr(_environment, "_version", versions.get)
-    monkeypatch.setattr(_environment, "_extras", lambda: ["boost"])
-    monkeypatch.setattr(_environment.metadata, "requires", lambda _: needed)
-    monkeypatch.setattr(_environment.shutil, "which", lambda _: None)
+    monkeypatch.setattr(_doctor, "_version", versions.get)
+    monkeypatch.setattr(_doctor, "_extras", lambda: ["boost"])
+    monkeypatch.setattr(_doctor.metadata, "requires", lambda _: needed)
+    monkeypatch.setattr(_doctor.shutil, "which", lambda _: None)
     return versions
 
 
@@ -63,7 +63,7 @@ def test_json_has_all_facts():
 def test_each_feature_lists_missing_packages(installed, present, works, todo):
     """Missing and outdated packages are listed with their bounds; an equivalent package is enough."""
     installed.update(present)
-    boost, _ = _environment.features([])
+    boost, _ = _doctor.features([])
     assert (boost.name, boost.works, boost.todo) == ("boost", works, todo)
 
 
@@ -91,8 +91,8 @@ def test_a_core_package_that_cannot_be_imported_is_an_error(installed, monkeypat
     def broken(name):
         raise ImportError(f"lib{name}.so not found")
 
-    monkeypatch.setattr(_environment, "import_module", broken)
-    (problem,) = _environment.core_problems()
+    monkeypatch.setattr(_doctor, "import_module", broken)
+    (problem,) = _doctor.core_problems()
     assert problem == (
         "numpy 2.0.0 cannot be imported (ImportError: libnumpy.so not found): "
         "pip install --force-reinstall numpy==2.0.0"
@@ -103,11 +103,11 @@ def test_files_without_an_installation_are_reported(monkeypatch):
     """The source files can be run without an installed package."""
 
     def absent(_):
-        raise _environment.metadata.PackageNotFoundError
+        raise _doctor.metadata.PackageNotFoundError
 
-    monkeypatch.setattr(_environment.metadata, "requires", absent)
-    monkeypatch.setattr(_environment.metadata, "metadata", absent)
-    monkeypatch.setattr(_environment.metadata, "version", absent)
+    monkeypatch.setattr(_doctor.metadata, "requires", absent)
+    monkeypatch.setattr(_doctor.metadata, "metadata", absent)
+    monkeypatch.setattr(_doctor.metadata, "version", absent)
     done = run()
     assert (done.exit_code, "peerloss is not installed" in done.stdout) == (1, True)
 
@@ -124,8 +124,8 @@ def test_files_without_an_installation_are_reported(monkeypatch):
 def test_a_gpu_that_cannot_be_used_is_explained(installed, monkeypatch, cards, driver, torch, works, todo):
     """No card, a build without CUDA, or a driver of another version."""
     installed["torch"] = torch
-    monkeypatch.setattr(_environment.shutil, "which", lambda _: "/bin/nvidia-smi" if driver else None)
-    gpu = _environment.features(cards)[-1]
+    monkeypatch.setattr(_doctor.shutil, "which", lambda _: "/bin/nvidia-smi" if driver else None)
+    gpu = _doctor.features(cards)[-1]
     assert gpu.works == works
     assert todo in gpu.todo
     assert bool(todo) == bool(gpu.todo)
@@ -149,7 +149,7 @@ def test_data_folders_are_found_part_by_part(tmp_path):
 def test_every_extra_has_a_description():
     """pyproject.toml and the command have the same extras."""
     project = tomllib.loads(PYPROJECT.read_text(encoding="utf-8"))["project"]
-    assert list(project["optional-dependencies"]) == list(_environment.EXTRAS)
+    assert list(project["optional-dependencies"]) == list(_doctor.EXTRAS)
     assert all(Requirement(text).specifier for text in project["dependencies"])
 
 

@@ -8,7 +8,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from peerloss.datasets import _integer_pickles, _size_limits, load_cifar10, load_cifar10n
+from peerloss.datasets import _integer_pickles, _open_limited, load_cifar10, load_cifar10n
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 3
@@ -278,7 +278,7 @@ def test_protocols(folder, protocol):
 
 def test_labels_that_unpack_to_too_much_are_refused(folder, monkeypatch):
     """A small archive of zeros, and a header that declares more data than there is."""
-    monkeypatch.setattr(_size_limits, "FREE_BYTES", 1000)
+    monkeypatch.setattr(_open_limited, "FREE_BYTES", 1000)
     path = folder / "cifar10n_labels.npz"
     np.savez_compressed(path, clean_label=np.zeros(10**6, dtype=np.int64))
     with pytest.raises(
@@ -298,6 +298,6 @@ def test_labels_that_unpack_to_too_much_are_refused(folder, monkeypatch):
 
 def test_other_arrays_of_the_archive_are_not_read(folder, monkeypatch):
     """A large array that is not needed does not matter."""
-    monkeypatch.setattr(_size_limits, "FREE_BYTES", 1000)
+    monkeypatch.setattr(_open_limited, "FREE_BYTES", 1000)
     np.savez_compressed(folder / "cifar10n_labels.npz", **human_tables(), other=np.zeros(10**6))
     np.testing.assert_array_equal(load_cifar10n("worst", folder).train_labels, (clean_labels() + 1) % 10)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="peerloss",
     help="Learning from noisy labels without knowing the noise rates.",
-    epilog="`peerloss COMMAND --help` shows an example. `peerloss --install-completion` sets up the Tab key.",
+    epilog="`peerloss COMMAND --help` shows an example. `peerloss --install-completion` adds Tab completion.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -33,21 +33,21 @@ PAYMENT_NOTES = {
 
 def annotators(
     data: Annotated[
-        Path, typer.Argument(help="CSV, Parquet or ARFF with columns task (or item), worker, label.")
+        Path, typer.Argument(help="CSV, Parquet or ARFF file with columns task (or item), worker, label.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write, one row per worker.")],
     mechanism: Annotated[str, typer.Option(help="Score: ca, quadratic or log.")] = "ca",
     budget: Annotated[
-        str | None, typer.Option(help="Compute payments with this largest total, e.g. 99.50.")
+        str | None, typer.Option(help="Compute payments of at most this total, e.g. 99.50.")
     ] = None,
     payment: Annotated[
         str,
         typer.Option(
-            help="affine: honest work pays best. untruthful_split: pay the whole budget in proportion to "
+            help="affine: honest work pays best. untruthful_split: pay the entire budget in proportion to "
             "positive scores; guessing can then pay more than honest work."
         ),
     ] = "affine",
-    floor: Annotated[float, typer.Option(help="Least pay per task, for affine payments.")] = 0.0,
+    floor: Annotated[float, typer.Option(help="Minimum payment per task, for affine payments.")] = 0.0,
     aggregate: Annotated[Path | None, typer.Option(help="CSV file to write with one label per task.")] = None,
     copies: Annotated[
         Path | None, typer.Option(help="CSV file to write with pairs of workers who seem to copy.")
@@ -63,7 +63,8 @@ def annotators(
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of threads; -1 uses all cores.")] = 1,
     spreadsheet_safe: Annotated[
-        bool, typer.Option("--spreadsheet-safe", help="Write ' before texts that look like a formula.")
+        bool,
+        typer.Option("--spreadsheet-safe", help="Prefix text that looks like a formula with an apostrophe."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:

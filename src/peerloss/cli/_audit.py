@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.cli._progress import training_bar
-from peerloss.cli._terminal import say, say_json, visible
+from peerloss.cli._terminal import say, say_json, training_bar, visible
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -74,7 +73,8 @@ def audit(
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     spreadsheet_safe: Annotated[
-        bool, typer.Option("--spreadsheet-safe", help="Write ' before texts that look like a formula.")
+        bool,
+        typer.Option("--spreadsheet-safe", help="Prefix text that looks like a formula with an apostrophe."),
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:

@@ -20,7 +20,7 @@ def datasets(
     ] = None,
     target: Annotated[str | None, typer.Option(help="Column with the labels, for a file.")] = None,
     data_dir: Annotated[
-        Path | None, typer.Option(help="Folder for downloads from OpenML, and for relative file names.")
+        Path | None, typer.Option(help="Folder for downloads from OpenML and for relative paths.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:

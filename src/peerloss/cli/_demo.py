@@ -12,12 +12,12 @@ from peerloss.exceptions import InvalidInputError
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(min=1, help="Number of splits and initialisations per case.")] = 8,
+    seeds: Annotated[int, typer.Option(min=1, help="Splits and initialisations per case.")] = 8,
     seed: Annotated[
         int, typer.Option(min=0, help="The first seed; 0 to 7 were used to choose the loss.")
     ] = 200,
     steps: Annotated[int, typer.Option(min=1, help="Training steps per network.")] = 1000,
-    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses every core.")] = 1,
+    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     output: Annotated[Path, typer.Option("-o", "--output", help="The HTML page to write.")] = Path(
         "demo/page.html"
     ),

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import check_output_folder
-from peerloss.cli._progress import training_bar
-from peerloss.cli._terminal import say, say_json, visible
+from peerloss.cli._terminal import say, say_json, training_bar, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -38,7 +37,7 @@ def fit(
         str, typer.Option(help="Metric to optimise on clean labels: accuracy or balanced_accuracy.")
     ] = "accuracy",
     drop: Annotated[list[str] | None, typer.Option(help="Column to ignore; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Random seed of folds and models.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:

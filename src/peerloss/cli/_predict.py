@@ -15,7 +15,7 @@ from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     import pandas as pd
 
@@ -52,15 +52,16 @@ def predict(
     """
     if seed is not None:
         typer.echo("Warning: --seed is deprecated and has no effect; predictions are not random.", err=True)
+    from peerloss.datasets import iter_table
     from peerloss.persistence import load_model
 
     _check_output(output, data)
-    loaded = load_model(model)
-    counts: Counter[str] = Counter()
+    loaded, ids = load_model(model), id_columns or []
     threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
-    chunks = _predicted(loaded, _read(loaded, data, id_columns or []), id_columns or [], threads)
-    counted = _counted(_with_progress(chunks, data, quiet=as_json), counts)
-    _write(output, counted, spreadsheet_safe=spreadsheet_safe)
+    # Features have the kinds of the model; identifiers are text.
+    kinds: dict[str, Any] = dict.fromkeys(ids, "text") | _kinds(loaded)
+    chunks = _predicted(loaded, iter_table(data, chunk_rows=CHUNK_ROWS, kinds=kinds), ids, threads)
+    counts = _write(output, _with_progress(chunks, data, quiet=as_json), spreadsheet_safe=spreadsheet_safe)
     rows = sum(counts.values())
     if as_json:
         paths = {"model": str(model), "predictions": str(output)}
@@ -76,14 +77,6 @@ def _check_output(output: Path, data: Path) -> None:
     check_output_file(output)
     if output.exists() and data.exists() and output.samefile(data):
         raise InvalidInputError(f"--output must not be the input table {data}. Choose another name.")
-
-
-def _read(model: Any, data: Path, id_columns: list[str]) -> Iterator[pd.DataFrame]:
-    """Read the table in chunks: features with the kinds of the model, identifiers as text."""
-    from peerloss.datasets import iter_table
-
-    kinds: Mapping[str, Any] = dict.fromkeys(id_columns, "text") | _kinds(model)
-    return iter_table(data, chunk_rows=CHUNK_ROWS, kinds=kinds)
 
 
 def _kinds(model: Any) -> dict[str, str]:
@@ -154,15 +147,13 @@ def _estimate_rows(data: Path) -> int | None:
         return max(1, sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b"")) - 1)
 
 
-def _counted(chunks: Iterator[pd.DataFrame], counts: Counter[str]) -> Iterator[pd.DataFrame]:
-    for chunk in chunks:
-        counts.update(map(str, chunk["prediction"]))
-        yield chunk
-
-
-def _write(output: Path, chunks: Iterator[pd.DataFrame], *, spreadsheet_safe: bool) -> None:
+def _write(output: Path, chunks: Iterator[pd.DataFrame], *, spreadsheet_safe: bool) -> Counter[str]:
+    """Write the chunks and return how often each label is predicted."""
     from peerloss.datasets.tables import write_table
 
+    counts: Counter[str] = Counter()
     with atomic_files(output) as (path,), path.open("x", encoding="utf-8", newline="") as stream:
         for number, chunk in enumerate(chunks):
+            counts.update(map(str, chunk["prediction"]))
             write_table(stream, chunk, header=number == 0, spreadsheet_safe=spreadsheet_safe)
+    return counts

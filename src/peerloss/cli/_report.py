@@ -22,7 +22,7 @@ def report(
         bool, typer.Option("--json", help="Print the numbers as JSON only, in a fixed order; write nothing.")
     ] = False,
 ) -> None:
-    """Write tables compared with the paper's, tests and pictures as one self-contained HTML page.
+    """Write tables next to the paper's, statistical tests and pictures as one self-contained HTML page.
 
     A folder of the same name next to it has the pictures (PNG), tables (Markdown, CSV) and numbers (JSON).
 

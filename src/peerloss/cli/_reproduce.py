@@ -11,8 +11,7 @@ import typer
 
 from peerloss.cli._report import write_page
 from peerloss.cli._reproduce_cifar import IMAGES, reproduce_images
-from peerloss.cli._terminal import say, visible
-from peerloss.cli._warnings import store_warnings
+from peerloss.cli._terminal import say, store_warnings, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -59,7 +58,7 @@ def reproduce(
     address: Annotated[
         str | None, typer.Option(help="Address of a running Ray cluster; omit to start one locally.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses every core.")] = -1,
+    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = -1,
     data_dir: Annotated[
         Path | None,
         typer.Option("--data-dir", "--data", help="CIFAR: folder of the images; default: PEERLOSS_DATA."),
@@ -85,7 +84,7 @@ def reproduce(
 ) -> None:
     """Execute the runs of an experiment that the folder of results does not contain yet.
 
-    The command can be stopped at any time; the same command resumes it. Several may share a folder. "all"
+    It can be stopped at any time; the same command resumes it. Several commands may share a folder. "all"
     runs every table and plot of the paper except CIFAR-10's and writes the report. cifar10 and cifar10n need
     a folder with CIFAR-10 and should run on a GPU.
 

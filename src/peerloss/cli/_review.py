@@ -16,10 +16,10 @@ from peerloss.exceptions import InvalidInputError
 
 def review(
     audit: Annotated[Path, typer.Argument(help="Folder that `peerloss audit` wrote.")],
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free port.")] = 0,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 0,
     browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
     accept_edits: Annotated[
-        bool, typer.Option("--accept-edits", help="Accept changes to labels.csv since the audit.")
+        bool, typer.Option("--accept-edits", help="Accept manual edits of labels.csv.")
     ] = False,
 ) -> None:
     """Step through the suspects of an audit with the keyboard, on a page that only this machine can reach.
@@ -67,13 +67,13 @@ def apply(
         ),
     ] = "keep",
     accept_edits: Annotated[
-        bool, typer.Option("--accept-edits", help="Accept changes to labels.csv since the audit.")
+        bool, typer.Option("--accept-edits", help="Accept manual edits of labels.csv.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Write the audited table with the decisions of the review; everything else is copied unchanged.
 
-    Labels of several annotators become a column `label`: the decision, or else the majority's label.
+    Labels of several annotators become a column `label`: the decision if there is one, or the majority label.
 
     Example: peerloss apply audit/ -o cleaned.csv --rest relabel
     """

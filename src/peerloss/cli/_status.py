@@ -9,8 +9,7 @@ from typing import Annotated
 
 import typer
 
-from peerloss.cli._terminal import say, visible
-from peerloss.cli._warnings import store_warnings
+from peerloss.cli._terminal import say, store_warnings, visible
 from peerloss.exceptions import InvalidInputError
 
 
@@ -19,7 +18,7 @@ def status(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Print how many runs of each experiment are done, by method, and whether any line is damaged.
+    """Show how many runs of each experiment are done, by method, and whether any line is damaged.
 
     Example: peerloss status runs/a1
     """

@@ -1,4 +1,4 @@
-"""Print text safely: control characters are shown as escapes, and errors as one line."""
+"""Output of the commands: text without control characters, errors and warnings as lines, a progress bar."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import os
 import re
 import sys
 import unicodedata
+import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -77,3 +78,40 @@ def _message(error: Exception) -> str:
     if error.errno in WRITE_ERRORS:  # standard output, or a temporary file
         return f"the output could not be written: {error.strerror}. Existing files are unchanged."
     return f"{error.strerror}."
+
+
+@contextmanager
+def store_warnings() -> Iterator[None]:
+    """Print each ``StoreWarning`` as one line on stderr; other warnings are shown as usual."""
+    from peerloss.experiments import StoreWarning
+
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, StoreWarning):
+                say(f"Warning: {message}", err=True)
+            else:
+                usual(message, category, *where, **more)
+
+        warnings.showwarning = show
+        warnings.simplefilter("always", StoreWarning)
+        yield
+
+
+@contextmanager
+def training_bar(note: str, *, quiet: bool) -> Iterator[None]:
+    """Show the progress of the training inside the block, unless ``quiet``; the bar disappears at the end."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import TimeRemainingColumn as TimeLeft
+
+    from peerloss.estimators.progress import listening
+
+    columns = (TextColumn(note), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), "left", TimeLeft())
+    console = Console(stderr=True)
+    hidden = quiet or not console.is_terminal  # no bar in log files
+    with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
+        task = bar.add_task(note, total=None)
+        with listening(lambda done, total: bar.update(task, completed=done, total=total)):
+            yield

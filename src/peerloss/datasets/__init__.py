@@ -3,14 +3,13 @@
 ``tables`` reads and writes files; ``cifar10`` and ``real_noise`` read published data from a local folder.
 """
 
-from peerloss.datasets._dataset import Dataset
-from peerloss.datasets._label_column import check_label_column, split_target
-from peerloss.datasets._load_dataset import OTHER_DATASETS, list_datasets, load_dataset
-from peerloss.datasets._splits import Split, make_encoder, split_and_flip
+from peerloss.datasets._load_dataset import OTHER_DATASETS, Dataset, list_datasets, load_dataset
+from peerloss.datasets._splits import Split, split_and_flip
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
 from peerloss.datasets.cifar10 import CifarImages, load_cifar10, load_cifar10n
 from peerloss.datasets.real_noise import RealNoise, list_real_noise, load_real_noise
 from peerloss.datasets.tables import column_kinds, iter_table, read_table, require_columns
+from peerloss.datasets.tables._columns import check_label_column, make_encoder, split_target
 
 __all__ = [
     "OTHER_DATASETS",

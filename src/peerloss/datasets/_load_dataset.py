@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,19 +12,34 @@ import pandas as pd
 from sklearn.datasets import load_breast_cancer
 
 from peerloss.datasets._catalogue import EMBEDDED, GENERATED, OTHER
-from peerloss.datasets._dataset import Dataset, as_dataset
-from peerloss.datasets._openml import load_openml
+from peerloss.datasets._openml import read_openml
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
-from peerloss.datasets.tables import TABLE_SUFFIXES, read_table
+from peerloss.datasets.tables._columns import split_target
+from peerloss.datasets.tables._read_table import TABLE_SUFFIXES, read_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from peerloss._validation import IntArray
 
-_OPENML = "openml:"
 _ENTRIES = EMBEDDED | GENERATED | OTHER
 #: Built-in data sets that are not in the paper's tables and not in :func:`list_datasets`.
 OTHER_DATASETS = tuple(OTHER)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A classification data set with clean labels."""
+
+    name: str
+    X: pd.DataFrame
+    """Raw features, one row per example. Text columns stay text; missing values are NaN."""
+    y: IntArray
+    """Clean labels 0..K-1."""
+    feature_names: tuple[str, ...]
+    target_names: tuple[str, ...]
+    citation: str
+    notes: tuple[str, ...] = ()
+    """Known edits, repeated rows and reversed labels, which matter when results are compared."""
 
 
 def list_datasets() -> list[str]:
@@ -68,16 +84,29 @@ def load_dataset(
                 "Omit it."
             )
         return _load_built_in(text)
-    if text.startswith(_OPENML):
-        return load_openml(text.removeprefix(_OPENML), data_dir=data_dir, target=target)
+    if text.startswith("openml:"):
+        number = text.removeprefix("openml:")
+        table, record = read_openml(number, data_dir)
+        where = f"OpenML data set {number} ({record.name})"
+        note = f"{record.name} from https://www.openml.org/d/{number}."
+        return _as_dataset(table, target or record.target, text, where, record.citation, note)
     if isinstance(name, Path) or text.lower().endswith(TABLE_SUFFIXES) or Path(text).is_file():
         path = Path(data_dir or ".", text)
-        citation = f"The file {path}."
-        return as_dataset(read_table(path), target, name=path.name, where=str(path), citation=citation)
+        return _as_dataset(read_table(path), target, path.name, str(path), f"The file {path}.")
     raise InvalidInputError(
         f"`name` must be one of {', '.join(_ENTRIES)}, 'openml:' and a number, or a file "
         f"whose name ends in {', '.join(TABLE_SUFFIXES)}; got {text!r}."
     )
+
+
+def _as_dataset(
+    table: pd.DataFrame, target: str | None, name: str, where: str, citation: str, *notes: str
+) -> Dataset:
+    """Split the labels off a table and code them 0..K-1 in sorted order."""
+    X, labels = split_target(table, target, where=where)
+    codes, values = pd.factorize(labels, sort=True)
+    classes = tuple(f"{value:g}" if isinstance(value, float) else str(value) for value in values)
+    return Dataset(name, X, codes.astype(np.int64), tuple(X.columns), classes, citation, notes)
 
 
 def _load_built_in(name: str) -> Dataset:
@@ -88,15 +117,7 @@ def _load_built_in(name: str) -> Dataset:
     else:
         X, y = _read_embedded(name) if name in EMBEDDED else _generate(name)
     entry = _ENTRIES[name]
-    return Dataset(
-        name=name,
-        X=X,
-        y=y,
-        feature_names=tuple(X.columns),
-        target_names=entry.target_names,
-        citation=entry.citation,
-        notes=entry.notes,
-    )
+    return Dataset(name, X, y, tuple(X.columns), entry.target_names, entry.citation, entry.notes)
 
 
 def _read_embedded(name: str) -> tuple[pd.DataFrame, IntArray]:

@@ -12,19 +12,17 @@ from typing import TYPE_CHECKING
 import pandas as pd
 from sklearn.datasets import fetch_openml, get_data_home
 
-from peerloss._files import atomic_files
-from peerloss.datasets._dataset import as_dataset
-from peerloss.datasets._size_limits import open_limited
+from peerloss._files import atomic_stream
+from peerloss.datasets._open_limited import open_limited
 from peerloss.datasets.tables import as_kinds, column_kinds
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from peerloss.datasets._dataset import Dataset
     from peerloss.datasets.tables import Kind
 
 
 @dataclass(frozen=True)
-class _Record:
+class OpenMLRecord:
     """The description that is stored with a cached table."""
 
     sha256: str
@@ -35,8 +33,8 @@ class _Record:
     citation: str
 
 
-def load_openml(number: str, *, data_dir: str | Path | None, target: str | None) -> Dataset:
-    """Load a data set by its number at openml.org, from the cache if possible."""
+def read_openml(number: str, data_dir: str | Path | None) -> tuple[pd.DataFrame, OpenMLRecord]:
+    """Return the table with a number at openml.org and its description, from the cache if possible."""
     if not (number.isascii() and number.isdigit()):
         raise InvalidInputError(
             f"`name` must be 'openml:' and a number, such as 'openml:31'; got {number!r}."
@@ -45,15 +43,7 @@ def load_openml(number: str, *, data_dir: str | Path | None, target: str | None)
     table_file, record_file = folder / f"{number}.csv.gz", folder / f"{number}.json"
     if not (table_file.exists() and record_file.exists()):
         _download(int(number), table_file, record_file)
-    table, record = _read(table_file, record_file)
-    return as_dataset(
-        table,
-        target or record.target,
-        name=f"openml:{number}",
-        where=f"OpenML data set {number} ({record.name})",
-        citation=record.citation,
-        notes=(f"{record.name} from https://www.openml.org/d/{number}.",),
-    )
+    return _read(table_file, record_file)
 
 
 def _download(number: int, table_file: Path, record_file: Path) -> None:
@@ -72,7 +62,7 @@ def _download(number: int, table_file: Path, record_file: Path) -> None:
     table = as_kinds(bunch.frame, {}, locate=lambda row: f"row {row + 1}")
     packed = gzip.compress(table.to_csv(index=False).encode(), mtime=0)
     targets = list(bunch.target_names)
-    record = _Record(
+    record = OpenMLRecord(
         sha256=hashlib.sha256(packed).hexdigest(),
         name=str(bunch.details.get("name", number)),
         target=targets[0] if len(targets) == 1 else None,
@@ -80,25 +70,21 @@ def _download(number: int, table_file: Path, record_file: Path) -> None:
         citation=str(bunch.details.get("citation") or f"OpenML, https://www.openml.org/d/{number}."),
     )
     try:
-        _write(table_file, packed)
-        # The record is written last: a table without a record is downloaded again.
-        _write(record_file, json.dumps(asdict(record), indent=2, ensure_ascii=False).encode())
+        with atomic_stream(table_file) as stream:
+            stream.write(packed)
+        with atomic_stream(record_file) as stream:  # last: a table without a record is downloaded again
+            stream.write(json.dumps(asdict(record), indent=2, ensure_ascii=False).encode())
     except OSError as error:
         raise InvalidInputError(
             f"The cache {table_file.parent} cannot be written: {error}. Pass another folder as data_dir."
         ) from error
 
 
-def _write(path: Path, content: bytes) -> None:
-    with atomic_files(path) as (unfinished,):
-        unfinished.write_bytes(content)
-
-
-def _read(table_file: Path, record_file: Path) -> tuple[pd.DataFrame, _Record]:
+def _read(table_file: Path, record_file: Path) -> tuple[pd.DataFrame, OpenMLRecord]:
     """Read a cached table and its record, and verify the checksum."""
     advice = f"Delete {table_file} and {record_file} to download the data set again."
     try:
-        record = _Record(**json.loads(record_file.read_text(encoding="utf-8")))
+        record = OpenMLRecord(**json.loads(record_file.read_text(encoding="utf-8")))
     except (TypeError, ValueError) as error:
         raise InvalidInputError(f"{record_file} is not a valid cache record: {error}. {advice}") from error
     packed = table_file.read_bytes()

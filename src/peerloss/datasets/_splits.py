@@ -6,18 +6,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.impute import SimpleImputer
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from peerloss._deprecation import renamed_parameters
+from peerloss.datasets.tables._columns import make_encoder
 from peerloss.noise import NoiseModel, flip_labels
 
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.datasets._dataset import Dataset
+    from peerloss.datasets._load_dataset import Dataset
 
 
 @dataclass(frozen=True)
@@ -72,22 +69,6 @@ def split_and_flip(
         X_test=np.asarray(encoder.transform(dataset.X.iloc[test]), dtype=np.float64),
         y_test=dataset.y[test],
     )
-
-
-def make_encoder() -> Pipeline:
-    """Return the preprocessing: impute, one-hot encode text columns, standardise all columns."""
-    numbers = SimpleImputer(strategy="most_frequent", keep_empty_features=True)
-    categories = make_pipeline(
-        SimpleImputer(strategy="constant", fill_value="missing"),
-        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
-    )
-    columns = ColumnTransformer(
-        [
-            ("numbers", numbers, make_column_selector(dtype_include="number")),
-            ("categories", categories, make_column_selector(dtype_exclude="number")),
-        ]
-    )
-    return make_pipeline(columns, StandardScaler())
 
 
 def _equalized(y: IntArray, rng: np.random.Generator) -> IntArray:

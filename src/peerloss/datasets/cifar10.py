@@ -16,7 +16,7 @@ import numpy as np
 
 from peerloss._validation import check_choice
 from peerloss.datasets._integer_pickles import LARGEST_PICKLE, ArrayRecord, as_text, read_integers
-from peerloss.datasets._size_limits import read_arrays
+from peerloss.datasets._open_limited import read_arrays
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -39,6 +39,8 @@ HUMAN_LABELS = {
 }
 _HUMAN_FILES = ("cifar10n_labels.npz", "CIFAR-10_human.pt")
 _TRAIN_FILES = tuple(f"data_batch_{i}" for i in range(1, 6))
+#: Errors of reading a damaged archive.
+_DAMAGED = (OSError, EOFError, RuntimeError, ValueError, StopIteration, zipfile.BadZipFile, zlib.error)
 _ADVICE = (
     "Download the Python version of CIFAR-10 from https://www.cs.toronto.edu/~kriz/cifar.html, unpack it, "
     "and pass the folder as data_dir or set PEERLOSS_DATA to it."
@@ -160,8 +162,7 @@ def _read_batch(path: Path) -> Rows:
     if (
         pixels is None
         or pixels.dtype != np.uint8
-        or pixels.ndim != 2
-        or pixels.shape[1] != 3072
+        or pixels.shape[1:] != (3072,)
         or not isinstance(labels, list)
         or len(labels) != len(pixels)
         or not all(isinstance(label, int) and 0 <= label <= 9 for label in labels)
@@ -184,15 +185,7 @@ def _read_human(data_dir: str | Path | None, columns: tuple[str, ...]) -> dict[s
             if archive.getinfo(name).file_size > LARGEST_PICKLE:
                 raise InvalidInputError(f"{path} is far larger than the labels of CIFAR-10N. {_LABEL_ADVICE}")
             content = read_integers(archive.read(name), path)
-    except (
-        OSError,
-        EOFError,
-        RuntimeError,
-        ValueError,
-        StopIteration,
-        zipfile.BadZipFile,
-        zlib.error,
-    ) as error:
+    except _DAMAGED as error:
         if isinstance(error, InvalidInputError):
             raise
         raise InvalidInputError(f"{path} cannot be read as labels: {error}. {_LABEL_ADVICE}") from error

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss._validation import check_choice
-from peerloss.datasets._size_limits import read_array
+from peerloss.datasets._open_limited import read_array
 from peerloss.datasets.tables import read_table
 from peerloss.exceptions import InvalidInputError
 
@@ -94,14 +94,10 @@ def find_real_noise(name: str, data_dir: str | Path | None) -> Path:
 
 
 def _crowd(folder: Path) -> RealNoise:
-    labels, truth = (_integers(folder / f"{part}.csv") for part in ("label", "truth"))
+    labels, truth = (read_table(folder / f"{part}.csv").astype(np.int64) for part in ("label", "truth"))
     reports = labels.rename(columns={"item": "task"})[["task", "worker", "label"]]
-    return _checked(
-        name=folder.name,
-        reports=reports,
-        gold=truth.set_index("item")["truth"],
-        citation=f"Crowdsourced labels of {folder.name!r} with gold labels.",
-    )
+    citation = f"Crowdsourced labels of {folder.name!r} with gold labels."
+    return _checked(folder.name, reports, truth.set_index("item")["truth"], citation)
 
 
 def _labelme(folder: Path) -> RealNoise:
@@ -131,10 +127,6 @@ def _youtube(folder: Path) -> RealNoise:
     )
 
 
-def _integers(path: Path) -> pd.DataFrame:
-    return read_table(path).astype(np.int64)
-
-
 def _reports(answers: np.ndarray[Any, Any]) -> pd.DataFrame:
     """Return one row per answer of a matrix tasks × workers, in which −1 means no answer."""
     task, worker = np.nonzero(answers >= 0)
@@ -142,7 +134,6 @@ def _reports(answers: np.ndarray[Any, Any]) -> pd.DataFrame:
 
 
 def _checked(
-    *,
     name: str,
     reports: pd.DataFrame,
     gold: pd.Series,
@@ -159,12 +150,5 @@ def _checked(
         raise InvalidInputError(f"{name}: task {repeated[0]} has more than one gold label.")
     if min(gold.min(), reports["label"].min()) < 0:
         raise InvalidInputError(f"{name}: labels must be 0, 1, ...; found a negative label.")
-    return RealNoise(
-        name=name,
-        reports=reports.reset_index(drop=True),
-        gold=gold,
-        n_classes=int(max(gold.max(), reports["label"].max())) + 1,
-        features=features,
-        split=split,
-        citation=citation,
-    )
+    n_classes = int(max(gold.max(), reports["label"].max())) + 1
+    return RealNoise(name, reports.reset_index(drop=True), gold, n_classes, features, split, citation)

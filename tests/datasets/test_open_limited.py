@@ -5,14 +5,14 @@ import gzip
 import numpy as np
 import pytest
 
-from peerloss.datasets import _size_limits, read_table
+from peerloss.datasets import _open_limited, read_table
 from peerloss.exceptions import InvalidInputError
 
 
 def test_one_line_of_a_gzipped_table_is_limited(tmp_path):
     """A few kilobytes could unpack to a line that does not fit into memory."""
     path = tmp_path / "line.csv.gz"
-    path.write_bytes(gzip.compress(b"a,b\n1," + b"2" * (_size_limits.MAX_LINE + 10**6), 1))
+    path.write_bytes(gzip.compress(b"a,b\n1," + b"2" * (_open_limited.MAX_LINE + 10**6), 1))
     with pytest.raises(
         InvalidInputError, match=r"line.csv.gz has a line of more than 64 MiB, so it is not a table"
     ):
@@ -21,7 +21,7 @@ def test_one_line_of_a_gzipped_table_is_limited(tmp_path):
 
 def test_one_line_of_a_plain_table_is_limited(tmp_path, monkeypatch):
     """A file with a line of gigabytes is not a table."""
-    monkeypatch.setattr(_size_limits, "MAX_LINE", 10**4)
+    monkeypatch.setattr(_open_limited, "MAX_LINE", 10**4)
     path = tmp_path / "line.csv"
     path.write_bytes(b"a,b\n1," + b"2" * 10**5)
     with pytest.raises(InvalidInputError, match="has a line of more than"):
@@ -30,7 +30,7 @@ def test_one_line_of_a_plain_table_is_limited(tmp_path, monkeypatch):
 
 def test_a_gzipped_table_that_unpacks_to_too_much_is_refused(tmp_path, monkeypatch):
     """The limit holds for the entire file, also if its lines are short."""
-    monkeypatch.setattr(_size_limits, "FREE_BYTES", 10**5)
+    monkeypatch.setattr(_open_limited, "FREE_BYTES", 10**5)
     path = tmp_path / "bomb.csv.gz"
     path.write_bytes(gzip.compress(b"a,b\n" + b"1,2\n" * 10**6, 9))
     with pytest.raises(
@@ -53,7 +53,7 @@ def test_a_parquet_file_of_very_many_equal_rows_is_refused(tmp_path, monkeypatch
     """A few bytes can encode any number of equal rows."""
     arrow = pytest.importorskip("pyarrow")
     parquet = pytest.importorskip("pyarrow.parquet")
-    monkeypatch.setattr(_size_limits, "FREE_BYTES", 10**5)
+    monkeypatch.setattr(_open_limited, "FREE_BYTES", 10**5)
     path = tmp_path / "rows.parquet"
     parquet.write_table(arrow.table({"a": np.zeros(10**6), "b": np.zeros(10**6)}), path)
     with pytest.raises(InvalidInputError, match=r"rows.parquet unpacks to more than"):
@@ -66,4 +66,4 @@ def test_a_parquet_file_of_very_many_equal_rows_is_refused(tmp_path, monkeypatch
 def test_arrays_are_read_unchanged(array, tmp_path):
     """Any shape and memory order."""
     np.save(tmp_path / "array.npy", array)
-    np.testing.assert_array_equal(_size_limits.read_array(tmp_path / "array.npy"), array)
+    np.testing.assert_array_equal(_open_limited.read_array(tmp_path / "array.npy"), array)

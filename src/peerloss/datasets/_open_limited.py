@@ -1,4 +1,4 @@
-"""Limit the memory that a small file can use: compressed text, archives and array headers.
+"""Open text, archives and arrays without letting a small file use much memory.
 
 A compressed file may unpack to a thousand times its size, and the header of an array may declare any shape.
 Both are checked before memory is allocated.
@@ -6,10 +6,13 @@ Both are checked before memory is allocated.
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import io
 import math
 import zipfile
+import zlib
+from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -18,6 +21,7 @@ from peerloss._unpacking import check_unpacked_size
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from numpy.typing import NDArray
@@ -82,6 +86,39 @@ class _Limited(io.RawIOBase):
         self._stream.close()
         self._packed.close()  # gzip does not close the file that it reads
         super().close()
+
+
+@contextmanager
+def open_text(path: Path) -> Iterator[IO[str]]:
+    """Open a text file, plain or gzipped; a decoding error contains the line number."""
+    try:
+        with io.TextIOWrapper(open_limited(path), encoding="utf-8-sig", newline="") as stream:
+            yield stream
+    except UnicodeDecodeError as error:
+        raise InvalidInputError(
+            f"{path}, line {_first_undecodable_line(path)}: not UTF-8 text ({error.reason}). "
+            "Save the file as UTF-8; spreadsheets offer this when they export."
+        ) from error
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise InvalidInputError(
+            f"{path} is not a complete gzip file: {error}. Download or compress it again."
+        ) from error
+
+
+def text_encoding(path: Path) -> str:
+    """Return the encoding with which the text can be written back, with or without a byte order mark."""
+    with open_limited(path) as stream:
+        return "utf-8-sig" if stream.read(3) == codecs.BOM_UTF8 else "utf-8"
+
+
+def _first_undecodable_line(path: Path) -> int:
+    with open_limited(path) as stream:
+        for number, line in enumerate(stream, start=1):
+            try:
+                line.decode()
+            except UnicodeDecodeError:
+                return number
+    return number
 
 
 def read_arrays(path: Path, names: tuple[str, ...]) -> dict[str, NDArray[Any]]:

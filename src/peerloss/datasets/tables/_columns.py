@@ -1,0 +1,182 @@
+"""Columns of a table: numbers or text, how they are encoded, and which one may hold labels."""
+
+from __future__ import annotations
+
+from difflib import get_close_matches
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import pandas as pd
+from sklearn.compose import ColumnTransformer, make_column_selector
+from sklearn.impute import SimpleImputer
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import OneHotEncoder, StandardScaler
+
+from peerloss._validation import check_exact_labels
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+Kind = Literal["number", "text"]
+
+#: Type of text columns: a string type, or object before version 3 of pandas.
+_TEXT = pd.Series(["text"]).dtype
+
+
+def column_kinds(table: pd.DataFrame) -> dict[str, Kind]:
+    """Return the kind of each column of ``table``, with which other files can be read the same way."""
+    return {str(name): "number" if _is_number(table[name]) else "text" for name in table}
+
+
+def as_kinds(table: pd.DataFrame, kinds: Mapping[str, Kind], *, locate: Callable[[int], str]) -> pd.DataFrame:
+    """Convert columns to the requested kinds; other columns keep their kind.
+
+    ``locate`` returns the place in the file of a row number in the index, for error messages.
+    """
+    wanted = column_kinds(table) | dict(kinds)
+    columns = {
+        str(name): _numbers(table[name], locate) if wanted[str(name)] == "number" else _text(table[name])
+        for name in table
+    }
+    return pd.DataFrame(columns, index=table.index)
+
+
+def require_columns(present: Iterable[str], wanted: Iterable[str], *, where: str) -> None:
+    """Refuse a table without the ``wanted`` columns.
+
+    The message calls the table ``where`` and lists the columns that are ``present``.
+    """
+    have = [str(name) for name in present]
+    missing = [name for name in wanted if name not in have]
+    if not missing:
+        return
+    similar = get_close_matches(missing[0], have, n=1)
+    raise InvalidInputError(
+        f"{where} has no column {quoted(missing)}; its columns are {quoted(have)}."
+        + (f" Did you mean {similar[0]!r}?" if similar else "")
+    )
+
+
+def quoted(names: Iterable[object], *, max_names: int = 40) -> str:
+    """Return a list of quoted names for a message, at most ``max_names`` of them."""
+    texts = [repr(str(name)) for name in names]
+    rest = f" and {len(texts) - max_names} more" if len(texts) > max_names else ""
+    return ", ".join(texts[:max_names]) + rest
+
+
+def check_unique(names: Iterable[str], where: object, *, advice: str) -> None:
+    """Refuse column names that occur more than once."""
+    counts = pd.Series(list(names), dtype=object).value_counts()
+    repeated = sorted(counts.index[counts > 1])
+    if repeated:
+        raise InvalidInputError(
+            f"{where}: column names must be unique; {quoted(repeated)} occurs more than once. {advice}"
+        )
+
+
+def make_encoder() -> Pipeline:
+    """Return the preprocessing: impute, one-hot encode text columns, standardise all columns."""
+    numbers = SimpleImputer(strategy="most_frequent", keep_empty_features=True)
+    categories = make_pipeline(
+        SimpleImputer(strategy="constant", fill_value="missing"),
+        OneHotEncoder(handle_unknown="ignore", sparse_output=False),
+    )
+    columns = ColumnTransformer(
+        [
+            ("numbers", numbers, make_column_selector(dtype_include="number")),
+            ("categories", categories, make_column_selector(dtype_exclude="number")),
+        ]
+    )
+    return make_pipeline(columns, StandardScaler())
+
+
+def split_target(
+    table: pd.DataFrame, target: str | None, *, where: str = "The table"
+) -> tuple[pd.DataFrame, pd.Series]:
+    """Return features and labels, after refusing labels that nothing can be learned from.
+
+    Parameters
+    ----------
+    table
+        Features and one column of labels.
+    target
+        The name of that column.
+    where
+        The name of the table in messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If the column does not exist (or ``target`` is ``None``), labels are missing, fractional or all the
+        same, or there is no other column.
+    """
+    if target is None:
+        raise InvalidInputError(
+            f"`target` must name the column of the labels; the columns of {where} are {quoted(table)}."
+        )
+    require_columns(table.columns, [target], where=where)
+    labels = table[target]
+    missing = np.flatnonzero(labels.isna())
+    if len(missing):
+        raise InvalidInputError(
+            f"{where}: {len(missing)} of {len(labels)} labels in column {target!r} are missing, the first in "
+            f"row {missing[0] + 1} below the header. Remove those rows, or predict them after training."
+        )
+    check_label_column(labels, where=where)
+    values = labels.unique().tolist()
+    if len(values) < 2:
+        found = f"every row has the label {values[0]!r}" if values else "no row has a label"
+        raise InvalidInputError(f"{where}: column {target!r} must hold at least two classes; {found}.")
+    if table.shape[1] == 1:
+        raise InvalidInputError(f"{where} has no column besides the target {target!r}; add features.")
+    return table.drop(columns=target), labels
+
+
+def check_label_column(labels: pd.Series, *, where: str = "The table") -> None:
+    """Refuse a column of labels that holds measurements instead of classes. Missing labels are ignored.
+
+    Parameters
+    ----------
+    labels
+        Numbers or text; the name of the column appears in messages.
+    where
+        The name of the table in messages.
+
+    Raises
+    ------
+    InvalidInputError
+        If a number is fractional, infinite, or too large to be exact as a float.
+    """
+    if labels.dtype.kind not in "iuf":
+        return
+    known = labels.dropna()
+    check_exact_labels(known.to_numpy(), f"{where}: column {labels.name!r}")
+    fractions = known[known != known.round()]
+    if len(fractions):
+        raise InvalidInputError(
+            f"{where}: column {labels.name!r} must hold classes; it holds measurements such as "
+            f"{fractions.iloc[0]:g}. Convert them to classes first, for example above and below a threshold, "
+            "or choose another column."
+        )
+
+
+def _is_number(column: pd.Series) -> bool:
+    return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
+
+
+def _numbers(column: pd.Series, locate: Callable[[int], str]) -> pd.Series:
+    if _is_number(column):
+        return column
+    numbers = pd.to_numeric(column, errors="coerce")
+    wrong = column[numbers.isna() & column.notna()]
+    if len(wrong):
+        raise InvalidInputError(
+            f"{locate(int(wrong.index[0]))}: column {column.name!r} must hold numbers, as in earlier rows; "
+            f"got {wrong.iloc[0]!r}. Correct it, leave it empty, or read the column as text."
+        )
+    return numbers.astype("float64")
+
+
+def _text(column: pd.Series) -> pd.Series:
+    return column.astype(object).where(column.notna(), np.nan).map(str, na_action="ignore").astype(_TEXT)

@@ -1,0 +1,274 @@
+"""CSV files: check and read them, edit single fields, write tables.
+
+pandas silently fills short records with missing values and renames repeated columns. A first pass with the
+reader of the standard library detects both, with the line number and in constant memory. Written cells can be
+read back unchanged: those with a delimiter, a quotation mark, a line end or a leading space are quoted.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
+
+import pandas as pd
+
+from peerloss.datasets._open_limited import open_text
+from peerloss.datasets.tables._columns import as_kinds, check_unique, column_kinds, require_columns
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from peerloss.datasets.tables._columns import Kind
+
+DELIMITERS = (",", ";", "\t")
+_NEEDS_QUOTES = re.compile('[",;\t\r\n]|^[ \ufeff]')  # a leading byte order mark would be removed
+#: First characters that a spreadsheet interprets as a formula, except in numbers.
+_FORMULA = re.compile(r"[=+\-@\t\r\n']")
+_NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
+
+
+@dataclass(frozen=True)
+class CsvFile:
+    """A CSV file in which every record has as many fields as the header."""
+
+    path: Path
+    delimiter: str
+    header: tuple[str, ...]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that are read. A first column without a name is the index that pandas writes."""
+        return self.header if self.header[0] else self.header[1:]
+
+    def chunks(self, chunk_rows: int, kinds: Mapping[str, Kind] | None) -> Iterator[pd.DataFrame]:
+        """Read chunks of rows; without ``kinds`` the first chunk determines them."""
+        if kinds is None:
+            kinds = column_kinds(self.read(rows=chunk_rows))
+        else:
+            require_columns(self.columns, kinds, where=str(self.path))
+        text: dict[Any, Any] = {name: str for name, kind in kinds.items() if kind == "text"}
+        with pd.read_csv(self.path, chunksize=chunk_rows, dtype=text, **self._options()) as reader:
+            for chunk in reader:
+                yield as_kinds(chunk, kinds, locate=self._locate)
+
+    def read(self, *, rows: int | None = None) -> pd.DataFrame:
+        """Read the entire file or its first rows; a column with any text value is text."""
+        table: pd.DataFrame = pd.read_csv(self.path, nrows=rows, **self._options())
+        # Booleans are read as text, so that "true" stays "true".
+        types = {str(name): pd.api.types.infer_dtype(table[name], skipna=True) for name in table}
+        flags = [name for name, kind in types.items() if kind == "boolean"]
+        if flags:
+            options = self._options() | {"usecols": flags}
+            table[flags] = pd.read_csv(self.path, nrows=rows, dtype=str, **options)
+        return table
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "sep": self.delimiter,
+            "usecols": list(self.columns),
+            "index_col": False,
+            "encoding": "utf-8-sig",
+            "na_values": ["?"],  # as in the data sets of UCI
+            "skipinitialspace": True,
+            "low_memory": False,
+        }
+
+    def _locate(self, row: int) -> str:
+        for number, record in enumerate(_rows(self.path, self.delimiter)):
+            if number == row + 1:  # the header is record 0
+                return f"{self.path}, line {record.line}"
+        return f"{self.path}, row {row + 1}"
+
+
+def check_csv(path: Path) -> CsvFile:
+    """Refuse a CSV file with an incomplete record, naming its line; otherwise return it ready to read."""
+    # The comma comes first and wins ties.
+    delimiter = max(DELIMITERS, key=lambda delimiter: _columns(path, delimiter))
+    records = _rows(path, delimiter)
+    first = next(records, None)
+    if first is None:
+        raise InvalidInputError(f"{path} is empty; expected a header line with the names of the columns.")
+    header = first.fields
+    _check_header(header, path)
+    found = None
+    for found in records:
+        if len(found.fields) != len(header):
+            raise InvalidInputError(
+                f"{path}, line {found.line}: expected {len(header)} fields, as in the header, "
+                f"but found {len(found.fields)}. Look for a missing, an extra or an unquoted {delimiter!r}."
+            )
+    if found is None:
+        raise InvalidInputError(f"{path} has a header but no rows.")
+    return CsvFile(path, delimiter, tuple(header))
+
+
+def _check_header(header: list[str], path: Path) -> None:
+    if any("\0" in name for name in header):
+        raise InvalidInputError(
+            f"{path}: the header line contains a NUL character, so the file is damaged or not text. "
+            "Save the table as CSV in UTF-8."
+        )
+    check_unique(filter(None, header), path, advice="Rename the columns in the header line.")
+    nameless = [position for position, name in enumerate(header, start=1) if not name and position > 1]
+    if nameless or header == [""]:
+        raise InvalidInputError(
+            f"{path}: column {nameless[0] if nameless else 1} has no name in the header line. "
+            "Name it, or remove the column (often caused by an extra delimiter at the end of each line)."
+        )
+
+
+def _columns(path: Path, delimiter: str) -> tuple[bool, int]:
+    """Return whether all quotation marks of the header enclose fields, and its number of fields."""
+    try:
+        header = next(_rows(path, delimiter))
+    except (InvalidInputError, StopIteration):  # raised again for the chosen delimiter
+        return False, 0
+    unquoted = re.sub(rf'(^|{delimiter}) *"[^"]*(?:""[^"]*)*"', r"\1", header.source)
+    return '"' not in unquoted, len(header.fields)
+
+
+def _rows(path: Path, delimiter: str) -> Iterator[Record]:
+    """Yield the records that are not blank, the header first."""
+    before = ""
+    with open_text(path) as stream:
+        for record in read_records(stream, path, delimiter):
+            if not record.is_blank:
+                if before.endswith("\r") and record.source.lstrip(" ").startswith(delimiter):
+                    raise InvalidInputError(  # pandas would drop the empty field
+                        f"{path}, line {record.line}: an empty first field after an empty line, in a file "
+                        "whose lines end in a carriage return only. Remove the empty line, or save the file "
+                        "with other line ends."
+                    )
+                yield record
+            before = record.source if record.is_blank else ""
+
+
+class Record(NamedTuple):
+    """A record of a CSV file."""
+
+    line: int
+    """Number of its first line, counted from 1."""
+    source: str
+    """Its text, including the line end."""
+    fields: list[str]
+
+    @property
+    def is_blank(self) -> bool:
+        """Whether the line is empty or has only spaces and tabs, so that it is not a row."""
+        return len(self.fields) <= 1 and not self.source.strip(" \t\r\n")
+
+
+def read_records(stream: IO[str], path: Path, delimiter: str) -> Iterator[Record]:
+    """Yield every record of a stream opened with ``newline=""``; ``path`` appears in errors."""
+    source: list[str] = []
+
+    def lines() -> Iterator[str]:
+        for line in stream:
+            source.append(line)
+            yield line
+
+    reader = csv.reader(lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
+    number = 1
+    try:
+        for fields in reader:
+            yield Record(number, "".join(source), fields)
+            source.clear()
+            number = reader.line_num + 1
+    except csv.Error as error:
+        raise InvalidInputError(
+            f"{path}, line {number}: {error}. Check for a quotation mark that is not closed or not doubled."
+        ) from error
+
+
+def replace_field(source: str, place: int, text: str, delimiter: str) -> str:
+    """Return the source of a record with new text in one field; all other characters are kept.
+
+    Spaces before the field and quotation marks around it are kept.
+
+    >>> replace_field('1, "a, b",  c', 2, "x,y", ",")
+    '1, "a, b",  "x,y"'
+    """
+    field = re.compile(rf' *("[^"]*(?:""[^"]*)*"|[^{delimiter}\r\n]*)')
+    start = 0
+    for _ in range(place):
+        start = field.match(source, start).end() + 1  # type: ignore[union-attr]  # it always matches
+    found = field.match(source, start)
+    start, end = found.span(1)  # type: ignore[union-attr]
+    new = _quoted(text) if source.startswith('"', start) else quote_field(text)
+    return source[:start] + new + source[end:]
+
+
+def append_field(source: str, text: str, delimiter: str) -> str:
+    r"""Return the source of a record with a field added at the end.
+
+    >>> append_field("1,2\r\n", "x", ",")
+    '1,2,x\r\n'
+    """
+    content = source.rstrip("\r\n")
+    return content + delimiter + quote_field(text) + source[len(content) :]
+
+
+def quote_field(text: str) -> str:
+    """Return a field, quoted if necessary."""
+    return _quoted(text) if _NEEDS_QUOTES.search(text) else text
+
+
+def neutralise(text: str) -> str:
+    """Prefix text that a spreadsheet would interpret as a formula with an apostrophe.
+
+    A leading apostrophe is doubled, so that removing one restores the text.
+
+    >>> [neutralise(text) for text in ("=1+1", "-3.5", "'quoted'", "plain")]
+    ["'=1+1", '-3.5', "''quoted'", 'plain']
+    """
+    return f"'{text}" if _FORMULA.match(text) and not _NUMBER.fullmatch(text) else text
+
+
+def write_table(
+    stream: IO[str], table: pd.DataFrame, *, header: bool = True, spreadsheet_safe: bool = False
+) -> None:
+    """Write a table, without its index, as comma-separated text.
+
+    Parameters
+    ----------
+    stream
+        A text stream opened with ``newline=""``.
+    table
+        Columns of any type; missing values are written as empty cells.
+    header
+        Whether to write the column names first.
+    spreadsheet_safe
+        Whether to apply :func:`neutralise` to text.
+    """
+
+    def written(texts: Iterable[str]) -> list[str]:
+        if spreadsheet_safe:
+            texts = map(neutralise, texts)
+        return [quote_field(text) for text in texts]
+
+    columns = []
+    for place in range(table.shape[1]):
+        column = table.iloc[:, place]
+        if isinstance(column.dtype, pd.CategoricalDtype):
+            column = column.astype(object)
+        if column.dtype == object or pd.api.types.is_string_dtype(column):
+            texts = column.astype(object).where(column.notna(), "").tolist()
+            columns.append(written(map(str, texts)))
+        else:  # numbers and dates are written as pandas does
+            lines = column.to_csv(index=False, header=False, lineterminator="\n").split("\n")[:-1]
+            columns.append(["" if line == '""' else line for line in lines])
+    if header:
+        stream.write(_joined(written(map(str, table.columns))))
+    stream.writelines(map(_joined, zip(*columns, strict=True)))
+
+
+def _joined(fields: list[str] | tuple[str, ...]) -> str:
+    return (",".join(fields) or '""') + "\n"  # an empty line is not a row
+
+
+def _quoted(text: str) -> str:
+    return '"' + text.replace('"', '""') + '"'
