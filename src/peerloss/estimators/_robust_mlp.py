@@ -12,7 +12,6 @@ from peerloss._deprecation import renamed_parameters
 from peerloss._device import resolve_device
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import MAX_STANDARDISED
-from peerloss.estimators._fold_classifier import FoldClassifier
 from peerloss.estimators._mlp_checks import LossChoice, check_parameters
 from peerloss.estimators._mlp_search import (
     ALPHA_GRID,
@@ -22,6 +21,7 @@ from peerloss.estimators._mlp_search import (
     search_alpha,
     search_folds,
 )
+from peerloss.estimators.folds import FoldClassifier, Folds
 from peerloss.exceptions import DivergenceError, DivergenceWarning
 from peerloss.functional.base import DEFAULT_EPS
 from peerloss.losses import LOGIT_LIMIT
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 
     from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.estimators.folds import Folds
 
 #: Points of the learning curves.
 N_RECORDS = 20

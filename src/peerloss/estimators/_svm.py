@@ -10,8 +10,7 @@ from sklearn.svm import SVC
 
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import FloatArray, as_float_array, check_finite, check_in_range
-from peerloss.estimators._fold_classifier import FoldClassifier
-from peerloss.estimators.folds import held_out_folds
+from peerloss.estimators.folds import FoldClassifier, held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
 from peerloss.posterior.calibrator import Calibrator, as_score_columns
