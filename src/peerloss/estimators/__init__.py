@@ -1,11 +1,10 @@
 """Scikit-learn classifiers that are trained on noisy labels and predict the clean ones."""
 
 from peerloss._deprecation import renamed
+from peerloss.estimators._baselines import CostSensitiveSVC, MarginPerceptron
 from peerloss.estimators._peer_classifier import PeerClassifier, PeerReport
-from peerloss.estimators._perceptron import MarginPerceptron
 from peerloss.estimators._plug_in import PeerPlugInClassifier
 from peerloss.estimators._robust_mlp import RobustMLPClassifier
-from peerloss.estimators._svm import CostSensitiveSVC
 from peerloss.estimators._table_encoder import TableEncoder
 
 __all__ = [
