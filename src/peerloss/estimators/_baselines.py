@@ -286,7 +286,8 @@ class CostSensitiveSVC(_TunedMachine):
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return signed distances, positive for the larger label, shape (n,)."""
-        decision: FloatArray = self.svc_.decision_function(self._check_predict(X))
+        features = self._check_predict(X)
+        decision: FloatArray = self.svc_.decision_function(features)
         return decision
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
