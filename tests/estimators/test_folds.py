@@ -14,7 +14,7 @@ from peerloss import (
     find_label_issues,
 )
 from peerloss._classifier import FitInput
-from peerloss.estimators import _mlp_search
+from peerloss.estimators import _mlp_settings
 from peerloss.estimators.folds import held_out_folds
 from peerloss.estimators.portfolio import _fit_portfolio
 from peerloss.exceptions import InvalidInputError
@@ -164,7 +164,7 @@ def test_the_search_of_networks_trains_on_exactly_the_given_folds(numbered):
     weight[:10] = 0
     data = FitInput(X, y, weight, np.arange(2))
     pairs = list(GroupKFold(3).split(X, y, groups))
-    found = _mlp_search.search_folds(GroupKFold(3), data, groups, seed=0)
+    found = _mlp_settings.search_folds(GroupKFold(3), data, groups, seed=0)
     kept = np.arange(10, ROWS)
     for (train, test), (given_train, given_test) in zip(found, pairs, strict=True):
         assert kept[train].tolist() == [i for i in given_train if i >= 10]

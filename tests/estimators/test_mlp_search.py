@@ -6,7 +6,7 @@ from sklearn.linear_model import LogisticRegression
 
 from peerloss import NoiseModel, flip_labels
 from peerloss.estimators import PeerPlugInClassifier
-from peerloss.estimators._mlp_search import ALPHA_GRID, assign_folds, hold_out, search_alpha
+from peerloss.estimators._mlp_settings import ALPHA_GRID, assign_folds, hold_out, search_alpha
 from peerloss.exceptions import DivergenceError
 from peerloss.posterior.decision import NEAR_BALANCE
 from peerloss.theory import optimal_alpha
@@ -29,7 +29,7 @@ def test_candidates_are_compared_at_one_scoring_alpha():
     y = np.array([0, 0, 0, 1] * 5)
     folds = [(np.arange(10, 20), np.arange(10)), (np.arange(10), np.arange(10, 20))]
     diverged = np.full((20, 2), np.nan)
-    found = search_alpha(
+    alpha, scores = search_alpha(
         np.stack([np.eye(2)[0 * y], np.eye(2)[y], np.eye(2)[y], diverged]),
         1.0,
         y=y,
@@ -37,10 +37,10 @@ def test_candidates_are_compared_at_one_scoring_alpha():
         folds=folds,
         grid=(0.0, 1.0, 2.0, 3.0),
     )
-    assert found.alpha == 1.0
-    assert found.scores[3] == -np.inf
-    tied = search_alpha(np.eye(2)[np.stack([y, y])], 1.9, y=y, weight=None, folds=folds, grid=(1.0, 2.0))
-    assert tied.alpha == 2.0
+    assert alpha == 1.0
+    assert scores[3] == -np.inf
+    tied, _ = search_alpha(np.eye(2)[np.stack([y, y])], 1.9, y=y, weight=None, folds=folds, grid=(1.0, 2.0))
+    assert tied == 2.0
     with pytest.raises(DivergenceError, match="every candidate"):
         search_alpha(diverged[None], 1.0, y=y, weight=None, folds=folds, grid=(3.0,))
 

@@ -6,7 +6,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from peerloss import NoiseModel, PeerClassifier, flip_labels
-from peerloss.estimators.progress import listening
+from peerloss.estimators.portfolio import listening
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from peerloss import NoiseModel, flip_labels, peer_scorer
 from peerloss.estimators import RobustMLPClassifier, _robust_mlp
-from peerloss.estimators._mlp_checks import CORRECTIONS, LOSSES
+from peerloss.estimators._mlp_settings import CORRECTIONS, LOSSES
 from peerloss.exceptions import DivergenceError, DivergenceWarning, IdentifiabilityWarning
 from tests.estimators.mlp_task import data, fast
 

@@ -1,14 +1,4 @@
-"""Gradient boosting with the peer loss, on LightGBM or XGBoost.
-
-``_boosting_classifier``
-    :class:`PeerBoostingClassifier`.
-``_objectives``
-    The gradient of the peer loss, and objectives for users who call either library themselves.
-``libraries``
-    Training and prediction with either library behind one interface.
-``categorical``
-    Categorical columns as codes.
-"""
+"""Gradient boosting with the peer loss, on LightGBM or XGBoost."""
 
 from peerloss.boosting._boosting_classifier import PeerBoostingClassifier
 from peerloss.boosting._objectives import (

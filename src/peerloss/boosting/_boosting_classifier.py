@@ -23,10 +23,10 @@ from peerloss._validation import (
     check_varies,
 )
 from peerloss.boosting._objectives import BASES, PeerObjective, raw_to_proba
-from peerloss.boosting.categorical import CategoricalColumns
 from peerloss.boosting.libraries import (
     BACKENDS,
     BoosterSettings,
+    CategoricalColumns,
     Rows,
     TrainedBooster,
     import_backend,
@@ -91,10 +91,6 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     booster_
         The library's own ``Booster``.
 
-    Notes
-    -----
-    NaN in ``X`` means missing, which both libraries handle.
-
     Examples
     --------
     >>> import numpy as np
@@ -103,10 +99,6 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     >>> model.predict([[2.0, 0.0, 0.0], [-2.0, 0.0, 0.0]])
     array([ True, False])
     """
-
-    noisy_prior_: FloatArray
-    n_iter_: int
-    validation_scores_: list[float]
 
     def __init__(
         self,
@@ -212,27 +204,26 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         stop = self.early_stopping_rounds
         if self.max_depth != -1:
             check_count(self.max_depth, "max_depth")
-        prior = tuple(self.noisy_prior_.tolist())
+        prior, base = tuple(self.noisy_prior_.tolist()), check_choice(self.base, "base", BASES)
         return BoosterSettings(
-            objective=PeerObjective(
-                check_finite(self.alpha, "alpha"), prior, check_choice(self.base, "base", BASES)
-            ),
+            objective=PeerObjective(check_finite(self.alpha, "alpha"), prior, base),
             n_classes=len(self.classes_),
-            categorical=self._columns.positions,
+            categorical=list(self._columns.categories),
             n_estimators=check_count(self.n_estimators, "n_estimators"),
-            learning_rate=check_in_range(self.learning_rate, "learning_rate", 0.0, 1.0, low_open=True),
+            learning_rate=self._check_share("learning_rate"),
             num_leaves=check_count(self.num_leaves, "num_leaves", minimum=2),
             max_depth=int(self.max_depth),
             min_child_samples=check_count(self.min_child_samples, "min_child_samples"),
-            subsample=check_in_range(self.subsample, "subsample", 0.0, 1.0, low_open=True),
-            colsample_bytree=check_in_range(
-                self.colsample_bytree, "colsample_bytree", 0.0, 1.0, low_open=True
-            ),
+            subsample=self._check_share("subsample"),
+            colsample_bytree=self._check_share("colsample_bytree"),
             reg_lambda=check_in_range(self.reg_lambda, "reg_lambda", 0.0, np.inf),
             early_stopping_rounds=None if stop is None else check_count(stop, "early_stopping_rounds"),
             seed=int(generator.integers(2**31 - 1)),
             n_jobs=check_count(self.n_jobs, "n_jobs"),
         )
+
+    def _check_share(self, name: str, *, high_open: bool = False) -> float:
+        return check_in_range(getattr(self, name), name, 0.0, 1.0, low_open=True, high_open=high_open)
 
     def _train(self, rows: Rows) -> TrainedBooster:
         validation = None
@@ -251,9 +242,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         return trained
 
     def _hold_out(self, codes: IntArray) -> tuple[IntArray, IntArray]:
-        share = check_in_range(
-            self.validation_fraction, "validation_fraction", 0.0, 1.0, low_open=True, high_open=True
-        )
+        share = self._check_share("validation_fraction", high_open=True)
         try:
             kept, held_out = train_test_split(
                 np.arange(len(codes)), test_size=share, stratify=codes, random_state=self._settings.seed

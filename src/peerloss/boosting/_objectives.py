@@ -13,7 +13,9 @@ from peerloss._validation import FloatArray, as_float_array, as_labels, as_prior
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
+
+    from peerloss._validation import IntArray
 
 BASES = ("logistic", "sigmoid")
 
@@ -104,7 +106,7 @@ def raw_to_proba(raw_score: FloatArray) -> FloatArray:
 
 
 def _gradient(
-    raw: FloatArray, codes: NDArray[np.int64], alpha: float, prior: FloatArray, base: str
+    raw: FloatArray, codes: IntArray, alpha: float, prior: FloatArray, base: str
 ) -> tuple[FloatArray, FloatArray]:
     if raw.ndim == 1:
         p = expit(raw)
@@ -127,16 +129,15 @@ def _gradient(
 
 
 def _logistic_bound(p: FloatArray, alpha: float) -> FloatArray:
-    bound: FloatArray = max(1.0 - alpha, 0.0) * p * (1.0 - p) + max(alpha, 0.0) * _LOGISTIC_CURVATURE
-    return bound
+    return max(1.0 - alpha, 0.0) * p * (1.0 - p) + max(alpha, 0.0) * _LOGISTIC_CURVATURE
 
 
 @dataclass(frozen=True)
 class PeerObjective:
-    """A boosting objective with its settings, callable from LightGBM and XGBoost.
+    """A picklable boosting objective with its settings, callable from LightGBM and XGBoost.
 
-    The scikit-learn interfaces call ``objective(y_true, raw_score, sample_weight)``, the native ``train``
-    functions ``objective(raw_score, data)``. Picklable.
+    Their scikit-learn interfaces call ``objective(y_true, raw_score, sample_weight)``, their own ``train``
+    functions ``objective(raw_score, data)``.
     """
 
     alpha: float = 1.0
@@ -148,22 +149,13 @@ class PeerObjective:
 
     def __call__(
         self, y_true: Any, raw_score: Any, sample_weight: Any = None
-    ) -> tuple[NDArray[np.floating[Any]], NDArray[np.floating[Any]]]:
+    ) -> tuple[FloatArray, FloatArray]:
         if hasattr(raw_score, "get_label"):  # native interface: (scores, data set)
             data, raw_score = raw_score, y_true
             y_true, sample_weight = data.get_label(), data.get_weight()
-        if (
-            sample_weight is not None and np.size(sample_weight) == 0
-        ):  # XGBoost passes an empty array for no weights
+        if np.size(sample_weight) == 0:  # XGBoost passes an empty array for no weights
             sample_weight = None
-        return peer_gradient(
-            raw_score,
-            y_true,
-            alpha=self.alpha,
-            noisy_prior=self.noisy_prior,
-            sample_weight=sample_weight,
-            base=self.base,
-        )
+        return peer_gradient(raw_score, y_true, sample_weight=sample_weight, **vars(self))
 
 
 def lightgbm_peer_objective(
@@ -191,13 +183,14 @@ def lightgbm_peer_objective(
     >>> gradient.tolist()
     [0.5, -0.5]
     """
-    return _objective(alpha, noisy_prior, base)
+    prior = None if noisy_prior is None else tuple(as_prior(noisy_prior, "noisy_prior").tolist())
+    return PeerObjective(check_finite(alpha, "alpha"), prior, check_choice(base, "base", BASES))
 
 
 def xgboost_peer_objective(
     alpha: float = 1.0, *, noisy_prior: ArrayLike | None = None, base: str = "logistic"
 ) -> PeerObjective:
-    """Return the α-peer objective for XGBoost; it calls :func:`peer_gradient`.
+    """Return the α-peer objective for XGBoost: the same object as :func:`lightgbm_peer_objective` returns.
 
     Pass it as ``XGBClassifier(objective=...)`` or as ``obj`` of ``xgboost.train`` (with ``num_class`` for
     more than two classes). For scores to start at 0, set ``base_score=0.5`` in ``XGBClassifier``, which
@@ -205,12 +198,8 @@ def xgboost_peer_objective(
 
     Parameters
     ----------
-    alpha
-        Weight of the peer term, any finite number.
-    noisy_prior
-        π̃; by default the frequencies of the training labels.
-    base
-        ``"logistic"`` or the bounded ``"sigmoid"``.
+    alpha, noisy_prior, base
+        As in :func:`lightgbm_peer_objective`.
 
     Examples
     --------
@@ -218,9 +207,4 @@ def xgboost_peer_objective(
     >>> hessian.tolist()
     [0.25, 0.25]
     """
-    return _objective(alpha, noisy_prior, base)
-
-
-def _objective(alpha: float, noisy_prior: ArrayLike | None, base: str) -> PeerObjective:
-    prior = None if noisy_prior is None else tuple(as_prior(noisy_prior, "noisy_prior").tolist())
-    return PeerObjective(check_finite(alpha, "alpha"), prior, check_choice(base, "base", BASES))
+    return lightgbm_peer_objective(alpha, noisy_prior=noisy_prior, base=base)

@@ -1,4 +1,4 @@
-"""LightGBM and XGBoost behind one interface; each is imported when it is first used."""
+"""LightGBM and XGBoost behind one interface, and categorical columns as the codes that both read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 
+from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
     from peerloss._validation import FloatArray, IntArray
     from peerloss.boosting._objectives import PeerObjective
 
@@ -48,6 +52,11 @@ class BoosterSettings:
     seed: int
     n_jobs: int
 
+    @property
+    def class_parameters(self) -> dict[str, int]:
+        """The parameter of both libraries for more than two classes."""
+        return {"num_class": self.n_classes} if self.n_classes > 2 else {}
+
 
 class TrainedBooster(NamedTuple):
     """A booster with the rounds up to the best one, their number, and the validation scores."""
@@ -60,7 +69,7 @@ class TrainedBooster(NamedTuple):
 
 
 def import_backend(backend: str) -> Any:
-    """Import LightGBM or XGBoost; the error explains how to install it."""
+    """Import LightGBM or XGBoost when it is first used; the error explains how to install it."""
     try:
         return import_module(backend)
     except ImportError as error:
@@ -72,7 +81,22 @@ def import_backend(backend: str) -> Any:
 
 def train(backend: str, settings: BoosterSettings, rows: Rows, validation: Rows | None) -> TrainedBooster:
     """Train with the named library; the peer score of the ``validation`` rows decides when to stop."""
-    return (_train_lightgbm if backend == "lightgbm" else _train_xgboost)(settings, rows, validation)
+    scores: list[float] = []
+
+    def score(raw: FloatArray) -> float:
+        predicted = raw.argmax(axis=1) if raw.ndim == 2 else (raw > 0).astype(np.int64)
+        codes, weight = validation.codes, validation.weight  # type: ignore[union-attr]  # not called without
+        scores.append(peer_score(codes, predicted, alpha=settings.objective.alpha, sample_weight=weight))
+        return scores[-1]
+
+    run = _train_lightgbm if backend == "lightgbm" else _train_xgboost
+    booster, n_rounds = run(settings, rows, validation, score)
+    n_rounds = int(np.argmax(scores)) + 1 if scores else n_rounds
+    if backend == "lightgbm":
+        return TrainedBooster(booster, n_rounds, scores, int(booster.feature_importance("split").sum()))
+    booster = booster[:n_rounds]
+    n_splits = sum(booster.get_score(importance_type="weight").values())
+    return TrainedBooster(booster, n_rounds, scores, int(n_splits))
 
 
 def raw_scores(backend: str, trained: TrainedBooster, settings: BoosterSettings, X: FloatArray) -> FloatArray:
@@ -80,17 +104,13 @@ def raw_scores(backend: str, trained: TrainedBooster, settings: BoosterSettings,
     if backend == "lightgbm":
         scores = trained.booster.predict(X, raw_score=True, num_threads=settings.n_jobs)
     else:
-        data = _dmatrix(settings, X)
-        scores = trained.booster.predict(data, output_margin=True)
+        scores = trained.booster.predict(_dmatrix(settings, X), output_margin=True)
     return np.asarray(scores, dtype=np.float64)
 
 
-def _validation_score(settings: BoosterSettings, raw: FloatArray, rows: Rows) -> float:
-    predicted = raw.argmax(axis=1) if raw.ndim == 2 else (raw > 0).astype(np.int64)
-    return peer_score(rows.codes, predicted, alpha=settings.objective.alpha, sample_weight=rows.weight)
-
-
-def _train_lightgbm(settings: BoosterSettings, rows: Rows, validation: Rows | None) -> TrainedBooster:
+def _train_lightgbm(
+    settings: BoosterSettings, rows: Rows, validation: Rows | None, score: Callable[[FloatArray], float]
+) -> tuple[Any, int]:
     lightgbm = import_backend("lightgbm")
     parameters: dict[str, Any] = {
         "objective": settings.objective,
@@ -109,34 +129,26 @@ def _train_lightgbm(settings: BoosterSettings, rows: Rows, validation: Rows | No
         "feature_pre_filter": False,
         "metric": "None",
         "verbosity": -1,
+        **settings.class_parameters,
     }
-    if settings.n_classes > 2:
-        parameters["num_class"] = settings.n_classes
     data = lightgbm.Dataset(
         rows.X, rows.codes, weight=rows.weight, categorical_feature=settings.categorical, params=parameters
     )
-    scores: list[float] = []
     extra: dict[str, Any] = {}
     if validation is not None:
-
-        def metric(raw: FloatArray, _: Any) -> tuple[str, float, bool]:
-            scores.append(_validation_score(settings, raw, validation))
-            return "peer_score", scores[-1], True
-
+        held_out = lightgbm.Dataset(validation.X, validation.codes, weight=validation.weight, reference=data)
         extra = {
-            "valid_sets": [
-                lightgbm.Dataset(validation.X, validation.codes, weight=validation.weight, reference=data)
-            ],
-            "feval": metric,
+            "valid_sets": [held_out],
+            "feval": lambda raw, _: ("peer_score", score(raw), True),
             "callbacks": [lightgbm.early_stopping(settings.early_stopping_rounds, verbose=False)],
         }
     booster = lightgbm.train(parameters, data, settings.n_estimators, **extra)
-    n_rounds = int(np.argmax(scores)) + 1 if scores else booster.current_iteration()
-    n_splits = int(booster.feature_importance("split").sum())
-    return TrainedBooster(booster, n_rounds, scores, n_splits)
+    return booster, booster.current_iteration()
 
 
-def _train_xgboost(settings: BoosterSettings, rows: Rows, validation: Rows | None) -> TrainedBooster:
+def _train_xgboost(
+    settings: BoosterSettings, rows: Rows, validation: Rows | None, score: Callable[[FloatArray], float]
+) -> tuple[Any, int]:
     xgboost = import_backend("xgboost")
     parameters: dict[str, Any] = {
         "tree_method": "hist",
@@ -153,30 +165,20 @@ def _train_xgboost(settings: BoosterSettings, rows: Rows, validation: Rows | Non
         "nthread": settings.n_jobs,
         "base_score": 0.0,
         "disable_default_eval_metric": True,
+        **settings.class_parameters,
     }
-    if settings.n_classes > 2:
-        parameters["num_class"] = settings.n_classes
-    scores: list[float] = []
     extra: dict[str, Any] = {}
     if validation is not None:
-
-        def metric(raw: FloatArray, _: Any) -> tuple[str, float]:
-            scores.append(_validation_score(settings, raw, validation))
-            return "peer_score", scores[-1]
-
         extra = {
             "evals": [(_dmatrix(settings, validation.X, validation.codes, validation.weight), "validation")],
-            "custom_metric": metric,
+            "custom_metric": lambda raw, _: ("peer_score", score(raw)),
             "maximize": True,
             "early_stopping_rounds": settings.early_stopping_rounds,
             "verbose_eval": False,
         }
     data = _dmatrix(settings, rows.X, rows.codes, rows.weight)
     booster = xgboost.train(parameters, data, settings.n_estimators, obj=settings.objective, **extra)
-    n_rounds = int(np.argmax(scores)) + 1 if scores else booster.num_boosted_rounds()
-    booster = booster[:n_rounds]
-    n_splits = sum(booster.get_score(importance_type="weight").values())
-    return TrainedBooster(booster, n_rounds, scores, int(n_splits))
+    return booster, booster.num_boosted_rounds()
 
 
 def _dmatrix(
@@ -186,3 +188,60 @@ def _dmatrix(
     return import_backend("xgboost").DMatrix(
         X, codes, weight=weight, feature_types=types, enable_categorical=True, nthread=settings.n_jobs
     )
+
+
+@dataclass(frozen=True)
+class CategoricalColumns:
+    """The categorical columns and their categories."""
+
+    categories: dict[int, pd.Index]
+    """Position of a column → its categories in the order of their codes; positions ascend."""
+
+    @classmethod
+    def learn(cls, X: Any, categorical_features: Sequence[int | str] | None) -> CategoricalColumns:
+        """Find the categorical columns: the given ones, and those of a DataFrame with dtype ``category``."""
+        positions = set() if categorical_features is None else _positions(X, categorical_features)
+        if isinstance(X, pd.DataFrame):
+            positions |= {i for i, dtype in enumerate(X.dtypes) if isinstance(dtype, pd.CategoricalDtype)}
+        if not positions:
+            return cls({})
+        frame = _as_frame(X)
+        return cls({i: pd.Categorical(frame.iloc[:, i]).categories for i in sorted(positions)})
+
+    def encode(self, X: Any) -> Any:
+        """Replace each categorical column by its codes; missing values and unseen categories become NaN."""
+        if not self.categories:
+            return X
+        frame = _as_frame(X)
+        columns = [frame.iloc[:, i] for i in range(frame.shape[1])]
+        for i, categories in self.categories.items():
+            codes = categories.get_indexer(pd.Index(columns[i])).astype(np.float64)
+            known = np.where(codes < 0, np.nan, codes)
+            columns[i] = pd.Series(known, index=frame.index, name=columns[i].name)
+        return pd.concat(columns, axis=1)
+
+
+def _as_frame(X: Any) -> pd.DataFrame:
+    return X if isinstance(X, pd.DataFrame) else pd.DataFrame(np.asarray(X))
+
+
+def _positions(X: Any, wanted: Sequence[int | str]) -> set[int]:
+    names = list(X.columns) if isinstance(X, pd.DataFrame) else []
+    width = np.shape(X)[1] if np.ndim(X) == 2 else 0
+    if isinstance(wanted, str):
+        raise InvalidInputError(
+            f"`categorical_features` must be a list of column names or positions; got {wanted!r}. "
+            f"Pass [{wanted!r}]."
+        )
+    found = set()
+    for column in wanted:
+        if isinstance(column, str) and column in names:
+            found.add(names.index(column))
+        elif isinstance(column, int | np.integer) and 0 <= column < width:
+            found.add(int(column))
+        else:
+            raise InvalidInputError(
+                f"`categorical_features` must contain names of columns of `X` or positions below {width}; "
+                f"got {column!r}." + (f" The columns are {names}." if names else " Pass positions.")
+            )
+    return found

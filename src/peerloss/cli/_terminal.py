@@ -106,7 +106,7 @@ def training_bar(note: str, *, quiet: bool) -> Iterator[None]:
     from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
     from rich.progress import TimeRemainingColumn as TimeLeft
 
-    from peerloss.estimators.progress import listening
+    from peerloss.estimators.portfolio import listening
 
     columns = (TextColumn(note), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), "left", TimeLeft())
     console = Console(stderr=True)

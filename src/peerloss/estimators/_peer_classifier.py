@@ -1,8 +1,9 @@
-"""PeerClassifier: the recommended classifier for noisy labels."""
+"""PeerClassifier, the recommended classifier for noisy labels, and its report."""
 
 from __future__ import annotations
 
 import warnings
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,17 +15,72 @@ from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._device import resolve_device
 from peerloss._probabilities import label_frequencies
 from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, IntArray, check_choice
-from peerloss.estimators._peer_report import MISFIT, make_report
 from peerloss.estimators.folds import Folds, held_out_folds, is_fold_count
-from peerloss.estimators.portfolio import GPU_FEATURES, fit_portfolio
+from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+from peerloss.metrics import peer_score
 from peerloss.posterior.decision import METRICS, CleanMap, check_alpha_or_auto
+from peerloss.posterior.misfit import LEVEL
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 #: Up to this many rows the folds are drawn twice, which reduces the noise of the choice at a small cost.
 FEW_ROWS = 2000
+#: The message for labels that the noise model does not explain.
+MISFIT = (
+    "class-conditional noise at the estimated rates does not explain the labels. The noise depends on the "
+    "row, or its rates cannot be estimated from these data. Do not rely on the estimates of noise and "
+    "accuracy, and compare with plain training, alpha=0."
+)
+
+
+@dataclass(frozen=True)
+class PeerReport:
+    """The candidates that PeerClassifier tried, its choice, and estimates of noise and clean accuracy."""
+
+    candidates: pd.DataFrame
+    """One row per candidate: weight, brier (noisy), behind (standard errors), peer_score (noisy)."""
+    metric: str
+    alpha: float
+    noise: Any
+    """The estimated :class:`~peerloss.NoiseModel`."""
+    accuracy: float
+    """Estimate of the metric on *clean* labels, from noisy labels alone."""
+    accuracy_low: float
+    accuracy_high: float
+    """A 90 % interval, valid if the noise depends on the true class alone. If the score itself levels off,
+    the interval is too narrow: ``results/accuracy_peer_classifier.md`` has its measured coverage. If the
+    noise model does not fit, the interval is widened to include the one that takes the labels as clean."""
+    diverged: tuple[str, ...] = ()
+    """Networks that were left out because their numbers became NaN or infinite."""
+    misfit: float = 0.0
+    """Loss of log-likelihood per noisy label, out of fold, from explaining the labels by the estimated noise;
+    negative if nothing is lost."""
+    misfit_p_value: float = 1.0
+    """P-value of the hypothesis that nothing is lost (a paired, one-sided z-test)."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether the estimated class-conditional noise explains the labels (``misfit_p_value`` of .01).
+
+        ``False`` means that the noise depends on the row, or that its rates cannot be estimated from these
+        data. ``True`` is not a proof: noise that follows the features closely looks like clean labels.
+        """
+        return self.misfit_p_value >= LEVEL
+
+    def __str__(self) -> str:
+        best = self.candidates["weight"].idxmax()
+        chosen = int((self.candidates["weight"] > 0).sum())
+        return (
+            f"{chosen} of {len(self.candidates)} candidates are averaged; {best!r} has the largest weight "
+            f"({self.candidates['weight'].max():.2f}). Estimated noise: {self.noise!r}"
+            + ("" if np.isnan(self.alpha) else f"; alpha {self.alpha:.3g}")
+            + f". Estimated {self.metric.replace('_', ' ')} on clean labels: "
+            f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f}), if the noise "
+            f"depends on the true class alone.{'' if self.fits else f' But {MISFIT}'}"
+            + (f" Diverged and left out: {', '.join(self.diverged)}." if self.diverged else "")
+        )
 
 
 class PeerClassifier(NoisyLabelClassifier):
@@ -106,17 +162,16 @@ class PeerClassifier(NoisyLabelClassifier):
         groups: ArrayLike | None = None,
         gold: ArrayLike | None = None,
     ) -> Self:
-        """Fit to features and noisy labels.
+        """Fit to features (n, d) and noisy labels (n,).
 
         Parameters
         ----------
         X, y
-            Features (n, d) and noisy labels (n,) of any dtype.
+            Features and noisy labels of any dtype.
         sample_weight
             Non-negative weights of the rows.
         groups
-            Group of each row, passed to ``cv``. With a number of folds, rows of one group are never split
-            between training and held-out parts.
+            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
         gold
             Known clean labels, missing (NaN or None) for the other rows; or a boolean mask of rows whose
             ``y`` is known to be correct. Gold rows train with their gold label. With two classes they also
@@ -149,7 +204,7 @@ class PeerClassifier(NoisyLabelClassifier):
             self.classes_ = data.classes
             self.noise_ = self.clean_map_.noise
             self.alpha_ = self.clean_map_.implied_alpha()
-            self.report_ = make_report(data, portfolio, self.clean_map_, seed=seed, verified=verified)
+            self.report_ = _make_report(data, portfolio, self.clean_map_, seed=seed, verified=verified)
             if not self.report_.fits:
                 warnings.warn(
                     f"{MISFIT} (p = {self.report_.misfit_p_value:.2g})", IdentifiabilityWarning, stacklevel=2
@@ -185,11 +240,7 @@ class PeerClassifier(NoisyLabelClassifier):
 def _with_gold(
     data: FitInput, gold: ArrayLike | None
 ) -> tuple[FitInput, tuple[IntArray, IntArray] | None, BoolArray | None]:
-    """Replace noisy labels by gold labels.
-
-    Also returns the pairs (clean, noisy) of the rows with both labels, and a mask of the rows with a clean
-    label.
-    """
+    """Replace noisy labels by gold labels; also return the pairs (clean, noisy) and a mask of gold rows."""
     if gold is None:
         return data, None, None
     given = np.asarray(gold)
@@ -211,3 +262,27 @@ def _with_gold(
     codes[known] = place
     pairs = np.asarray(place, dtype=np.int64), data.codes[known]
     return data._replace(codes=codes), pairs if known.any() and len(data.classes) == 2 else None, known
+
+
+def _make_report(
+    data: FitInput, portfolio: Portfolio, clean_map: CleanMap, *, seed: int, verified: BoolArray | None
+) -> PeerReport:
+    """Score every candidate under one α and estimate the clean accuracy of their average."""
+    implied = clean_map.implied_alpha()
+    alpha = implied if np.isfinite(implied) else 1.0
+    decisions = [(p - alpha * clean_map.noisy_prior).argmax(axis=1) for p in portfolio.candidate_proba]
+    scores = [peer_score(data.codes, d, alpha=alpha, sample_weight=data.weight) for d in decisions]
+    held_out = portfolio.oof_proba[data.weight > 0]
+    accuracy = clean_map.accuracy(held_out, seed=seed)
+    noisy_weight = data.weight if verified is None else np.where(verified, 0.0, data.weight)
+    loss, p_value = clean_map.misfit(portfolio.oof_proba, data.codes, noisy_weight)
+    candidates = portfolio.candidates.assign(peer_score=scores)
+    report = PeerReport(
+        candidates, clean_map.metric, implied, clean_map.noise, *accuracy, portfolio.diverged, loss, p_value
+    )
+    if report.fits:
+        return report
+    _, low, high = clean_map.accuracy(held_out, seed=seed, as_labelled=True)
+    return replace(
+        report, accuracy_low=min(report.accuracy_low, low), accuracy_high=max(report.accuracy_high, high)
+    )

@@ -12,16 +12,17 @@ from peerloss._deprecation import renamed_parameters
 from peerloss._device import resolve_device
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import MAX_STANDARDISED
-from peerloss.estimators._fold_classifier import FoldClassifier
-from peerloss.estimators._mlp_checks import LossChoice, check_parameters
-from peerloss.estimators._mlp_search import (
+from peerloss.estimators._mlp_settings import (
     ALPHA_GRID,
+    LossChoice,
+    check_parameters,
     hold_out,
     out_of_fold_probabilities,
     rule_for_alpha,
     search_alpha,
     search_folds,
 )
+from peerloss.estimators.folds import FoldClassifier, Folds
 from peerloss.exceptions import DivergenceError, DivergenceWarning
 from peerloss.functional.base import DEFAULT_EPS
 from peerloss.losses import LOGIT_LIMIT
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
 
     from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.estimators.folds import Folds
 
 #: Points of the learning curves.
 N_RECORDS = 20
@@ -242,12 +242,12 @@ class RobustMLPClassifier(FoldClassifier):
                     task.weight_labels(rule.label_weights)
                     plain = self._out_of_fold(task, loss, (0.0,), stream=2)
         others = self._out_of_fold(task, loss, ALPHA_GRID[1:], stream=2)
-        found = search_alpha(
+        alpha, scores = search_alpha(
             np.concatenate([plain, others]), scoring_alpha, y=task.codes, weight=task.weight, folds=task.folds
         )
         self.report_["scoring_alpha"] = scoring_alpha
-        self.report_["alpha_scores"] = dict(zip(ALPHA_GRID, found.scores, strict=True))
-        return found.alpha
+        self.report_["alpha_scores"] = dict(zip(ALPHA_GRID, scores, strict=True))
+        return alpha
 
     def _out_of_fold(
         self, task: _Task, loss: LossChoice, alphas: Sequence[float], *, stream: int

@@ -1,27 +1,60 @@
-"""Cross-validation folds that hold out each row once, with checks of ``cv`` and ``groups``."""
+"""Cross-validation folds that hold out each row once, and the base of the classifiers that search on them."""
 
 from __future__ import annotations
 
 import warnings
+from abc import abstractmethod
 from collections.abc import Iterable
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv
 
+from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._validation import IntArray, check_count
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from peerloss._classifier import FitInput
-
 Folds = list[tuple[IntArray, IntArray]]
 
 #: Number of folds for ``cv=None``, as in scikit-learn.
 DEFAULT_FOLDS = 5
+
+
+class FoldClassifier(NoisyLabelClassifier):
+    """A classifier with a parameter ``cv``; subclasses implement ``_fit``."""
+
+    def fit(
+        self,
+        X: ArrayLike,
+        y: ArrayLike,
+        sample_weight: ArrayLike | None = None,
+        *,
+        groups: ArrayLike | None = None,
+    ) -> Self:
+        """Fit to features (n, d) and noisy labels (n,).
+
+        Parameters
+        ----------
+        X, y
+            Features and noisy labels of any dtype.
+        sample_weight
+            Non-negative weights of the rows.
+        groups
+            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
+        """
+        with all_or_nothing(self):
+            data = self._check_fit(X, y, sample_weight)
+            self._fit(data, groups)
+            self.classes_ = data.classes
+        return self
+
+    @abstractmethod
+    def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
+        """Set the fitted attributes."""
 
 
 def is_fold_count(cv: Any) -> bool:

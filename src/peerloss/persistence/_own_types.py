@@ -19,8 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
 from peerloss.boosting import PeerBoostingClassifier, PeerObjective
-from peerloss.boosting.categorical import CategoricalColumns
-from peerloss.boosting.libraries import BoosterSettings, TrainedBooster
+from peerloss.boosting.libraries import BoosterSettings, CategoricalColumns, TrainedBooster
 from peerloss.estimators import (
     CostSensitiveSVC,
     MarginPerceptron,

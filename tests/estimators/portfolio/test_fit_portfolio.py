@@ -6,7 +6,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from peerloss.estimators import PeerClassifier
-from peerloss.estimators.portfolio import _fit_portfolio, _fold_networks
+from peerloss.estimators.portfolio import _candidates, _fit_portfolio
 from tests.estimators.binary_task import task
 
 
@@ -68,7 +68,7 @@ def test_folds_do_not_train_on_held_out_rows(monkeypatch):
 def test_a_network_that_diverges_is_left_out_and_named(monkeypatch):
     """The other candidates are used, and the report names the network."""
     wild = {"wild": {"base": "unhinged", "alpha": 5.0, "learning_rate": 1e30, "weight_decay": 0.0}}
-    monkeypatch.setattr(_fold_networks, "candidate_networks", lambda: wild)
+    monkeypatch.setattr(_candidates, "candidate_networks", lambda: wild)
     X, y, noisy = task(120)
     model = PeerClassifier(random_state=0).fit(X, noisy)
     assert model.report_.diverged == ("wild",)

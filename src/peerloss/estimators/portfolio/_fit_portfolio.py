@@ -2,30 +2,46 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from joblib import delayed
+from joblib import Parallel, delayed
 from sklearn.base import clone
 from threadpoolctl import threadpool_limits
 
 from peerloss._probabilities import label_frequencies
-from peerloss.estimators.portfolio._candidates import candidate_models
-from peerloss.estimators.portfolio._fold_networks import fit_networks
-from peerloss.estimators.progress import in_parallel
+from peerloss.estimators.portfolio._candidates import candidate_models, fit_networks
 from peerloss.posterior.calibrator import Calibrator, log_scores
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from sklearn.base import BaseEstimator
 
     from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray, IntArray
     from peerloss.estimators.folds import Folds
 
+    #: Called with the number of finished steps and the total number of steps.
+    Listener = Callable[[int, int], None]
+
+_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 #: Candidates with a smaller weight are left out of the average.
 MIN_WEIGHT = 0.01
+
+
+@contextmanager
+def listening(listener: Listener) -> Iterator[None]:
+    """Call ``listener(done, total)`` after each step of the fits inside the block, however deep they are."""
+    token = _LISTENER.set(listener)
+    try:
+        yield
+    finally:
+        _LISTENER.reset(token)
 
 
 @dataclass(frozen=True)
@@ -109,26 +125,34 @@ def _fit_models(
     candidates = candidate_models(len(data.codes), data.X.shape[1], seed=seed)
     # Fold by fold: fast and slow candidates alternate, so that the estimated remaining time is reliable.
     tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
-    fitted = in_parallel(tasks, n_jobs, n_later_steps=1)
+    fitted = _run(tasks, n_jobs)
     return {name: fitted[i :: len(candidates)] for i, name in enumerate(candidates)}
+
+
+def _run(tasks: list[Any], n_jobs: int | None) -> list[Any]:
+    """Run joblib's delayed calls; the networks count as one more step in the reports of progress."""
+    listener = _LISTENER.get()
+    if listener is None:
+        return list(Parallel(n_jobs=n_jobs)(tasks))
+    results: list[Any] = []
+    listener(0, len(tasks) + 1)
+    for result in Parallel(n_jobs=n_jobs, return_as="generator")(tasks):
+        results.append(result)
+        listener(len(results), len(tasks) + 1)
+    return results
 
 
 def _fit_fold(
     estimator: BaseEstimator, data: FitInput, train: IntArray, test: IntArray
 ) -> tuple[Any, FloatArray]:
-    model = clone(estimator)
+    model: Any = clone(estimator)
+    weight, weights = data.weight[train], {}
+    if np.ptp(weight):  # weighted binning of equal weights would make boosting ten times slower
+        step = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
+        weights = {f"{step}sample_weight": weight}
     with threadpool_limits(1):  # small fits are slower on several threads
-        _fit_weighted(model, data.X[train], data.codes[train], data.weight[train])
+        model.fit(data.X[train], data.codes[train], **weights)
         return model, model.predict_proba(data.X[test])
-
-
-def _fit_weighted(model: Any, X: FloatArray, codes: IntArray, weight: FloatArray) -> None:
-    if np.ptp(weight) == 0:  # weighted binning alone would make boosting ten times slower
-        model.fit(X, codes)
-    elif hasattr(model, "steps"):  # a pipeline passes weights to its last step
-        model.fit(X, codes, **{f"{model.steps[-1][0]}__sample_weight": weight})
-    else:
-        model.fit(X, codes, sample_weight=weight)
 
 
 def _join(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatArray:
@@ -143,19 +167,13 @@ def _join(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatArray:
     return joined
 
 
-class Weights(NamedTuple):
-    """Weights of the candidates and the scores that they follow from."""
-
-    weights: FloatArray
-    """They sum to one."""
-    brier: FloatArray
-    """Brier scores on the noisy labels; lower is better."""
-    behind: FloatArray
-    """Distance of each candidate to the best one, in standard errors."""
-
-
-def weigh(probabilities: list[FloatArray], codes: IntArray, weight: FloatArray) -> Weights:
+def weigh(
+    probabilities: list[FloatArray], codes: IntArray, weight: FloatArray
+) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Weight candidates by the Brier score of their out-of-fold probabilities on the noisy labels.
+
+    Returns the weights, which sum to one, the Brier scores, and the distances to the best one in standard
+    errors.
 
     The noisy posterior minimises this score on noisy labels, and every peer classifier follows from the noisy
     posterior. The Brier score is a proper score of probabilities, so it has far less sampling noise than the
@@ -171,4 +189,4 @@ def weigh(probabilities: list[FloatArray], codes: IntArray, weight: FloatArray) 
     error = np.sqrt((difference - mean[:, None]) ** 2 @ share * (share**2).sum())
     behind = np.divide(mean, error, out=np.zeros_like(mean), where=error > 0)
     weights = np.exp(-(behind**2) / 2.0)
-    return Weights(weights / weights.sum(), brier, behind)
+    return weights / weights.sum(), brier, behind
