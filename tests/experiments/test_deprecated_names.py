@@ -31,10 +31,10 @@ def test_runs_were_called_cells(spec, tmp_path):
         assert experiment.cells() == experiment.runs()
     with Store(tmp_path) as store, pytest.warns(DeprecationWarning, match="Use `n_jobs`"):
         summary = run_experiment(experiment, store, jobs=1)
-    with pytest.warns(DeprecationWarning, match=r"Use `RunSummary.runs`"):
+    with pytest.warns(DeprecationWarning, match=r"Use `runs`"):
         assert summary.cells == summary.runs == 4
     (plan,) = progress(store)
-    with pytest.warns(DeprecationWarning, match=r"Use `Progress.runs`"):
+    with pytest.warns(DeprecationWarning, match=r"Use `runs`"):
         assert plan.cells == plan.runs == 4
 
 

@@ -23,16 +23,18 @@ A :class:`Store` is a folder with one :class:`Record` per finished run. There ar
 """
 
 from peerloss._deprecation import renamed
-from peerloss.experiments._experiment import Experiment, Run
-from peerloss.experiments._load import IMAGE_EXPERIMENTS, list_experiments, load_experiment
-from peerloss.experiments._plans import Progress, progress
-from peerloss.experiments._record import Record
+from peerloss.experiments._experiment import (
+    IMAGE_EXPERIMENTS,
+    Experiment,
+    Run,
+    list_experiments,
+    load_experiment,
+)
+from peerloss.experiments._record import Record, Result, final_results
 from peerloss.experiments._run_experiment import RunSummary, run_experiment
-from peerloss.experiments._store import Store, StoreWarning
-from peerloss.experiments.tables._final_results import Result, final_results
+from peerloss.experiments._store import Progress, Store, StoreWarning, progress
 from peerloss.experiments.tables._methods import METHODS, EstimatorMethod, NetMethod
-from peerloss.experiments.tables._parse_tables import PROTOCOLS
-from peerloss.experiments.tables._table_experiment import Recipe, TableExperiment, TableRun
+from peerloss.experiments.tables._table_experiment import PROTOCOLS, Recipe, TableExperiment, TableRun
 
 __all__ = [
     "IMAGE_EXPERIMENTS",

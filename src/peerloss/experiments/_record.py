@@ -1,4 +1,4 @@
-"""The stored result of a run, and the checks that a line of a store must pass to be read as one.
+"""The stored result of a run, the checks that a line of a store must pass to be read as one, final results.
 
 Files may come from anywhere and may be damaged, so every field that is read is checked.
 """
@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from peerloss._validation import FIRST_INEXACT
+from peerloss.datasets.cifar10 import HUMAN_LABELS
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments._experiment_checks import check_noise
 
 #: Part of every hash and record: raised when the meaning of a recipe or a record changes, so that runs in an
 #: older format are run again.
@@ -116,6 +117,100 @@ class Record(Mapping[str, Any]):
             )
         except (InvalidInputError, KeyError, TypeError, ValueError, AttributeError, OverflowError):
             return False
+
+
+@dataclass(frozen=True)
+class Result:
+    """The result of one run on tables."""
+
+    experiment: str
+    protocol: str
+    data_set: str
+    e_neg: float
+    e_pos: float
+    prior: str
+    method: str
+    seed: int
+    test_accuracy: float | None
+    """On clean labels; ``None`` if every trial diverged."""
+    noisy_validation: float | None
+    """Score of the chosen trial."""
+    settings: dict[str, Any]
+    """The chosen settings, if there was a choice."""
+    spec: str
+    """Hash of all settings: runs with different settings have different hashes."""
+
+
+def final_results(records: Iterable[Mapping[str, Any]]) -> list[Result]:
+    """Return the results of those of a store's ``records`` that belong to experiments on tables.
+
+    If the recipe chooses by row, the result is that of the trial with the best score on noisy validation
+    labels, averaged over the seeds of the row that are done; the first one in case of a tie. Otherwise each
+    seed chooses for itself.
+
+    Raises
+    ------
+    InvalidInputError
+        If records of one recipe contradict each other, for example after an edit by hand.
+    """
+    rows: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for record in records:
+        if "run" in record:  # of images
+            continue
+        rows[*(record[name] for name in IDENTITY if name != "seed"), record["spec"]].append(record)
+    results = []
+    for members in rows.values():
+        _check_consistent(members)
+        common = _common_choice(members) if members[0]["choose"] == "row" else None
+        results += [_result(record, record["chosen"] if common is None else common) for record in members]
+    return results
+
+
+def _check_consistent(members: list[Mapping[str, Any]]) -> None:
+    """Reject records of one recipe and row that choose differently or from different numbers of trials."""
+    kinds = [(record["choose"], len(record["trials"]["noisy_validation"])) for record in members]
+    if len(set(kinds)) > 1:
+        rarest = min(kinds, key=kinds.count)
+        odd = members[kinds.index(rarest)]["key"]
+        raise InvalidInputError(
+            f"Records contradict each other: the one with the key {odd!r} has {rarest[1]} trials and chooses "
+            f"by {rarest[0]!r}, unlike others with the same settings. Remove its line from the folder of "
+            "results; peerloss reproduce repeats that run."
+        )
+
+
+def _common_choice(members: list[Mapping[str, Any]]) -> int:
+    scores = np.array(
+        [record["trials"]["noisy_validation"] for record in members], dtype=float
+    )  # null is nan
+    mean = np.where(np.isnan(scores).any(axis=0), -np.inf, scores.mean(axis=0))
+    # Means of the same scores in another order differ by rounding, which must not break ties.
+    return int(np.argmax(mean.round(12)))
+
+
+def _result(record: Mapping[str, Any], trial: int) -> Result:
+    return Result(
+        **{name: record[name] for name in IDENTITY},
+        test_accuracy=record["trials"]["test_accuracy"][trial],
+        noisy_validation=record["trials"]["noisy_validation"][trial],
+        settings={name: values[trial] for name, values in record["trials"]["settings"].items()},
+        spec=record["spec"],
+    )
+
+
+def check_noise(noise: str) -> str:
+    """Return ``noise`` if it is ``uniform:RATE`` or the name of a set of human labels."""
+    kind, _, rate = noise.partition(":")
+    try:
+        usable = noise in HUMAN_LABELS or (kind == "uniform" and 0.0 <= float(rate) < 1.0)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidInputError(
+            f"`noise` must be uniform:RATE, such as uniform:0.4, or one of {', '.join(HUMAN_LABELS)}; "
+            f"got {noise!r}."
+        )
+    return noise
 
 
 def image_protocol(*, smoke: bool, closed: bool) -> str:

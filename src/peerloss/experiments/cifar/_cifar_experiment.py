@@ -18,12 +18,16 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.exceptions import DivergenceError
-from peerloss.experiments._experiment import Experiment, Outcome, Run
-from peerloss.experiments._experiment_checks import check_keys, check_noise, check_seeds
-from peerloss.experiments._record import SMOKE_WIDTH, image_protocol
+from peerloss.experiments._experiment import Experiment, Outcome, Run, check_keys, check_seeds
+from peerloss.experiments._record import SMOKE_WIDTH, check_noise, image_protocol
 from peerloss.experiments.cifar._changes import changed
-from peerloss.experiments.cifar._shared_resources import SharedResources
-from peerloss.experiments.cifar._train_cifar import LOSSES, checkpoint_file, make_record, train_cifar
+from peerloss.experiments.cifar._train_cifar import (
+    LOSSES,
+    SharedResources,
+    checkpoint_file,
+    make_record,
+    train_cifar,
+)
 from peerloss.training import DeepRecipe, Sieve
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from peerloss.experiments._load import load_experiment
+from peerloss.experiments._experiment import load_experiment
 from peerloss.experiments.cifar._train_cifar import MIRRORED
 
 if TYPE_CHECKING:

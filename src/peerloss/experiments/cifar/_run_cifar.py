@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from peerloss._deprecation import warn_renamed
 from peerloss.experiments._run_experiment import RunSummary, run_experiment
 from peerloss.experiments._store import Store
-from peerloss.experiments.cifar._shared_resources import CHECKPOINT_EVERY, SharedResources
+from peerloss.experiments.cifar._train_cifar import CHECKPOINT_EVERY, SharedResources
 
 if TYPE_CHECKING:
     from collections.abc import Callable
