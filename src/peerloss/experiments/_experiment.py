@@ -160,25 +160,21 @@ def load_experiment(
     [('uniform:0.2', 'ce'), ('uniform:0.2', 'peer')]
     """
     known, table = _read(name)
+    has_images = str(name) in IMAGE_EXPERIMENTS
     of_tables: dict[str, Any] = {"protocol": protocol, "data_sets": data_sets}
     of_images: dict[str, Any] = {"noise": noise, "changes": changes, "smoke": smoke, "closed": closed}
+    for option, value in (of_tables if has_images else of_images).items():
+        if value is not None and value is not False:
+            raise InvalidInputError(f"`{option}` does not apply to {known}; leave it out.")
     common: dict[str, Any] = {"methods": methods, "seeds": seeds, "first_seed": first_seed}
     # Each family is imported only if needed, with its dependencies.
-    if str(name) in IMAGE_EXPERIMENTS:
+    if has_images:
         from peerloss.experiments.cifar._cifar_experiment import parse_cifar  # noqa: PLC0415
 
-        _refuse(of_tables, known)
         return parse_cifar(known, table, **common, **of_images)
     from peerloss.experiments.tables._table_experiment import parse_tables  # noqa: PLC0415
 
-    _refuse(of_images, known)
     return parse_tables(known, table, **common, **of_tables)
-
-
-def _refuse(options: dict[str, Any], name: str) -> None:
-    given = [option for option, value in options.items() if value is not None and value is not False]
-    if given:
-        raise InvalidInputError(f"`{given[0]}` does not apply to {name}; leave it out.")
 
 
 def _read(name: str | Path) -> tuple[str, dict[str, Any]]:
@@ -193,16 +189,13 @@ def _read(name: str | Path) -> tuple[str, dict[str, Any]]:
         )
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
-    except (
-        ValueError,
-        RecursionError,
-    ) as error:  # bad TOML or UTF-8, numbers of thousands of digits, nesting
+    except (ValueError, RecursionError) as error:  # TOML, UTF-8, numbers of thousands of digits, nesting
         raise InvalidInputError(f"`name` {path} is not a TOML file: {error}.") from error
-    check_numbers(table, path.stem)
+    _check_numbers(table, path.stem)
     return path.stem, table
 
 
-def check_numbers(table: Mapping[str, Any], where: str) -> None:
+def _check_numbers(table: Mapping[str, Any], where: str) -> None:
     """Reject numbers that are not finite or exceed 64 bits, and nesting that is too deep."""
     entries: list[tuple[str, Any, int]] = [(name, value, 1) for name, value in table.items()]
     while entries:

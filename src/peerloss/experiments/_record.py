@@ -155,9 +155,8 @@ def final_results(records: Iterable[Mapping[str, Any]]) -> list[Result]:
     """
     rows: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for record in records:
-        if "run" in record:  # of images
-            continue
-        rows[*(record[name] for name in IDENTITY if name != "seed"), record["spec"]].append(record)
+        if "run" not in record:  # records of images have no row
+            rows[*(record[name] for name in IDENTITY if name != "seed"), record["spec"]].append(record)
     results = []
     for members in rows.values():
         _check_consistent(members)
@@ -180,9 +179,7 @@ def _check_consistent(members: list[Mapping[str, Any]]) -> None:
 
 
 def _common_choice(members: list[Mapping[str, Any]]) -> int:
-    scores = np.array(
-        [record["trials"]["noisy_validation"] for record in members], dtype=float
-    )  # null is nan
+    scores = np.array([record["trials"]["noisy_validation"] for record in members], dtype=float)
     mean = np.where(np.isnan(scores).any(axis=0), -np.inf, scores.mean(axis=0))
     # Means of the same scores in another order differ by rounding, which must not break ties.
     return int(np.argmax(mean.round(12)))
@@ -260,7 +257,7 @@ def _has_table_fields(record: Record) -> bool:
         and record["n_test"] > 0
         and record["key"] == run_key(record, record["spec"])
         and record["chosen"] < len(accuracy) == len(validation)
-        and all(_is_list_of(values, len(accuracy)) for values in trials["settings"].values())
+        and all(isinstance(v, list) and len(v) == len(accuracy) for v in trials["settings"].values())
         and not bool(((accuracy < 0) | (accuracy > 1)).any())
         and (record["curve"] is None or _is_curve(record["curve"]))
         and (record["plane"] is None or _is_plane(record["plane"]))
@@ -290,21 +287,15 @@ def _numbers(values: Any, *, gaps: bool = True) -> np.ndarray[Any, np.dtype[np.f
     return array
 
 
-def _is_list_of(values: Any, length: int) -> bool:
-    """Whether these are the values of a setting, one per trial."""
-    return isinstance(values, list) and len(values) == length
-
-
 def _is_curve(curve: Mapping[str, Any]) -> bool:
     lengths = {len(_numbers(values, gaps=False)) for values in curve.values()}
     return "step" in curve and len(lengths) == 1
 
 
 def _is_plane(plane: Mapping[str, Any]) -> bool:
-    x, y = _numbers(plane["x"], gaps=False), _numbers(plane["y"], gaps=False)
-    inside = np.stack([_numbers(line, gaps=False) for line in plane["probability"]])
-    points = np.stack([_numbers(point, gaps=False) for point in plane["points"]])
-    labels = _numbers(plane["noisy_labels"], gaps=False)
-    return bool(
-        inside.shape == (len(y), len(x)) and points.shape == (len(labels), 2) and min(inside.shape) > 1
+    x, y, labels = (_numbers(plane[name], gaps=False) for name in ("x", "y", "noisy_labels"))
+    inside, points = (
+        np.stack([_numbers(line, gaps=False) for line in plane[name]]) for name in ("probability", "points")
     )
+    shapes = (inside.shape, points.shape)
+    return shapes == ((len(y), len(x)), (len(labels), 2)) and min(inside.shape) > 1

@@ -18,7 +18,7 @@ import hashlib
 import json
 import uuid
 import warnings
-from collections import defaultdict
+from collections import Counter, defaultdict
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
@@ -32,7 +32,6 @@ from peerloss.experiments._record import FORMAT, IDENTITY, Record, parse_line, r
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from types import TracebackType
 
     from peerloss.experiments._experiment import Experiment
 
@@ -82,10 +81,8 @@ class Store:
         self.refresh()
         for path, end in self._read_up_to.items():
             if path.stat().st_size > end:
-                _warn(
-                    path,
-                    "its last line is incomplete (a run was stopped there, or is writing it now), skipped",
-                )
+                what = "its last line is incomplete (a run was stopped there, or is writing it now), skipped"
+                _warn(path, what)
         return [self._records[key] for key in sorted(self._records)]
 
     def records_of(self, experiment: Experiment) -> list[Record]:
@@ -155,9 +152,7 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
@@ -186,22 +181,15 @@ class Progress:
 
 def write_plan(folder: Path, experiment: Experiment) -> None:
     """Record the plan of an experiment in a folder of results; the same plan is written once."""
-    plan = {
-        "format": FORMAT,
-        "experiment": experiment.name,
-        "protocol": experiment.protocol,
-        "title": experiment.title,
-        **experiment.plan(),
-    }
-    text = json.dumps(plan, indent=1)
+    names = {"experiment": experiment.name, "protocol": experiment.protocol, "title": experiment.title}
+    text = json.dumps({"format": FORMAT, **names, **experiment.plan()}, indent=1)
     path = folder / f"plan-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
-    if path.exists():
-        return
-    with atomic_files(path) as (unfinished,):
-        unfinished.write_text(text, encoding="utf-8")
+    if not path.exists():
+        with atomic_files(path) as (unfinished,):
+            unfinished.write_text(text, encoding="utf-8")
 
 
-def read_plans(folder: Path) -> list[Plan]:
+def _read_plans(folder: Path) -> list[Plan]:
     """Return the plans in a folder, in a fixed order."""
     plans = []
     for path in sorted(folder.glob("plan-*.json")):
@@ -221,57 +209,47 @@ def read_plans(folder: Path) -> list[Plan]:
 
 def _check_plan(plan: Plan) -> None:
     """Raise ``ValueError``, ``KeyError`` or ``TypeError`` for what :func:`write_plan` did not write."""
-    texts = [plan[name] for name in ("experiment", "protocol", "title")]
     if not plan["seeds"] or not all(type(seed) is int for seed in plan["seeds"]):
         raise ValueError("`seeds` must be a list of integers")
-    if "keys" in plan:
-        texts += [text for pair in dict(plan["keys"]).items() for text in pair]
-        if not all(isinstance(text, str) for text in texts):
-            raise ValueError("a name in it is not text")
-        return
-    numbers = [rate for _, *rates in plan["rows"] for rate in rates]
-    texts += [data_set for data_set, *_ in plan["rows"]] + [text for spec in plan["specs"] for text in spec]
+    has_images = "keys" in plan
+    rows, specs = ([], []) if has_images else (plan["rows"], plan["specs"])
+    texts = [plan[name] for name in ("experiment", "protocol", "title")]
+    texts += [text for pair in dict(plan["keys"]).items() for text in pair] if has_images else []
+    texts += [data_set for data_set, *_ in rows] + [text for spec in specs for text in spec]
     if not all(isinstance(text, str) for text in texts):
         raise ValueError("a name in it is not text")
-    if not all(type(rate) is float for rate in numbers) or any(len(row) != 3 for row in plan["rows"]):
+    if not all(len(rates) == 2 and all(type(rate) is float for rate in rates) for _, *rates in rows):
         raise ValueError("`rows` must be lists of a data set and two rates")
-    if any(len(spec) != 3 for spec in plan["specs"]):
+    if any(len(spec) != 3 for spec in specs):
         raise ValueError("`specs` must be lists of a method, a prior and a hash")
 
 
-def planned_keys(plan: Plan) -> dict[str, str]:
+def _planned_keys(plan: Plan) -> dict[str, str]:
     """Return the keys of a plan's runs, each with its method."""
     if "keys" in plan:  # a plan of images lists them
         return dict(plan["keys"])
-    keys = {}
-    for (data_set, e_neg, e_pos), (method, prior, digest), seed in product(
-        plan["rows"], plan["specs"], plan["seeds"]
-    ):
-        values = (plan["experiment"], plan["protocol"], data_set, e_neg, e_pos, prior, method, seed)
-        identity = dict(zip(IDENTITY, values, strict=True))
-        keys[run_key(identity, digest)] = method
-    return keys
+    names = (plan["experiment"], plan["protocol"])
+    return {
+        run_key(dict(zip(IDENTITY, (*names, *row, prior, method, seed), strict=True)), digest): method
+        for row, (method, prior, digest), seed in product(plan["rows"], plan["specs"], plan["seeds"])
+    }
 
 
 def progress(store: Store) -> list[Progress]:
     """Return the progress of each plan of a store."""
     records = {record["key"]: record for record in store.records()}
-    plans = read_plans(store.folder)
+    plans = _read_plans(store.folder)
     planned = {(plan["experiment"], plan["protocol"]) for plan in plans}
-    plans += [
-        plan
-        for plan in _plans_of_images(records.values())
-        if (plan["experiment"], plan["protocol"]) not in planned
-    ]
-    return [_progress(plan, records) for plan in plans]
+    return [_progress(plan, records) for plan in plans + _plans_of_images(records.values(), planned)]
 
 
-def _plans_of_images(records: Iterable[Record]) -> list[Plan]:
-    """Return plans of the finished runs on images: earlier versions wrote no plan for them."""
+def _plans_of_images(records: Iterable[Record], planned: set[tuple[str, str]]) -> list[Plan]:
+    """Return plans of the finished runs on images that have none: earlier versions wrote no plan for them."""
     groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
-        if record.has_images and record["experiment"] in IMAGE_EXPERIMENTS:
-            groups[record["experiment"], record.protocol].append(record)
+        place = (record["experiment"], record.protocol)
+        if record.has_images and record["experiment"] in IMAGE_EXPERIMENTS and place not in planned:
+            groups[place].append(record)
     return [
         {
             "experiment": name,
@@ -285,12 +263,10 @@ def _plans_of_images(records: Iterable[Record]) -> list[Plan]:
 
 
 def _progress(plan: Plan, records: dict[str, Record]) -> Progress:
-    keys = planned_keys(plan)
-    counts: dict[str, tuple[int, int]] = {}
-    for key, method in keys.items():
-        done, planned = counts.get(method, (0, 0))
-        counts[method] = (done + (key in records), planned + 1)
+    keys = _planned_keys(plan)
     found = [records[key] for key in keys if key in records]
+    planned = Counter(keys.values())
+    done = Counter(method for key, method in keys.items() if key in records)
     return Progress(
         experiment=plan["experiment"],
         protocol=plan["protocol"],
@@ -298,7 +274,7 @@ def _progress(plan: Plan, records: dict[str, Record]) -> Progress:
         seeds=tuple(plan["seeds"]),
         runs=len(keys),
         done=len(found),
-        by_method=counts,
+        by_method={method: (done[method], count) for method, count in planned.items()},
         training_seconds=round(sum(record["seconds"] for record in found), 1),
         last_finished=max((record["finished"] for record in found), default=None),
     )

@@ -113,20 +113,11 @@ class SharedResources:
 
 
 def train_cifar(run: CifarRun, resources: SharedResources, checkpoint: Path) -> dict[str, Any]:
-    """Train and test once; continue from the checkpoints of this run if there are any.
-
-    Returns
-    -------
-    Results for a record. ``test`` is the accuracy on clean labels by name of the weights
-    (:class:`~peerloss.training.DeepResult`), each also for the mean over the image and its mirror image; a
-    closed run has none. ``held_out`` is the same on the held-out noisy labels. Then scores, seconds and the
-    history.
-    """
+    """Train and test once, from the checkpoints of this run if there are any; return results for a record."""
     device = resources.torch_device
     test = None if run.closed else resources.test  # an unreadable file fails now, not after the training
     images, clean = resources.training
-    X = images[: run.rows]
-    noisy = resources.noisy_labels(run)[: run.rows]
+    X, noisy = images[: run.rows], resources.noisy_labels(run)[: run.rows]
     rows = len(X)
     if run.holdout >= rows:
         raise InvalidInputError(
@@ -183,14 +174,12 @@ def checkpoint_file(stem: Path, stage: int) -> Path:
 
 def make_record(run: CifarRun, results: dict[str, Any], device: torch.device) -> Record:
     """Return the record of a run: its settings, its results, and where it was trained."""
-    settings = run.settings()
-    names = ("experiment", "noise", "method", "seed")
     return Record(
         {
             "format": FORMAT,
             "key": run.key,
-            **{name: settings[name] for name in names},
-            "run": settings,
+            **{name: getattr(run, name) for name in ("experiment", "noise", "method", "seed")},
+            "run": run.settings(),
             **results,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
             "versions": versions() | {"peerloss": __version__},  # a checkout may not be installed
@@ -209,8 +198,7 @@ def _accuracies(
     accuracies = {}
     for name, state in weights.items():
         model.load_state_dict(state)
-        outputs = {name: predict_logits, f"{name}{MIRRORED}": predict_mirrored}
-        for label, predict in outputs.items():
+        for label, predict in ((name, predict_logits), (f"{name}{MIRRORED}", predict_mirrored)):
             predicted = predict(model, inputs).argmax(dim=1).cpu().numpy()
             accuracies[label] = float((predicted == labels).mean())
     return accuracies

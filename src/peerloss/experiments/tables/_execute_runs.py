@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.datasets import Dataset, Split
     from peerloss.experiments.tables._table_experiment import TableRun
 
 #: The two priors of the paper, and whether the clean classes are made equally large.
@@ -77,28 +76,16 @@ def make_data(
 ) -> RunData:
     """Split, flip exact numbers of labels, and take the validation part from the noisy rows.
 
-    Parameters
-    ----------
-    data_set, noise, prior, seed
-        They determine the draw; ``prior`` is a key of ``PRIORS``.
-    test_size, validation_size
-        Shares of *all* rows, as in the authors' code.
-    keep_clean
-        Whether to keep the clean labels of the noisy rows.
+    The sizes are shares of *all* rows, as in the authors' code.
     """
-
-    def split_with(rates: NoiseModel) -> Split:
-        return split_and_flip(
-            _dataset(data_set), rates, equalize=PRIORS[prior], test_size=test_size, random_state=seed
-        )
-
-    split = split_with(noise)
+    options: dict[str, Any] = {"equalize": PRIORS[prior], "test_size": test_size, "random_state": seed}
+    split = split_and_flip(_dataset(data_set), noise, **options)
     train, validation = train_test_split(
         np.arange(len(split.y_train)), test_size=validation_size / (1.0 - test_size), random_state=seed
     )
     clean = None
     if keep_clean:  # the split depends on the seed, not on the noise
-        labels = split_with(NoiseModel.binary(0.0, 0.0)).y_train
+        labels = split_and_flip(_dataset(data_set), NoiseModel.binary(0.0, 0.0), **options).y_train
         clean = labels[train], labels[validation]
     return RunData(
         X_train=split.X_train[train],
@@ -114,10 +101,8 @@ def make_data(
     )
 
 
-@lru_cache(maxsize=4)
-def _dataset(name: str) -> Dataset:
-    """Load a data set once per process; many runs use it."""
-    return load_dataset(name)
+#: Loads a data set once per process; many runs use it.
+_dataset = lru_cache(maxsize=4)(load_dataset)
 
 
 def try_runs(runs: Sequence[TableRun]) -> Outcome:
@@ -142,14 +127,16 @@ def execute_runs(runs: Sequence[TableRun]) -> list[Record]:
 
 def _data(run: TableRun, cache: dict[tuple[Any, ...], RunData]) -> RunData:
     """Make the data of a run, or use those made for another method."""
-    sizes = {"test_size": run.recipe.test_size, "validation_size": run.recipe.validation_size}
-    keep_clean = "invariance" in run.recipe.record
-    key = (run.data_set, run.e_neg, run.e_pos, run.prior, run.seed, keep_clean, *sizes.values())
+    options: dict[str, Any] = {
+        "prior": run.prior,
+        "seed": run.seed,
+        "test_size": run.recipe.test_size,
+        "validation_size": run.recipe.validation_size,
+        "keep_clean": "invariance" in run.recipe.record,
+    }
+    key = (run.data_set, run.e_neg, run.e_pos, *options.values())
     if key not in cache:
-        noise = NoiseModel.binary(run.e_neg, run.e_pos)
-        cache[key] = make_data(
-            run.data_set, noise, prior=run.prior, seed=run.seed, keep_clean=keep_clean, **sizes
-        )
+        cache[key] = make_data(run.data_set, NoiseModel.binary(run.e_neg, run.e_pos), **options)
     return cache[key]
 
 
@@ -165,14 +152,10 @@ def _fit(run: TableRun, data: RunData) -> list[Trial]:
 
 def _choose(run: TableRun, data: RunData, trials: list[Trial]) -> tuple[list[float | None], int]:
     """Return the score of every trial on noisy validation labels (``None``: diverged) and the best trial."""
-    scores = [
-        None
-        if t.predict is None
-        else validation_score(data, t.predict(data.X_validation), run.recipe.scoring_alpha)
-        for t in trials
-    ]
-    finite = [i for i, score in enumerate(scores) if score is not None]
-    return scores, max(finite, key=lambda i: cast("float", scores[i])) if finite else 0
+    alpha = run.recipe.scoring_alpha
+    scores = [t.predict and validation_score(data, t.predict(data.X_validation), alpha) for t in trials]
+    finite = {i: score for i, score in enumerate(scores) if score is not None}
+    return scores, max(finite, key=finite.__getitem__, default=0)
 
 
 def _record(run: TableRun, data: RunData, trials: list[Trial]) -> Record:
@@ -182,6 +165,8 @@ def _record(run: TableRun, data: RunData, trials: list[Trial]) -> Record:
     # If a row chooses together, the choice is made when results are read and any trial may be chosen.
     tested = range(len(trials)) if recipe.choose == "row" else [best]
     predicted = {i: predict(data.X_test) for i in tested if (predict := trials[i].predict) is not None}
+    accuracies = [accuracy(data, predicted[i]) if i in predicted else None for i in range(len(trials))]
+    balanced = float(balanced_accuracy_score(data.y_test, predicted[best])) if best in predicted else None
     return Record(
         {
             "format": FORMAT,
@@ -198,16 +183,12 @@ def _record(run: TableRun, data: RunData, trials: list[Trial]) -> Record:
             "trials": {
                 "settings": {name: [own[name] for own in recipe.trials] for name in recipe.trials[0]},
                 "noisy_validation": scores,
-                "test_accuracy": [
-                    accuracy(data, predicted[i]) if i in predicted else None for i in range(len(trials))
-                ],
+                "test_accuracy": accuracies,
             },
             "chosen": best,
             "noisy_validation": scores[best],
-            "test_accuracy": accuracy(data, predicted[best]) if best in predicted else None,
-            "test_balanced_accuracy": (
-                float(balanced_accuracy_score(data.y_test, predicted[best])) if best in predicted else None
-            ),
+            "test_accuracy": accuracies[best],
+            "test_balanced_accuracy": balanced,
             "diverged": scores.count(None),
             "curve": trials[best].curve,
             "plane": trials[best].plane,

@@ -15,9 +15,8 @@ import hashlib
 import json
 import math
 import random
-from collections import defaultdict
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -138,39 +137,27 @@ class TableExperiment(Experiment):
         The engine trains these together.
         """
         batches: list[list[TableRun]] = []
-        rows: dict[tuple[Any, ...], list[TableRun]] = defaultdict(list)
+        open_batches: dict[tuple[Any, ...], list[TableRun]] = {}
         for run in runs:
-            if isinstance(METHODS[run.method], NetMethod):
-                rows[run.data_set, run.e_neg, run.e_pos, run.prior].append(run)
-            else:
+            row = (run.data_set, run.e_neg, run.e_pos, run.prior)
+            batch = open_batches.get(row)
+            if not isinstance(METHODS[run.method], NetMethod):
                 batches.append([run])
-        for row in rows.values():
-            batch: list[TableRun] = []
-            for run in row:
-                if batch and sum(other.size for other in batch) + run.size > NETS_PER_BATCH:
-                    batches.append(batch)
-                    batch = []
+            elif batch is None or sum(other.size for other in batch) + run.size > NETS_PER_BATCH:
+                open_batches[row] = [run]
+                batches.append(open_batches[row])
+            else:
                 batch.append(run)
-            batches.append(batch)
         # In random order two processes seldom take the same batch, and the ETA is more reliable.
         random.shuffle(batches)
         return batches
 
-    def prepare(
-        self,
-        options: dict[str, Any],
-        runs: Sequence[TableRun],  # noqa: ARG002 - not needed here
-    ) -> dict[str, Any]:
+    def prepare(self, options: dict[str, Any], runs: object) -> dict[str, Any]:  # noqa: ARG002
         """Check the ``options``; the data of the ``runs`` are loaded by each process."""
         check_backend(**options)
         return options
 
-    def execute(
-        self,
-        batches: Iterable[list[TableRun]],
-        folder: object,  # noqa: ARG002 - not needed here
-        **options: Any,
-    ) -> Iterator[Outcome]:
+    def execute(self, batches: Iterable[list[TableRun]], folder: object, **options: Any) -> Iterator[Outcome]:  # noqa: ARG002
         """Spread ``batches`` over processes, as ``options`` demand; nothing else is written to ``folder``."""
         return spread(try_runs, batches, **options)
 
@@ -189,10 +176,8 @@ def parse_tables(
     check_keys(table, _TOP, name)
     protocol = "paper" if protocol is None else check_choice(protocol, "protocol", PROTOCOLS)
     if protocol not in table:
-        offered = [p for p in PROTOCOLS if p in table]
-        raise InvalidInputError(
-            f"`protocol` of {name} must be one of {', '.join(offered)}; got {protocol!r}."
-        )
+        offered = ", ".join(p for p in PROTOCOLS if p in table)
+        raise InvalidInputError(f"`protocol` of {name} must be one of {offered}; got {protocol!r}.")
     chosen = table[protocol]
     check_keys(chosen, _PROTOCOL, f"{name}: [{protocol}]")
     rows = _rows(table, name)
@@ -258,11 +243,8 @@ def _rows(table: Mapping[str, Any], name: str) -> list[tuple[str, float, float]]
     if "rows" in table:
         entries = table["rows"]
     else:
-        pairs = table.get("noise", [])
-        sets = table.get("data_sets", [])
-        if not (
-            isinstance(pairs, list) and isinstance(sets, list) and all(isinstance(p, list) for p in pairs)
-        ):
+        pairs, sets = table.get("noise", []), table.get("data_sets", [])
+        if not (isinstance(pairs, list) and all(isinstance(part, list) for part in (sets, *pairs))):
             raise InvalidInputError(f"{name}: `data_sets` and `noise` must be lists of names and of pairs.")
         entries = [[data_set, *pair] for data_set, pair in product(sets, pairs)]
     if not isinstance(entries, list) or not entries:
@@ -288,11 +270,9 @@ def _recipe(
     if isinstance(scoring, dict):
         check_keys(scoring, PRIORS, f"{where} scoring_alpha")
         scoring = scoring.get(prior, 0.0)
-    limits = {"low_open": True, "high_open": True}
-    test_size = check_in_range(table.get("test_size"), "test_size", 0.0, 1.0, **limits)
-    validation_size = check_in_range(
-        table.get("validation_size"), "validation_size", 0.0, 1.0 - test_size, **limits
-    )
+    check_size = partial(check_in_range, low=0.0, low_open=True, high_open=True)
+    test_size = check_size(table.get("test_size"), "test_size", high=1.0)
+    validation_size = check_size(table.get("validation_size"), "validation_size", high=1.0 - test_size)
     settings = _settings(protocol, method, prior, where)
     searched = {name: value for name, value in settings.items() if isinstance(value, list)}
     return Recipe(

@@ -43,67 +43,51 @@ class Trial:
     """Decision boundary, if the recipe records it."""
 
 
-class Shape(NamedTuple):
-    """What the networks trained in one call have in common."""
-
-    columns: int
-    hidden: tuple[int, ...]
-    batch_size: int
-    steps: int
-    record_every: int | None
-
-
 class _Request(NamedTuple):
     run: TableRun
     data: RunData
-    net: Net
-    trials: list[Trial | None]
-    """The trials of the run; the result is stored at ``place``."""
-    place: int
+    settings: Settings
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """What the networks trained in one call have in common."""
+        names = ("width", "hidden_layers", "batch_size", "steps")
+        # A rare category may be absent from one seed's training rows.
+        columns = self.data.X_train.shape[1]
+        return (columns, *(self.settings[name] for name in names), self.run.recipe.record_every)
+
+    @property
+    def net(self) -> Net:
+        """The training. With one seed all methods have the same initial weights and batches."""
+        own = {name: value for name, value in self.settings.items() if name not in NET_SETTINGS}
+        return Net(
+            self.data.y_train,
+            X=self.data.X_train,
+            learning_rate=self.settings["learning_rate"],
+            weight_decay=self.settings["weight_decay"],
+            random_state=self.run.seed,
+            **cast("NetMethod", METHODS[self.run.method]).options(self.data, **own),
+        )
 
 
 def train_networks(runs: Sequence[tuple[TableRun, RunData]]) -> list[list[Trial]]:
     """Return the trials of each run, in the order of its recipe."""
-    groups: dict[Shape, list[_Request]] = defaultdict(list)
-    results: list[list[Trial | None]] = []
-    for run, data in runs:
-        trials: list[Trial | None] = [None] * len(run.recipe.trials)
-        results.append(trials)
-        for place, own in enumerate(run.recipe.trials):
-            settings = run.recipe.settings | own
-            request = _Request(run, data, _net(run, data, settings), trials, place)
-            groups[_shape(run, data, settings)].append(request)
-    for shape, group in groups.items():
+    requests = [
+        _Request(run, data, run.recipe.settings | own) for run, data in runs for own in run.recipe.trials
+    ]
+    groups: dict[tuple[Any, ...], list[int]] = defaultdict(list)
+    for number, request in enumerate(requests):
+        groups[request.shape].append(number)
+    trials: dict[int, Trial] = {}
+    for group in groups.values():
         for start in range(0, len(group), MAX_NETS):
-            _train(shape, group[start : start + MAX_NETS])
-    return cast("list[list[Trial]]", results)
+            part = group[start : start + MAX_NETS]
+            trials.update(zip(part, _train([requests[number] for number in part]), strict=True))
+    in_order = (trials[number] for number in range(len(requests)))
+    return [[next(in_order) for _ in run.recipe.trials] for run, _ in runs]
 
 
-def _net(run: TableRun, data: RunData, settings: Settings) -> Net:
-    """Describe a training. With one seed all methods have the same initial weights and batches."""
-    method = cast("NetMethod", METHODS[run.method])
-    own = {name: value for name, value in settings.items() if name not in NET_SETTINGS}
-    return Net(
-        data.y_train,
-        X=data.X_train,
-        learning_rate=settings["learning_rate"],
-        weight_decay=settings["weight_decay"],
-        random_state=run.seed,
-        **method.options(data, **own),
-    )
-
-
-def _shape(run: TableRun, data: RunData, settings: Settings) -> Shape:
-    return Shape(
-        columns=data.X_train.shape[1],  # a rare category may be absent from one seed's training rows
-        hidden=(settings["width"],) * settings["hidden_layers"],
-        batch_size=settings["batch_size"],
-        steps=settings["steps"],
-        record_every=run.recipe.record_every,
-    )
-
-
-def _train(shape: Shape, group: list[_Request]) -> None:
+def _train(group: list[_Request]) -> list[Trial]:
     nets = [request.net for request in group]
     if len(nets) == 1:
         nets = nets * 2  # torch rounds a stack of one differently from larger ones
@@ -114,20 +98,20 @@ def _train(shape: Shape, group: list[_Request]) -> None:
         points[number].append(observe(request.run, request.data, logits))
         return 0.0
 
+    settings, every = group[0].settings, group[0].run.recipe.record_every
     started = time.perf_counter()
     trained = train_nets(
         None,
         nets,
         n_classes=2,
-        hidden_layer_sizes=shape.hidden,
-        batch_size=shape.batch_size,
-        max_steps=shape.steps,
-        record_every=shape.record_every,
-        monitor=None if shape.record_every is None else watch,
+        hidden_layer_sizes=(settings["width"],) * settings["hidden_layers"],
+        batch_size=settings["batch_size"],
+        max_steps=settings["steps"],
+        record_every=every,
+        monitor=None if every is None else watch,
     )
     seconds = (time.perf_counter() - started) / len(group)
-    for number, request in enumerate(group):
-        request.trials[request.place] = _trial(trained, number, request, points[number], seconds)
+    return [_trial(trained, i, request, points[i], seconds) for i, request in enumerate(group)]
 
 
 def _trial(
@@ -145,7 +129,7 @@ def _trial(
     curve = None
     if points:
         curve = {"step": trained.steps.tolist()} | {name: [p[name] for p in points] for name in points[0]}
-    plane = draw_plane(request.data, probability) if "plane" in request.run.recipe.record else None
+    plane = _plane(request.data, probability) if "plane" in request.run.recipe.record else None
     return Trial(predict, seconds, curve, plane)
 
 
@@ -184,19 +168,13 @@ def _peer_loss(z: torch.Tensor, y: IntArray, base: str) -> float:
     return float(peer_loss(z, torch.from_numpy(y), base=base, alpha=1.0, noisy_prior=[1.0 - share, share]))
 
 
-def draw_plane(data: RunData, probability: Callable[[FloatArray], FloatArray]) -> dict[str, Any]:
-    """Return P(class 1) on a grid over two standardised features, and the training points with noisy labels.
-
-    ``probability[i][j]`` is the probability at ``x[j]``, ``y[i]``.
-    """
+def _plane(data: RunData, probability: Callable[[FloatArray], FloatArray]) -> dict[str, Any]:
+    """Return P(class 1) on a grid over two standardised features, and the training points."""
     low, high = data.X_train.min(axis=0) - PLANE_MARGIN, data.X_train.max(axis=0) + PLANE_MARGIN
     x, y = (np.linspace(low[i], high[i], PLANE_POINTS) for i in range(2))
     grid = np.stack(np.meshgrid(x, y), axis=-1).reshape(-1, 2)
     p = probability(grid).reshape(PLANE_POINTS, PLANE_POINTS)
-    return {
-        "x": x.round(4).tolist(),
-        "y": y.round(4).tolist(),
-        "probability": p.round(4).tolist(),
-        "points": data.X_train.round(4).tolist(),
-        "noisy_labels": data.y_train.tolist(),
+    arrays = {"x": x, "y": y, "probability": p, "points": data.X_train}
+    return {name: values.round(4).tolist() for name, values in arrays.items()} | {
+        "noisy_labels": data.y_train.tolist()
     }
