@@ -1,10 +1,11 @@
-"""Turn errors of the user or the file system into one line on stderr and exit code 2."""
+"""Print errors of the user or the file system, and warnings of a results folder, as one line on stderr."""
 
 from __future__ import annotations
 
 import os
+import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -36,3 +37,22 @@ def _message(error: Exception) -> str:
     if error.errno in WRITE_ERRORS:  # standard output, or a temporary file
         return f"the output could not be written: {error.strerror}. Existing files are unchanged."
     return f"{error.strerror}."
+
+
+@contextmanager
+def store_warnings() -> Iterator[None]:
+    """Print each ``StoreWarning`` as one line on stderr; other warnings are shown as usual."""
+    from peerloss.experiments import StoreWarning
+
+    with warnings.catch_warnings():
+        usual = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
+            if issubclass(category, StoreWarning):
+                say(f"Warning: {message}", err=True)
+            else:
+                usual(message, category, *where, **more)
+
+        warnings.showwarning = show
+        warnings.simplefilter("always", StoreWarning)
+        yield

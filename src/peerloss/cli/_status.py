@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from peerloss.cli._errors import store_warnings
 from peerloss.cli._terminal import say, visible
-from peerloss.cli._warnings import store_warnings
 from peerloss.exceptions import InvalidInputError
 
 

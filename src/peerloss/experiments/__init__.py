@@ -1,17 +1,10 @@
 """Experiments that reproduce the paper and extend it.
 
-Five terms:
-
-experiment
-    A TOML file, loaded and checked: the runs of a table or plot under one protocol.
-run
-    One method on one noisy data set with one seed.
-recipe
-    How the result of a run is obtained: its settings, what is searched and how the choice is made.
-trial
-    One training of a run, with one choice of the settings that are searched.
-plan
-    The runs that were requested; a file in the store from which progress is computed.
+- An *experiment* is a TOML file, loaded and checked: the runs of a table or plot under one protocol.
+- A *run* is one method on one noisy data set with one seed.
+- A *recipe* is how the result of a run is obtained: settings, what is searched, how the choice is made.
+- A *trial* is one training of a run, with one choice of the settings that are searched.
+- A *plan* lists the runs that were requested; progress is computed from this file in the store.
 
 A :class:`Store` is a folder with one :class:`Record` per finished run. There are two families of methods:
 ``tables`` (small networks and scikit-learn estimators) and ``cifar`` (deep networks on images).

@@ -79,17 +79,16 @@ class Experiment:
 
     def batches(self, runs: Sequence[Any]) -> list[list[Any]]:
         """Return ``runs`` in the order of execution; those in one list are executed together."""
-        raise NotImplementedError
+        return [[run] for run in runs]
 
     def prepare(self, options: dict[str, Any], runs: Sequence[Any]) -> dict[str, Any]:
         """Check the ``options`` and load what the missing ``runs`` need, before anything is written."""
         raise NotImplementedError
 
     def execute(self, batches: Iterable[list[Any]], folder: Any, **options: Any) -> Iterator[Outcome]:
-        """Execute the ``batches`` of runs and yield one outcome for each as soon as it is known.
+        """Execute each of the ``batches`` when it can start and yield its outcome as soon as it is known.
 
-        A batch is taken when it can start. ``folder`` is that of the store, ``options`` are from
-        :meth:`prepare`.
+        ``folder`` is that of the store, ``options`` are from :meth:`prepare`.
         """
         raise NotImplementedError
 

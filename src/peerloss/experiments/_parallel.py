@@ -85,11 +85,10 @@ def worker_errors(
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process, a worker, soon after the process ``parent`` that started it has ended for any reason.
+    """End this process, a worker, soon after its ``parent`` has ended: a killed one cannot notify them.
 
-    A killed parent cannot notify its workers. Only direct children of ``parent`` watch it: others, such as
-    workers of Dask or of a fork server, have another parent from the start. (On Windows a process cannot see
-    that its parent has ended; there a worker ends after it has been idle for some minutes.)
+    Only direct children watch: workers of Dask or of a fork server have another parent from the start. (On
+    Windows a process cannot see that its parent has ended; a worker ends after some idle minutes.)
     """
     if os.getppid() == parent:
         _watch(parent)
@@ -142,15 +141,14 @@ def _spread_on_ray(
 @contextmanager
 def _ray_token(*, needed: bool) -> Iterator[None]:
     """Set a token for a cluster started here if Ray cannot save one in the home folder."""
-    named = "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ
-    if not needed or named or _has_ray_folder():
-        yield
-        return
-    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    needed = needed and not ({"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ) or _has_ray_folder())
+    if needed:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     try:
         yield
     finally:
-        del os.environ["RAY_AUTH_TOKEN"]
+        if needed:
+            del os.environ["RAY_AUTH_TOKEN"]
 
 
 def _has_ray_folder() -> bool:

@@ -1,4 +1,4 @@
-"""The stored result of a run, the checks that a line of a store must pass to be read as one, final results.
+"""The stored result of a run: its checks, its final choice, and where it was computed.
 
 Files may come from anywhere and may be damaged, so every field that is read is checked.
 """
@@ -7,9 +7,16 @@ from __future__ import annotations
 
 import json
 import math
+import os
+import platform
+import shutil
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +32,8 @@ FORMAT = 1
 IDENTITY = ("experiment", "protocol", "data_set", "e_neg", "e_pos", "prior", "method", "seed")
 #: Width of the networks in a smoke test on images.
 SMOKE_WIDTH = 4
+#: Packages that can change results.
+PACKAGES = ("peerloss", "numpy", "scipy", "scikit-learn", "torch", "numba")
 #: Deepest nesting of a record, far from Python's recursion limit.
 MAX_DEPTH = 8
 _TEXTS = ("protocol", "data_set", "prior", "spec", "choose", "finished")
@@ -208,6 +217,42 @@ def check_noise(noise: str) -> str:
             f"got {noise!r}."
         )
     return noise
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that are installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@cache
+def machine() -> dict[str, Any]:
+    """Return system, architecture and number of cores."""
+    return {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()}
+
+
+@cache
+def commit() -> str:
+    """Return the commit of the sources, or ``PEERLOSS_COMMIT`` if git does not know it."""
+    git = shutil.which("git")
+    folder = str(Path(__file__).parent)
+
+    def call_git(*arguments: str) -> str:
+        if git is None:
+            return ""
+        run = subprocess.run([git, "-C", folder, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 (fixed words)
+        return run.stdout.strip() if run.returncode == 0 else ""
+
+    if not call_git("ls-files", "--", __file__):  # an installed package may be inside another repository
+        return os.environ.get("PEERLOSS_COMMIT", "unknown")
+    found = call_git("rev-parse", "--short", "HEAD")
+    return f"{found} with changes" if call_git("status", "--porcelain", "--", ":/src") else found
 
 
 def image_protocol(*, smoke: bool, closed: bool) -> str:

@@ -1,9 +1,9 @@
-"""Results on disk: a folder of JSON lines that only grows.
+"""Results on disk: a folder of JSON lines that only grows, and the plans from which progress is computed.
 
-Every process appends to a file of its own, so processes never mix their lines, and nothing is appended after
-a line that was cut off. If two processes complete the same run, the results are equal and the earlier record
-counts. So any number of processes can share a folder, on one machine or over a network. (A process locks its
-file only to show that it is alive; the operating system releases the lock when it ends.)
+Any number of processes can share a folder, on one machine or over a network: each appends to a file of its
+own, and nothing is appended after a line that was cut off. If two processes complete the same run, the
+results are equal and the earlier record counts. (A process locks its file only to show that it is alive; the
+operating system releases the lock when it ends.)
 
 The folder holds
     ``records-ID.jsonl``  one line per run, one file per process;

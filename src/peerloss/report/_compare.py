@@ -156,15 +156,19 @@ def _summary(table: AccuracyTable, prior: str) -> PriorSummary:
         if rows
     ]
     compared = [cell.within_spread for entry in table.of_prior(prior) for cell in entry.cells.values()]
-    ordered = set(ORDER) <= set(common)
+
+    def ordered(field: str) -> tuple[str, ...] | None:
+        means = {m: getattr(comparison[m], field) for m in ORDER if m in common}
+        return tuple(sorted(means, key=means.__getitem__, reverse=True)) if len(means) == len(ORDER) else None
+
     return PriorSummary(
         prior=prior,
         rows=len(rows),
         incomplete=len(table.of_prior(prior)) - len(rows),
         printed_rows=len(shared),
         methods=tuple(methods),
-        ordering_here=_ordered({m: comparison[m].mean for m in ORDER}) if ordered else None,
-        ordering_printed=_ordered({m: comparison[m].printed_mean for m in ORDER}) if ordered else None,
+        ordering_here=ordered("mean"),
+        ordering_printed=ordered("printed_mean"),
         within_spread=sum(inside is True for inside in compared),
         compared=sum(inside is not None for inside in compared),
     )
@@ -177,10 +181,6 @@ def _printed(entry: TableRow, method: str) -> float:
 
 def _mean(values: Iterable[float]) -> float:
     return float(np.mean(list(values)))
-
-
-def _ordered(means: dict[str, float]) -> tuple[str, ...]:
-    return tuple(sorted(means, key=lambda method: -means[method]))
 
 
 def deviations(table: AccuracyTable) -> list[Deviation]:

@@ -125,7 +125,8 @@ def _agreement(section: Section) -> Iterator[Picture]:
                 f"Accuracy here against printed accuracy, {prior} prior: {compared} cells, "
                 f"{sum(cell.far for cell in cells)} of them more than 3 points apart."
             )
-            yield _picture(section, "agreement", alt, draw.agreement_picture(table, prior), prior)
+            png = draw.picture(draw.draw_agreement, table, prior)
+            yield _picture(section, "agreement", alt, png, prior)
 
 
 def _curves(section: Section) -> Iterator[Picture]:
@@ -135,7 +136,7 @@ def _curves(section: Section) -> Iterator[Picture]:
             f"Test accuracy during training on {panel.row.data_set}, noise {panel.row.noise}, "
             f"{panel.row.prior} prior; at the end {ends}."
         )
-        yield _picture(section, "curves", alt, draw.curve_picture(panel), *panel.row)
+        yield _picture(section, "curves", alt, draw.picture(draw.draw_curves, panel), *panel.row)
 
 
 def _boundaries(section: Section) -> Iterator[Picture]:
@@ -144,7 +145,7 @@ def _boundaries(section: Section) -> Iterator[Picture]:
             f"Decision boundary of {method_title(boundary.method)} on {boundary.row.data_set}, noise "
             f"{boundary.row.noise}; test accuracy {words.accuracy(boundary.test_accuracy)}."
         )
-        png = draw.boundary_picture(boundary)
+        png = draw.picture(draw.draw_boundary, boundary, size=(3.2, 3.4), legend=False)
         yield _picture(section, "boundaries", alt, png, boundary.method, *boundary.row)
 
 
@@ -155,7 +156,7 @@ def _invariance(section: Section) -> Iterator[Picture]:
             f"Peer loss of {method_title(panel.method)} on noisy against clean labels, {panel.row.data_set}, "
             f"noise {panel.row.noise}, {panel.row.prior} prior: slope {slopes}; expected {panel.expected:g}."
         )
-        png = draw.invariance_picture(panel)
+        png = draw.picture(draw.draw_invariance, panel)
         yield _picture(section, "invariance", alt, png, panel.method, *panel.row)
 
 
@@ -188,7 +189,7 @@ def demo_page(rows: Sequence[DemoRow], *, steps: int) -> str:
         f"{row.data_set} {row.e_neg:g}, {row.e_pos:g}: {words.points(row.peer - row.plain)}" for row in rows
     )
     alt = f"Plain training compared with peer loss; gain of peer loss in points: {gains}."
-    picture = Picture("demo.png", "demo", alt, draw.demo_picture(rows))
+    picture = Picture("demo.png", "demo", alt, draw.picture(draw.draw_demo, rows, size=(6.4, 3.4)))
     mean = sum(row.peer - row.plain for row in rows) / len(rows)
     return _render("demo.html", rows=rows, steps=steps, picture=picture, mean_gain=mean)
 

@@ -141,10 +141,6 @@ class CifarExperiment(Experiment):
         """Return the keys of all runs, each with its method."""
         return {"seeds": list(self.seeds), "keys": {run.key: run.method for run in self.runs()}}
 
-    def batches(self, runs: Sequence[CifarRun]) -> list[list[CifarRun]]:
-        """Return the ``runs`` one by one."""
-        return [[run] for run in runs]
-
     def prepare(self, options: dict[str, Any], runs: Sequence[CifarRun]) -> dict[str, Any]:
         """Check the device in ``options`` and read the images if there are ``runs``."""
         resources = options.get("resources") or SharedResources()

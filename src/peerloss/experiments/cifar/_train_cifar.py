@@ -16,8 +16,7 @@ from peerloss._device import resolve_device
 from peerloss._version import __version__
 from peerloss.datasets.cifar10 import HUMAN_LABELS, read_human_labels, read_test, read_training
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments._provenance import commit, machine, versions
-from peerloss.experiments._record import FORMAT, Record
+from peerloss.experiments._record import FORMAT, Record, commit, machine, versions
 from peerloss.losses import DMILoss, FDivergenceLoss, PeerLoss, PlainLoss
 from peerloss.models import resnet18, resnet34
 from peerloss.noise import NoiseModel, flip_labels

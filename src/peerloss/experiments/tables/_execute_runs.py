@@ -18,8 +18,7 @@ from sklearn.model_selection import train_test_split
 from peerloss._threads import one_thread
 from peerloss.datasets import load_dataset, split_and_flip
 from peerloss.experiments._experiment import Outcome
-from peerloss.experiments._provenance import machine, versions
-from peerloss.experiments._record import FORMAT, Record
+from peerloss.experiments._record import FORMAT, Record, machine, versions
 from peerloss.experiments.tables._methods import METHODS, EstimatorMethod, NetMethod
 from peerloss.experiments.tables._train_networks import Trial, accuracy, train_networks, validation_score
 from peerloss.noise import NoiseModel

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
@@ -81,10 +82,6 @@ def _surrogate(data: RunData, *, base: str = "logistic") -> Options:
     return {"loss": "backward", "noise": data.noise, "base": base}
 
 
-def _symmetric(_: RunData, *, base: str = "sigmoid") -> Options:
-    return {"alpha": 0.0, "base": base}
-
-
 def _dmi(_: RunData, *, warm_start: int = 500) -> Options:
     return {"loss": "dmi", "warm_up": warm_start}
 
@@ -141,7 +138,7 @@ def _peer_classifier(data: RunData) -> Any:
 METHODS: dict[str, NetMethod | EstimatorMethod] = {
     "peer": NetMethod("Peer", _peer),
     "surrogate": NetMethod("Surr", _surrogate),
-    "symmetric": NetMethod("Symm", _symmetric),
+    "symmetric": NetMethod("Symm", partial(_nn, base="sigmoid")),
     "dmi": NetMethod("DMI", _dmi),
     "nn": NetMethod("NN", _nn),
     "c-svm": EstimatorMethod("C-SVM", _c_svm),
