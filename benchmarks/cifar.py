@@ -31,7 +31,7 @@ if any(find_spec(name) is None for name in ("pandas", "skops")):
     skip_tables()
 
 from peerloss.datasets.cifar10 import HUMAN_LABELS  # noqa: E402 (see above)
-from peerloss.experiments._load import load_experiment  # noqa: E402
+from peerloss.experiments._experiment import load_experiment  # noqa: E402
 from peerloss.experiments._run_experiment import run_experiment  # noqa: E402
 from peerloss.experiments._store import Store  # noqa: E402
 from peerloss.experiments.cifar import SharedResources, cifar_table  # noqa: E402

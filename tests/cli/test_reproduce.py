@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 from peerloss.cli import _reproduce as command
 from peerloss.cli import app
 from peerloss.experiments import load_experiment
-from peerloss.experiments._plans import write_plan
+from peerloss.experiments._store import write_plan
 from tests.experiments.tiny import write_spec
 
 

@@ -7,7 +7,7 @@ import torch
 from typer.testing import CliRunner
 
 from peerloss.cli import app
-from peerloss.cli._reproduce_cifar import IMAGES
+from peerloss.cli._reproduce import IMAGES
 from peerloss.experiments import IMAGE_EXPERIMENTS
 from peerloss.experiments.cifar import _cifar_experiment
 from tests.experiments.cifar.made_up import write_cifar

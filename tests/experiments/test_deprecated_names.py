@@ -31,10 +31,10 @@ def test_runs_were_called_cells(spec, tmp_path):
         assert experiment.cells() == experiment.runs()
     with Store(tmp_path) as store, pytest.warns(DeprecationWarning, match="Use `n_jobs`"):
         summary = run_experiment(experiment, store, jobs=1)
-    with pytest.warns(DeprecationWarning, match=r"Use `RunSummary.runs`"):
+    with pytest.warns(DeprecationWarning, match=r"Use `runs`"):
         assert summary.cells == summary.runs == 4
     (plan,) = progress(store)
-    with pytest.warns(DeprecationWarning, match=r"Use `Progress.runs`"):
+    with pytest.warns(DeprecationWarning, match=r"Use `runs`"):
         assert plan.cells == plan.runs == 4
 
 
@@ -50,7 +50,7 @@ def test_run_cifar_returns_what_it_did(tmp_path):
     data = write_cifar(tmp_path / "images")
     experiment = load_experiment("cifar10", methods=["ce"], noise=["uniform:0.4"], seeds=1, smoke=True)
     started, finished = [], []
-    with pytest.warns(DeprecationWarning, match="Use `peerloss.experiments.run_experiment`"):
+    with pytest.warns(DeprecationWarning, match=r"Use `(peerloss.experiments.run_experiment|size_left)`"):
         summary = cifar.run_cifar(
             experiment,
             tmp_path / "runs",
@@ -61,4 +61,5 @@ def test_run_cifar_returns_what_it_did(tmp_path):
     assert started == [("ce", 4)]
     assert summary.in_folder == summary.records
     assert [record["key"] for record in finished] == [record["key"] for record in summary.records]
-    assert (summary.runs, summary.done, summary.epochs_done, summary.epochs_left) == (1, 1, 4, 0)
+    with pytest.warns(DeprecationWarning, match="Use `size_(done|left)`"):
+        assert (summary.runs, summary.done, summary.epochs_done, summary.epochs_left) == (1, 1, 4, 0)

@@ -6,7 +6,7 @@ from scipy.stats import wilcoxon
 
 from peerloss._holm import holm
 from peerloss.report import build_report
-from peerloss.report._paired_tests import signed_rank
+from peerloss.report._compare import signed_rank
 from tests.report.made_up import row, store
 
 PEER = [[0.81, 0.85, 0.83], [0.72, 0.71, 0.78], [0.90, 0.94, 0.88]]

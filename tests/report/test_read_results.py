@@ -6,7 +6,7 @@ import pytest
 
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments import load_experiment
-from peerloss.experiments._plans import write_plan
+from peerloss.experiments._store import write_plan
 from peerloss.report._read_results import method_order, read_results
 from tests.report.made_up import record, store
 

@@ -7,7 +7,7 @@ import pytest
 
 from peerloss.exceptions import InvalidInputError
 from peerloss.report import _write, build_report, report_numbers, write_report
-from peerloss.report._report_page import file_name
+from peerloss.report._write import file_name
 from tests.report.made_up import HOSTILE, everything, record, store
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss.cli._report import write_page
-from peerloss.cli._reproduce_cifar import IMAGES, reproduce_images
 from peerloss.cli._terminal import say, store_warnings, visible
 
 if TYPE_CHECKING:
@@ -18,10 +18,13 @@ if TYPE_CHECKING:
 
     from rich.table import Table
 
-    from peerloss.experiments import Experiment, Result, RunSummary
+    from peerloss.experiments import Experiment, Record, Result, RunSummary
+    from peerloss.experiments.cifar import CifarExperiment
 
 #: Exit code of a command stopped by Ctrl-C, as shells expect it.
 INTERRUPTED = 130
+#: ``peerloss.experiments.IMAGE_EXPERIMENTS``; the package is imported only when it is needed.
+IMAGES = ("cifar10", "cifar10n")
 #: What ``all`` runs: every table and plot of the paper that needs no images.
 ALL = ("table-a1", "heart-as-released", "curves", "boundary", "invariance")
 #: Options of every experiment, of those on tables and of those on images.
@@ -108,7 +111,7 @@ def reproduce(
                 smoke=smoke,
                 closed=closed,
             )
-            failed = reproduce_images(on_images, output, data_dir, device, as_json=as_json)
+            failed = _reproduce_images(on_images, output, data_dir, device, as_json=as_json)
         for part in () if images else ALL if everything else (name,):
             experiment = load_experiment(
                 part,
@@ -169,11 +172,11 @@ def _run_and_print(
     summary = _run_with_bar(experiment, output, backend, jobs, address, quiet=as_json)
     results = final_results(summary.records)
     if as_json:
-        typer.echo(json.dumps(_as_json(experiment.name, experiment.protocol, summary, results)))
+        typer.echo(json.dumps(_as_json(experiment, summary, results)))
     else:
         say(f"{experiment.title} (test accuracy, mean over the finished runs)")
         Console().print(_table(results, experiment.methods))
-        say(_summary_text(summary, output))
+        say(f"{_summary_text(summary)}; results in {output}.")
     for key, trace in list(summary.failed.items())[:3]:
         typer.echo(f"Failed: {key}\n{trace}", err=True)
     return bool(summary.failed)
@@ -216,23 +219,24 @@ def _means(results: list[Result]) -> dict[tuple[str, str], tuple[float, int]]:
     return {place: (sum(values) / len(values), len(values)) for place, values in accuracies.items()}
 
 
-def _as_json(name: str, protocol: str, summary: RunSummary, results: list[Result]) -> dict[str, object]:
+def _counts(summary: RunSummary) -> dict[str, object]:
+    return {
+        "runs": summary.runs,
+        "skipped": summary.skipped,
+        "done": summary.done,
+        "failed": len(summary.failed),
+        "seconds": round(summary.seconds, 2),
+    }
+
+
+def _as_json(experiment: Experiment, summary: RunSummary, results: list[Result]) -> dict[str, object]:
     """Return the results for JSON; ``cells`` is the deprecated name of ``runs``."""
     means = [
         {"method": method, "prior": prior, "test_accuracy": mean, "runs": count, "cells": count}
         for (method, prior), (mean, count) in sorted(_means(results).items())
     ]
-    return {
-        "experiment": name,
-        "protocol": protocol,
-        "runs": summary.runs,
-        "cells": summary.runs,
-        "skipped": summary.skipped,
-        "done": summary.done,
-        "failed": len(summary.failed),
-        "seconds": round(summary.seconds, 2),
-        "means": means,
-    }
+    names = {"experiment": experiment.name, "protocol": experiment.protocol, "cells": summary.runs}
+    return names | _counts(summary) | {"means": means}
 
 
 def _table(results: list[Result], methods: Sequence[str]) -> Table:
@@ -251,9 +255,68 @@ def _table(results: list[Result], methods: Sequence[str]) -> Table:
     return table
 
 
-def _summary_text(summary: RunSummary, output: Path) -> str:
+def _summary_text(summary: RunSummary) -> str:
     failed = f", {len(summary.failed)} failed" if summary.failed else ""
-    return (
-        f"{summary.done} runs in {summary.seconds:.0f} s, {summary.skipped} already done{failed}; "
-        f"results in {output}."
+    return f"{summary.done} runs in {summary.seconds:.0f} s, {summary.skipped} already done{failed}"
+
+
+def _reproduce_images(
+    experiment: CifarExperiment, output: Path, data_dir: Path | None, device: str | None, *, as_json: bool
+) -> bool:
+    """Execute the missing runs on images, write and print the table, and return whether a run failed.
+
+    ``table.md`` has every run in the folder, also those that were not requested now. Smoke tests and runs
+    with a closed test set have pages of their own.
+    """
+    from peerloss._files import atomic_files
+    from peerloss.experiments import Store, run_experiment
+    from peerloss.experiments.cifar import SharedResources, cifar_means, cifar_table
+
+    with Store(output) as store:
+        summary = run_experiment(
+            experiment,
+            store,
+            resources=SharedResources(data_dir, device, progress=not as_json and sys.stdout.isatty()),
+            on_progress=None if as_json else _print_start,
+            on_record=None if as_json else _print_record,
+        )
+        records = store.records_of(experiment)
+    name = f"table{'_closed' if experiment.closed else ''}{'_smoke' if experiment.smoke else ''}.md"
+    page = output / experiment.name / name
+    text = cifar_table(experiment, records)
+    if records:
+        with atomic_files(page) as (unfinished,):
+            unfinished.write_text(text, encoding="utf-8")
+    if as_json:
+        minutes = round(sum(record["seconds"] for record in summary.records) / 60.0, 2)
+        means = {"device_minutes": minutes, "means": cifar_means(experiment, summary.records)}
+        typer.echo(json.dumps({"experiment": experiment.name} | _counts(summary) | means))
+    else:
+        typer.echo(text)
+        typer.echo(f"{_summary_text(summary)}; table in {page}.")
+    for key, reason in summary.failed.items():
+        typer.echo(f"Failed: {key}: {reason}", err=True)
+    return bool(summary.failed)
+
+
+def _print_start(summary: RunSummary) -> None:
+    """Print which run starts, if one does, and the estimated time left."""
+    run: Any = summary.current
+    if run is None:
+        return
+    number = summary.skipped + summary.done + len(summary.failed) + 1
+    left = ""
+    if summary.size_done:
+        minutes = summary.seconds / summary.size_done * summary.size_left / 60.0
+        left = f", about {minutes:.0f} minutes left"
+    typer.echo(f"Run {number} of {summary.runs}: {run.noise} {run.method} seed {run.seed}{left}", err=True)
+
+
+def _print_record(record: Record) -> None:
+    kind = "test" if "test" in record else "held_out"
+    accuracies = ", ".join(f"{name} {100 * accuracy:.2f}" for name, accuracy in record[kind].items())
+    typer.echo(
+        f"  {kind.replace('_', ' ')}: {accuracies}; best epoch {record['best_epoch']}; "
+        f"{record['seconds']:.0f} s",
+        err=True,
     )

@@ -1,17 +1,10 @@
 """Experiments that reproduce the paper and extend it.
 
-Five terms:
-
-experiment
-    A TOML file, loaded and checked: the runs of a table or plot under one protocol.
-run
-    One method on one noisy data set with one seed.
-recipe
-    How the result of a run is obtained: its settings, what is searched and how the choice is made.
-trial
-    One training of a run, with one choice of the settings that are searched.
-plan
-    The runs that were requested; a file in the store from which progress is computed.
+- An *experiment* is a TOML file, loaded and checked: the runs of a table or plot under one protocol.
+- A *run* is one method on one noisy data set with one seed.
+- A *recipe* is how the result of a run is obtained: settings, what is searched, how the choice is made.
+- A *trial* is one training of a run, with one choice of the settings that are searched.
+- A *plan* lists the runs that were requested; progress is computed from this file in the store.
 
 A :class:`Store` is a folder with one :class:`Record` per finished run. There are two families of methods:
 ``tables`` (small networks and scikit-learn estimators) and ``cifar`` (deep networks on images).
@@ -23,16 +16,18 @@ A :class:`Store` is a folder with one :class:`Record` per finished run. There ar
 """
 
 from peerloss._deprecation import renamed
-from peerloss.experiments._experiment import Experiment, Run
-from peerloss.experiments._load import IMAGE_EXPERIMENTS, list_experiments, load_experiment
-from peerloss.experiments._plans import Progress, progress
-from peerloss.experiments._record import Record
+from peerloss.experiments._experiment import (
+    IMAGE_EXPERIMENTS,
+    Experiment,
+    Run,
+    list_experiments,
+    load_experiment,
+)
+from peerloss.experiments._record import Record, Result, final_results
 from peerloss.experiments._run_experiment import RunSummary, run_experiment
-from peerloss.experiments._store import Store, StoreWarning
-from peerloss.experiments.tables._final_results import Result, final_results
+from peerloss.experiments._store import Progress, Store, StoreWarning, progress
 from peerloss.experiments.tables._methods import METHODS, EstimatorMethod, NetMethod
-from peerloss.experiments.tables._parse_tables import PROTOCOLS
-from peerloss.experiments.tables._table_experiment import Recipe, TableExperiment, TableRun
+from peerloss.experiments.tables._table_experiment import PROTOCOLS, Recipe, TableExperiment, TableRun
 
 __all__ = [
     "IMAGE_EXPERIMENTS",

@@ -10,6 +10,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from functools import cache
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -46,21 +47,8 @@ def spread(
 ) -> Iterator[_Out]:
     """Yield the function's values in the order they are ready; an item is taken when a process is free.
 
-    Parameters
-    ----------
-    function, items
-        What to compute; both are sent to other processes.
-    backend
-        ``"joblib"`` or ``"ray"``.
-    n_jobs
-        Number of processes; −1 uses every core (of the cluster, with Ray). 1 computes in this process.
-    address
-        Address of a running Ray cluster; ``None`` starts one on this machine.
-
-    Raises
-    ------
-    WorkerError
-        While values are taken: a worker process was killed.
+    ``n_jobs`` −1 uses every core (of the cluster, with Ray), 1 computes in this process. Without ``address``
+    a Ray cluster is started on this machine. While values are taken, ``WorkerError`` reports a killed worker.
     """
     check_backend(backend=backend, n_jobs=n_jobs, address=address)
     if backend == "ray":
@@ -85,10 +73,7 @@ def check_backend(*, backend: str = "joblib", n_jobs: int = -1, address: str | N
 def worker_errors(
     kinds: tuple[type[Exception], ...] = (BrokenProcessPool,), *, stored: bool = True
 ) -> Iterator[None]:
-    """Turn the exceptions of joblib (or, with other ``kinds``, Ray) for a lost worker into ``WorkerError``.
-
-    The message depends on whether finished results are ``stored``.
-    """
+    """Turn the exceptions of joblib (or, by ``kinds``, of Ray) for a lost worker into ``WorkerError``."""
     try:
         yield
     except kinds as error:
@@ -100,11 +85,10 @@ def worker_errors(
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process, a worker, soon after the process ``parent`` that started it has ended for any reason.
+    """End this process, a worker, soon after its ``parent`` has ended: a killed one cannot notify them.
 
-    A killed parent cannot notify its workers. Only direct children of ``parent`` watch it: others, such as
-    workers of Dask or of a fork server, have another parent from the start. (On Windows a process cannot see
-    that its parent has ended; there a worker ends after it has been idle for some minutes.)
+    Only direct children watch: workers of Dask or of a fork server have another parent from the start. (On
+    Windows a process cannot see that its parent has ended; a worker ends after some idle minutes.)
     """
     if os.getppid() == parent:
         _watch(parent)
@@ -142,10 +126,10 @@ def _spread_on_ray(
         raise InvalidInputError(
             "`backend` 'ray' needs Ray: pip install 'peerloss[ray]'. Or use backend='joblib'."
         ) from error
-    cores = {} if address is not None else {"num_cpus": effective_n_jobs(n_jobs), "include_dashboard": False}
     if ray.is_initialized():
         yield from _take_from_ray(ray, function, items, n_jobs)
         return
+    cores = {} if address is not None else {"num_cpus": effective_n_jobs(n_jobs), "include_dashboard": False}
     with _ray_token(needed=address is None):
         ray.init(address=address, log_to_driver=False, configure_logging=False, **cores)
         try:
@@ -157,15 +141,14 @@ def _spread_on_ray(
 @contextmanager
 def _ray_token(*, needed: bool) -> Iterator[None]:
     """Set a token for a cluster started here if Ray cannot save one in the home folder."""
-    named = "RAY_AUTH_TOKEN" in os.environ or "RAY_AUTH_TOKEN_PATH" in os.environ
-    if not needed or named or _has_ray_folder():
-        yield
-        return
-    os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
+    needed = needed and not ({"RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"} & set(os.environ) or _has_ray_folder())
+    if needed:
+        os.environ["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     try:
         yield
     finally:
-        del os.environ["RAY_AUTH_TOKEN"]
+        if needed:
+            del os.environ["RAY_AUTH_TOKEN"]
 
 
 def _has_ray_folder() -> bool:
@@ -186,12 +169,8 @@ def _take_from_ray(
     with worker_errors(tuple(getattr(ray.exceptions, name) for name in RAY_LOST)):
         limit = n_jobs if n_jobs > 0 else max(1, int(ray.cluster_resources().get("CPU", 1)))
         remote: Any = ray.remote(num_cpus=1)(function)
+        left = iter(items)
         waiting: list[Any] = []
-        for item in items:
-            waiting.append(remote.remote(item))
-            while len(waiting) >= limit:
-                ready, waiting = ray.wait(waiting)
-                yield from ray.get(ready)
-        while waiting:
+        while waiting := [*waiting, *(remote.remote(item) for item in islice(left, limit - len(waiting)))]:
             ready, waiting = ray.wait(waiting)
             yield from ray.get(ready)

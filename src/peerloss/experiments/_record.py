@@ -1,4 +1,4 @@
-"""The stored result of a run, and the checks that a line of a store must pass to be read as one.
+"""The stored result of a run: its checks, its final choice, and where it was computed.
 
 Files may come from anywhere and may be damaged, so every field that is read is checked.
 """
@@ -7,15 +7,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+import os
+import platform
+import shutil
+import subprocess
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
+from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from peerloss._validation import FIRST_INEXACT
+from peerloss.datasets.cifar10 import HUMAN_LABELS
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments._experiment_checks import check_noise
 
 #: Part of every hash and record: raised when the meaning of a recipe or a record changes, so that runs in an
 #: older format are run again.
@@ -24,6 +32,8 @@ FORMAT = 1
 IDENTITY = ("experiment", "protocol", "data_set", "e_neg", "e_pos", "prior", "method", "seed")
 #: Width of the networks in a smoke test on images.
 SMOKE_WIDTH = 4
+#: Packages that can change results.
+PACKAGES = ("peerloss", "numpy", "scipy", "scikit-learn", "torch", "numba")
 #: Deepest nesting of a record, far from Python's recursion limit.
 MAX_DEPTH = 8
 _TEXTS = ("protocol", "data_set", "prior", "spec", "choose", "finished")
@@ -118,6 +128,133 @@ class Record(Mapping[str, Any]):
             return False
 
 
+@dataclass(frozen=True)
+class Result:
+    """The result of one run on tables."""
+
+    experiment: str
+    protocol: str
+    data_set: str
+    e_neg: float
+    e_pos: float
+    prior: str
+    method: str
+    seed: int
+    test_accuracy: float | None
+    """On clean labels; ``None`` if every trial diverged."""
+    noisy_validation: float | None
+    """Score of the chosen trial."""
+    settings: dict[str, Any]
+    """The chosen settings, if there was a choice."""
+    spec: str
+    """Hash of all settings: runs with different settings have different hashes."""
+
+
+def final_results(records: Iterable[Mapping[str, Any]]) -> list[Result]:
+    """Return the results of those of a store's ``records`` that belong to experiments on tables.
+
+    If the recipe chooses by row, the result is that of the trial with the best score on noisy validation
+    labels, averaged over the seeds of the row that are done; the first one in case of a tie. Otherwise each
+    seed chooses for itself.
+
+    Raises
+    ------
+    InvalidInputError
+        If records of one recipe contradict each other, for example after an edit by hand.
+    """
+    rows: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
+    for record in records:
+        if "run" not in record:  # records of images have no row
+            rows[*(record[name] for name in IDENTITY if name != "seed"), record["spec"]].append(record)
+    results = []
+    for members in rows.values():
+        _check_consistent(members)
+        common = _common_choice(members) if members[0]["choose"] == "row" else None
+        results += [_result(record, record["chosen"] if common is None else common) for record in members]
+    return results
+
+
+def _check_consistent(members: list[Mapping[str, Any]]) -> None:
+    """Reject records of one recipe and row that choose differently or from different numbers of trials."""
+    kinds = [(record["choose"], len(record["trials"]["noisy_validation"])) for record in members]
+    if len(set(kinds)) > 1:
+        rarest = min(kinds, key=kinds.count)
+        odd = members[kinds.index(rarest)]["key"]
+        raise InvalidInputError(
+            f"Records contradict each other: the one with the key {odd!r} has {rarest[1]} trials and chooses "
+            f"by {rarest[0]!r}, unlike others with the same settings. Remove its line from the folder of "
+            "results; peerloss reproduce repeats that run."
+        )
+
+
+def _common_choice(members: list[Mapping[str, Any]]) -> int:
+    scores = np.array([record["trials"]["noisy_validation"] for record in members], dtype=float)
+    mean = np.where(np.isnan(scores).any(axis=0), -np.inf, scores.mean(axis=0))
+    # Means of the same scores in another order differ by rounding, which must not break ties.
+    return int(np.argmax(mean.round(12)))
+
+
+def _result(record: Mapping[str, Any], trial: int) -> Result:
+    return Result(
+        **{name: record[name] for name in IDENTITY},
+        test_accuracy=record["trials"]["test_accuracy"][trial],
+        noisy_validation=record["trials"]["noisy_validation"][trial],
+        settings={name: values[trial] for name, values in record["trials"]["settings"].items()},
+        spec=record["spec"],
+    )
+
+
+def check_noise(noise: str) -> str:
+    """Return ``noise`` if it is ``uniform:RATE`` or the name of a set of human labels."""
+    kind, _, rate = noise.partition(":")
+    try:
+        usable = noise in HUMAN_LABELS or (kind == "uniform" and 0.0 <= float(rate) < 1.0)
+    except ValueError:
+        usable = False
+    if not usable:
+        raise InvalidInputError(
+            f"`noise` must be uniform:RATE, such as uniform:0.4, or one of {', '.join(HUMAN_LABELS)}; "
+            f"got {noise!r}."
+        )
+    return noise
+
+
+@cache
+def versions() -> dict[str, str]:
+    """Return the versions of Python and of the packages that are installed."""
+    found = {"python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@cache
+def machine() -> dict[str, Any]:
+    """Return system, architecture and number of cores."""
+    return {"system": platform.system(), "architecture": platform.machine(), "cores": os.cpu_count()}
+
+
+@cache
+def commit() -> str:
+    """Return the commit of the sources, or ``PEERLOSS_COMMIT`` if git does not know it."""
+    git = shutil.which("git")
+    folder = str(Path(__file__).parent)
+
+    def call_git(*arguments: str) -> str:
+        if git is None:
+            return ""
+        run = subprocess.run([git, "-C", folder, *arguments], capture_output=True, text=True, check=False)  # noqa: S603 (fixed words)
+        return run.stdout.strip() if run.returncode == 0 else ""
+
+    if not call_git("ls-files", "--", __file__):  # an installed package may be inside another repository
+        return os.environ.get("PEERLOSS_COMMIT", "unknown")
+    found = call_git("rev-parse", "--short", "HEAD")
+    return f"{found} with changes" if call_git("status", "--porcelain", "--", ":/src") else found
+
+
 def image_protocol(*, smoke: bool, closed: bool) -> str:
     """Return the protocol of runs on images: ``open`` or ``closed`` (the test set), or a smoke test."""
     return ("smoke, " if smoke else "") + ("closed" if closed else "open")
@@ -165,7 +302,7 @@ def _has_table_fields(record: Record) -> bool:
         and record["n_test"] > 0
         and record["key"] == run_key(record, record["spec"])
         and record["chosen"] < len(accuracy) == len(validation)
-        and all(_is_list_of(values, len(accuracy)) for values in trials["settings"].values())
+        and all(isinstance(v, list) and len(v) == len(accuracy) for v in trials["settings"].values())
         and not bool(((accuracy < 0) | (accuracy > 1)).any())
         and (record["curve"] is None or _is_curve(record["curve"]))
         and (record["plane"] is None or _is_plane(record["plane"]))
@@ -195,21 +332,15 @@ def _numbers(values: Any, *, gaps: bool = True) -> np.ndarray[Any, np.dtype[np.f
     return array
 
 
-def _is_list_of(values: Any, length: int) -> bool:
-    """Whether these are the values of a setting, one per trial."""
-    return isinstance(values, list) and len(values) == length
-
-
 def _is_curve(curve: Mapping[str, Any]) -> bool:
     lengths = {len(_numbers(values, gaps=False)) for values in curve.values()}
     return "step" in curve and len(lengths) == 1
 
 
 def _is_plane(plane: Mapping[str, Any]) -> bool:
-    x, y = _numbers(plane["x"], gaps=False), _numbers(plane["y"], gaps=False)
-    inside = np.stack([_numbers(line, gaps=False) for line in plane["probability"]])
-    points = np.stack([_numbers(point, gaps=False) for point in plane["points"]])
-    labels = _numbers(plane["noisy_labels"], gaps=False)
-    return bool(
-        inside.shape == (len(y), len(x)) and points.shape == (len(labels), 2) and min(inside.shape) > 1
+    x, y, labels = (_numbers(plane[name], gaps=False) for name in ("x", "y", "noisy_labels"))
+    inside, points = (
+        np.stack([_numbers(line, gaps=False) for line in plane[name]]) for name in ("probability", "points")
     )
+    shapes = (inside.shape, points.shape)
+    return shapes == ((len(y), len(x)), (len(labels), 2)) and min(inside.shape) > 1

@@ -6,9 +6,9 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from peerloss._deprecation import renamed_parameters, warn_renamed
+from peerloss._deprecation import renamed_fields, renamed_parameters
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments._plans import write_plan
+from peerloss.experiments._store import write_plan
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from peerloss.experiments.cifar import SharedResources
 
 
+@renamed_fields(cells="runs")
 @dataclass
 class RunSummary:
     """What :func:`run_experiment` has done."""
@@ -41,12 +42,6 @@ class RunSummary:
     """Sum of the sizes of the remaining runs."""
     records: list[Record] = field(default_factory=list)
     """At the end: the records of all runs of the experiment that are done, old and new."""
-
-    @property
-    def cells(self) -> int:
-        """Number of runs, under its deprecated name."""
-        warn_renamed("RunSummary.cells", "RunSummary.runs")
-        return self.runs
 
 
 @renamed_parameters(jobs="n_jobs")

@@ -1,9 +1,9 @@
-"""Results on disk: a folder of JSON lines that only grows.
+"""Results on disk: a folder of JSON lines that only grows, and the plans from which progress is computed.
 
-Every process appends to a file of its own, so processes never mix their lines, and nothing is appended after
-a line that was cut off. If two processes complete the same run, the results are equal and the earlier record
-counts. So any number of processes can share a folder, on one machine or over a network. (A process locks its
-file only to show that it is alive; the operating system releases the lock when it ends.)
+Any number of processes can share a folder, on one machine or over a network: each appends to a file of its
+own, and nothing is appended after a line that was cut off. If two processes complete the same run, the
+results are equal and the earlier record counts. (A process locks its file only to show that it is alive; the
+operating system releases the lock when it ends.)
 
 The folder holds
     ``records-ID.jsonl``  one line per run, one file per process;
@@ -14,22 +14,28 @@ The folder holds
 
 from __future__ import annotations
 
+import hashlib
 import json
 import uuid
 import warnings
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Self
 
-from peerloss._files import append_through, lock_file, output_errors
+from peerloss._deprecation import renamed_fields
+from peerloss._files import append_through, atomic_files, lock_file, output_errors
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments._load import IMAGE_EXPERIMENTS
-from peerloss.experiments._record import FORMAT, Record, parse_line
+from peerloss.experiments._experiment import IMAGE_EXPERIMENTS, load_experiment
+from peerloss.experiments._record import FORMAT, IDENTITY, Record, parse_line, run_key
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from types import TracebackType
 
     from peerloss.experiments._experiment import Experiment
+
+Plan = dict[str, Any]
 
 
 class StoreWarning(UserWarning):
@@ -75,10 +81,8 @@ class Store:
         self.refresh()
         for path, end in self._read_up_to.items():
             if path.stat().st_size > end:
-                _warn(
-                    path,
-                    "its last line is incomplete (a run was stopped there, or is writing it now), skipped",
-                )
+                what = "its last line is incomplete (a run was stopped there, or is writing it now), skipped"
+                _warn(path, what)
         return [self._records[key] for key in sorted(self._records)]
 
     def records_of(self, experiment: Experiment) -> list[Record]:
@@ -148,11 +152,129 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
 
 def _warn(path: Path, what: str) -> None:
     warnings.warn(f"{path.name}: {what}; what it held counts as not done.", StoreWarning, stacklevel=4)
+
+
+@renamed_fields(cells="runs")
+@dataclass(frozen=True)
+class Progress:
+    """The progress of one plan."""
+
+    experiment: str
+    protocol: str
+    title: str
+    seeds: tuple[int, ...]
+    runs: int
+    done: int
+    by_method: dict[str, tuple[int, int]]
+    """Method → (runs done, runs planned)."""
+    training_seconds: float
+    """Training time of the runs that are done, over all processes."""
+    last_finished: str | None
+    """When the last of them was finished (UTC)."""
+
+
+def write_plan(folder: Path, experiment: Experiment) -> None:
+    """Record the plan of an experiment in a folder of results; the same plan is written once."""
+    names = {"experiment": experiment.name, "protocol": experiment.protocol, "title": experiment.title}
+    text = json.dumps({"format": FORMAT, **names, **experiment.plan()}, indent=1)
+    path = folder / f"plan-{hashlib.sha256(text.encode()).hexdigest()[:16]}.json"
+    if not path.exists():
+        with atomic_files(path) as (unfinished,):
+            unfinished.write_text(text, encoding="utf-8")
+
+
+def _read_plans(folder: Path) -> list[Plan]:
+    """Return the plans in a folder, in a fixed order."""
+    plans = []
+    for path in sorted(folder.glob("plan-*.json")):
+        try:
+            plan = parse_line(path.read_bytes())
+            _check_plan(plan)
+        except (ValueError, KeyError, TypeError) as error:
+            raise InvalidInputError(
+                f"{path} is not a plan of this version ({str(error) or type(error).__name__}). Move it away: "
+                "peerloss reproduce writes the plan again, and records are not affected."
+            ) from error
+        plans.append(plan)
+    return sorted(
+        plans, key=lambda plan: (plan["experiment"], plan["protocol"], plan["seeds"], str(plan.get("rows")))
+    )
+
+
+def _check_plan(plan: Plan) -> None:
+    """Raise ``ValueError``, ``KeyError`` or ``TypeError`` for what :func:`write_plan` did not write."""
+    if not plan["seeds"] or not all(type(seed) is int for seed in plan["seeds"]):
+        raise ValueError("`seeds` must be a list of integers")
+    has_images = "keys" in plan
+    rows, specs = ([], []) if has_images else (plan["rows"], plan["specs"])
+    texts = [plan[name] for name in ("experiment", "protocol", "title")]
+    texts += [text for pair in dict(plan["keys"]).items() for text in pair] if has_images else []
+    texts += [data_set for data_set, *_ in rows] + [text for spec in specs for text in spec]
+    if not all(isinstance(text, str) for text in texts):
+        raise ValueError("a name in it is not text")
+    if not all(len(rates) == 2 and all(type(rate) is float for rate in rates) for _, *rates in rows):
+        raise ValueError("`rows` must be lists of a data set and two rates")
+    if any(len(spec) != 3 for spec in specs):
+        raise ValueError("`specs` must be lists of a method, a prior and a hash")
+
+
+def _planned_keys(plan: Plan) -> dict[str, str]:
+    """Return the keys of a plan's runs, each with its method."""
+    if "keys" in plan:  # a plan of images lists them
+        return dict(plan["keys"])
+    names = (plan["experiment"], plan["protocol"])
+    return {
+        run_key(dict(zip(IDENTITY, (*names, *row, prior, method, seed), strict=True)), digest): method
+        for row, (method, prior, digest), seed in product(plan["rows"], plan["specs"], plan["seeds"])
+    }
+
+
+def progress(store: Store) -> list[Progress]:
+    """Return the progress of each plan of a store."""
+    records = {record["key"]: record for record in store.records()}
+    plans = _read_plans(store.folder)
+    planned = {(plan["experiment"], plan["protocol"]) for plan in plans}
+    return [_progress(plan, records) for plan in plans + _plans_of_images(records.values(), planned)]
+
+
+def _plans_of_images(records: Iterable[Record], planned: set[tuple[str, str]]) -> list[Plan]:
+    """Return plans of the finished runs on images that have none: earlier versions wrote no plan for them."""
+    groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
+    for record in records:
+        place = (record["experiment"], record.protocol)
+        if record.has_images and record["experiment"] in IMAGE_EXPERIMENTS and place not in planned:
+            groups[place].append(record)
+    return [
+        {
+            "experiment": name,
+            "protocol": protocol,
+            "title": load_experiment(name, smoke="smoke" in protocol, closed="closed" in protocol).title,
+            "seeds": sorted({record["seed"] for record in members}),
+            "keys": {record["key"]: record["method"] for record in members},
+        }
+        for (name, protocol), members in sorted(groups.items())
+    ]
+
+
+def _progress(plan: Plan, records: dict[str, Record]) -> Progress:
+    keys = _planned_keys(plan)
+    found = [records[key] for key in keys if key in records]
+    planned = Counter(keys.values())
+    done = Counter(method for key, method in keys.items() if key in records)
+    return Progress(
+        experiment=plan["experiment"],
+        protocol=plan["protocol"],
+        title=plan["title"],
+        seeds=tuple(plan["seeds"]),
+        runs=len(keys),
+        done=len(found),
+        by_method={method: (done[method], count) for method, count in planned.items()},
+        training_seconds=round(sum(record["seconds"] for record in found), 1),
+        last_finished=max((record["finished"] for record in found), default=None),
+    )

@@ -111,28 +111,18 @@ def accuracy_table(group: Group) -> AccuracyTable | None:
     methods = method_order(record["method"] for record in group.records)
     if len(methods) < 2 or any(record["plane"] is not None for record in group.records):
         return None
-    results = final_results(group.records)
-    smallest: dict[tuple[Row, str], int] = {}
+    test_sizes: dict[tuple[Row, str], list[int]] = defaultdict(list)
     for record in group.records:
-        place = (
-            _row(record["data_set"], record["e_neg"], record["e_pos"], record["prior"]),
-            record["method"],
-        )
-        smallest[place] = min(smallest.get(place, record["n_test"]), record["n_test"])
+        test_sizes[Row.of(record), record["method"]].append(record["n_test"])
     accuracies: dict[tuple[Row, str], dict[int, float | None]] = defaultdict(dict)
-    for result in results:
-        row = _row(result.data_set, result.e_neg, result.e_pos, result.prior)
-        accuracies[row, result.method][result.seed] = result.test_accuracy
+    for result in final_results(group.records):
+        accuracies[Row.of(result), result.method][result.seed] = result.test_accuracy
     rows = []
     for row in sorted({row for row, _ in accuracies}, key=row_order):
         present = [method for method in methods if (row, method) in accuracies]
-        cells = {m: _cell(accuracies[row, m], smallest[row, m], printed(row, m)) for m in present}
+        cells = {m: _cell(accuracies[row, m], min(test_sizes[row, m]), printed(row, m)) for m in present}
         rows.append(TableRow(row, cells))
     return AccuracyTable(group.experiment, group.protocol, group.title, tuple(methods), tuple(rows))
-
-
-def _row(data_set: str, e_neg: float, e_pos: float, prior: str) -> Row:
-    return Row(data_set, float(e_neg), float(e_pos), prior)
 
 
 def _cell(by_seed: dict[int, float | None], n_test: int, in_paper: float | None) -> Cell:

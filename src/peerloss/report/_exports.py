@@ -7,6 +7,7 @@ import io
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from peerloss.report._paper import Row
 from peerloss.report._read_results import method_title
 from peerloss.report._words import MISSING, accuracy, findings, p_value, points, row_count, with_error
 
@@ -27,15 +28,10 @@ def report_numbers(report: Report) -> list[dict[str, Any]]:
 
 
 def _section_numbers(section: Section) -> dict[str, Any]:
+    names = {"experiment": section.experiment, "protocol": section.protocol}
     if section.images:
-        return {
-            "experiment": section.experiment,
-            "protocol": section.protocol,
-            "images": list(section.images.means),
-        }
-    return {
-        "experiment": section.experiment,
-        "protocol": section.protocol,
+        return names | {"images": list(section.images.means)}
+    return names | {
         "rows": [_row_numbers(entry) for entry in section.table.rows] if section.table else [],
         "summaries": [asdict(s) | {"ordering_holds": s.ordering_holds} for s in section.summaries],
         "tests": [asdict(test) for test in section.tests],
@@ -46,13 +42,8 @@ def _section_numbers(section: Section) -> dict[str, Any]:
         ],
         "curves": [
             panel.row._asdict()
-            | {
-                "method": curve.method,
-                "seeds": curve.seeds,
-                "step": curve.step.tolist(),
-                "mean": curve.mean.tolist(),
-                "spread": curve.spread.tolist(),
-            }
+            | {"method": curve.method, "seeds": curve.seeds}
+            | {name: getattr(curve, name).tolist() for name in ("step", "mean", "spread")}
             for panel in section.curves
             for curve in panel.curves
         ],
@@ -103,15 +94,11 @@ def _short(value: Any) -> Any:
 def table_csv(table: AccuracyTable) -> str:
     """Return a table as CSV, one line per row and method."""
     stream = io.StringIO()
-    writer = csv.writer(stream, lineterminator="\n")
-    lines = [
-        {"data_set": row["data_set"], "e_neg": row["e_neg"], "e_pos": row["e_pos"], "prior": row["prior"]}
-        | method
-        for row in (_short(_row_numbers(entry)) for entry in table.rows)
-        for method in row["methods"]
-    ]
-    writer.writerow(lines[0])
-    writer.writerows(line.values() for line in lines)
+    rows = [_short(_row_numbers(entry)) for entry in table.rows]
+    lines = [{name: row[name] for name in Row._fields} | method for row in rows for method in row["methods"]]
+    writer = csv.DictWriter(stream, lines[0], lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
     return stream.getvalue()
 
 
@@ -146,13 +133,12 @@ def _summary_table(summary: PriorSummary) -> str:
     head += ["rows near the best *", "rows near the best, in the paper"]
     lines = []
     for entry in summary.methods:
-        comparison = entry.beside_paper
         line = [method_title(entry.method), accuracy(entry.mean), str(entry.near_best)]
-        if comparison is None:
+        if (paper := entry.beside_paper) is None:
             line += [MISSING] * 4
         else:
-            line += [accuracy(comparison.mean), accuracy(comparison.printed_mean)]
-            line += [str(comparison.near_best), str(comparison.printed_near_best)]
+            line += [accuracy(paper.mean), accuracy(paper.printed_mean)]
+            line += [str(paper.near_best), str(paper.printed_near_best)]
         lines.append(line)
     return _markdown(head, lines) + "\n\n\\* among the rows and methods that the paper prints"
 
@@ -183,12 +169,11 @@ def _accuracy_table(table: AccuracyTable, prior: str) -> str:
 
 
 def _markdown(head: Iterable[str], lines: Iterable[Iterable[str]]) -> str:
-    rows = [list(head), *(list(line) for line in lines)]
-    rows.insert(1, ["---"] * len(rows[0]))
+    names = list(head)
+    rows = [names, ["---"] * len(names), *lines]
     return "\n".join("| " + " | ".join(_safe(entry) for entry in row) + " |" for row in rows)
 
 
 def _safe(text: str) -> str:
     """Escape the special characters of HTML and of Markdown tables."""
-    escaped = text.replace("&", "&amp;").replace("<", "&lt;")
-    return escaped.replace("|", "\\|").replace("\n", " ")
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace("|", "\\|").replace("\n", " ")

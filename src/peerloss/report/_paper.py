@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from typing import TYPE_CHECKING, NamedTuple
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
+from typing import Any, NamedTuple
 
 #: "Entries within 2% from the best in each row are in bold": accuracy points, inclusive.
 WITHIN = 0.02
@@ -26,6 +24,12 @@ class Row(NamedTuple):
     e_pos: float
     prior: str
 
+    @classmethod
+    def of(cls, run: Any) -> Row:
+        """Return the row of a record's fields or of a result's attributes."""
+        values = run if isinstance(run, Mapping) else vars(run)
+        return cls(values["data_set"], float(values["e_neg"]), float(values["e_pos"]), values["prior"])
+
     @property
     def noise(self) -> str:
         """Both rates, in the order of the paper's tables."""
@@ -38,8 +42,7 @@ def printed_table() -> dict[Row, dict[str, float]]:
     text = (resources.files("peerloss.report") / "paper_table_a1.csv").read_text(encoding="utf-8")
     table = {}
     for line in csv.DictReader(text.splitlines()):
-        row = Row(line.pop("data_set"), float(line.pop("e_neg")), float(line.pop("e_pos")), line.pop("prior"))
-        table[row] = {method: float(accuracy) for method, accuracy in line.items()}
+        table[Row.of(line)] = {name: float(text) for name, text in line.items() if name not in Row._fields}
     return table
 
 

@@ -11,10 +11,9 @@ from peerloss.report._paper import MAX_DIFFERENCE
 from peerloss.report._read_results import method_title
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from peerloss.experiments.demo import DemoRow
     from peerloss.report._accuracy_table import AccuracyTable
@@ -38,19 +37,34 @@ _DASHES = {
     "nn": (0, (5, 1, 1, 1, 1, 1)),
 }
 _OTHER = "#7a7a7a"
-_PANEL = (4.8, 3.5)
 
 
-def curve_picture(panel: CurvePanel) -> bytes:
-    """Draw test accuracy during training, a band of one standard deviation around each mean."""
-    figure, axes = _new()
-    draw_curves(axes, panel)
-    _legend(axes)
-    return _png(figure)
+def picture(
+    draw: Callable[..., None], *content: Any, size: tuple[float, float] = (4.8, 3.5), legend: bool = True
+) -> bytes:
+    """Return the PNG of one panel; ``draw`` is one of the functions below, ``content`` what it draws."""
+    from matplotlib.figure import Figure  # noqa: PLC0415 (an extra, and slow to load)
+
+    figure = Figure(figsize=size, dpi=150, layout="constrained", facecolor="white")
+    axes = figure.subplots()
+    axes.grid(visible=True, color="#dddddd", linewidth=0.6)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right"]].set_visible(False)
+    draw(axes, *content)
+    if legend:
+        texts: Any = axes.legend(fontsize=8, frameon=True, framealpha=0.85, edgecolor="none").get_texts()
+        for text in texts:
+            text.set_parse_math(False)
+    stream = io.BytesIO()
+    figure.savefig(stream, format="png", metadata={"Software": None})
+    return stream.getvalue()
 
 
 def draw_curves(axes: Axes, panel: CurvePanel, *, bands: bool = True) -> None:
-    """Draw the curves of one panel, with or without bands: those of many methods hide each other."""
+    """Draw test accuracy during training, with or without bands of one standard deviation around each mean.
+
+    The bands of many methods hide each other.
+    """
     for curve in panel.curves:
         colour = _COLOURS.get(curve.method, _OTHER)
         axes.plot(
@@ -66,16 +80,8 @@ def draw_curves(axes: Axes, panel: CurvePanel, *, bands: bool = True) -> None:
     _title(axes, f"{panel.row.data_set}, noise {panel.row.noise}", "training step", "test accuracy")
 
 
-def invariance_picture(panel: InvariancePanel) -> bytes:
-    """Draw peer loss on noisy against clean labels, with the line predicted by Lemma 2."""
-    figure, axes = _new()
-    draw_invariance(axes, panel)
-    _legend(axes)
-    return _png(figure)
-
-
 def draw_invariance(axes: Axes, panel: InvariancePanel) -> None:
-    """Draw the points of one panel and the line."""
+    """Draw peer loss on noisy against clean labels, with the line predicted by Lemma 2."""
     looks = {
         "train": (_COLOURS["surrogate"], "training rows"),
         "validation": (_COLOURS["peer"], "held-out rows"),
@@ -96,15 +102,8 @@ def draw_invariance(axes: Axes, panel: InvariancePanel) -> None:
     _title(axes, heading, "peer loss on clean labels", "peer loss on noisy labels")
 
 
-def boundary_picture(boundary: Boundary) -> bytes:
-    """Draw the probability of class 1, the decision boundary, and training points in their noisy colours."""
-    figure, axes = _new((3.2, 3.4))
-    draw_boundary(axes, boundary)
-    return _png(figure)
-
-
 def draw_boundary(axes: Axes, boundary: Boundary) -> None:
-    """Draw the decision boundary of one training."""
+    """Draw the probability of class 1, the decision boundary, and training points in their noisy colours."""
     axes.contourf(
         boundary.x, boundary.y, boundary.probability, levels=np.linspace(0, 1, 11), cmap="RdBu_r", alpha=0.55
     )
@@ -124,9 +123,8 @@ def draw_boundary(axes: Axes, boundary: Boundary) -> None:
     axes.grid(visible=False)
 
 
-def agreement_picture(table: AccuracyTable, prior: str) -> bytes:
+def draw_agreement(axes: Axes, table: AccuracyTable, prior: str) -> None:
     """Draw the accuracies here against the printed ones; the band is 3 points to either side."""
-    figure, axes = _new()
     rows = table.of_prior(prior)
     low = 1.0
     for method in table.methods:
@@ -143,13 +141,10 @@ def agreement_picture(table: AccuracyTable, prior: str) -> bytes:
         ends, ends - MAX_DIFFERENCE, ends + MAX_DIFFERENCE, color="#333333", alpha=0.1, linewidth=0
     )
     _title(axes, f"{prior} prior", "printed accuracy", "accuracy here")
-    _legend(axes)
-    return _png(figure)
 
 
-def demo_picture(rows: Sequence[DemoRow]) -> bytes:
+def draw_demo(axes: Axes, rows: Sequence[DemoRow]) -> None:
     """Draw the accuracies of plain training and of peer loss, with standard errors."""
-    figure, axes = _new((6.4, 3.4))
     places = np.arange(len(rows))
     for shift, method, look, colour, name in (
         (-0.08, "plain", "s", _COLOURS["nn"], "plain training"),
@@ -161,19 +156,6 @@ def demo_picture(rows: Sequence[DemoRow]) -> bytes:
     axes.set_xticks(places, [f"{row.data_set}\n{row.e_neg:g}, {row.e_pos:g}" for row in rows])
     axes.grid(visible=False, axis="x")
     _title(axes, "", "", "accuracy on clean test labels")
-    _legend(axes)
-    return _png(figure)
-
-
-def _new(size: tuple[float, float] = _PANEL) -> tuple[Figure, Axes]:
-    from matplotlib.figure import Figure  # noqa: PLC0415 (an extra, and slow to load)
-
-    figure = Figure(figsize=size, dpi=150, layout="constrained", facecolor="white")
-    axes = figure.subplots()
-    axes.grid(visible=True, color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    axes.spines[["top", "right"]].set_visible(False)
-    return figure, axes
 
 
 def _title(axes: Axes, title: str, x: str, y: str) -> None:
@@ -181,15 +163,3 @@ def _title(axes: Axes, title: str, x: str, y: str) -> None:
     axes.set_title(title, fontsize=10.5, parse_math=False)
     axes.set_xlabel(x)
     axes.set_ylabel(y)
-
-
-def _legend(axes: Axes) -> None:
-    legend: Any = axes.legend(fontsize=8, frameon=True, framealpha=0.85, edgecolor="none")
-    for text in legend.get_texts():
-        text.set_parse_math(False)
-
-
-def _png(figure: Figure) -> bytes:
-    stream = io.BytesIO()
-    figure.savefig(stream, format="png", metadata={"Software": None})
-    return stream.getvalue()

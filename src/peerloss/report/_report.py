@@ -9,19 +9,17 @@ from typing import TYPE_CHECKING, Any, cast
 
 from peerloss.experiments import load_experiment
 from peerloss.report._accuracy_table import accuracy_table
-from peerloss.report._compare import deviations, summarise
-from peerloss.report._paired_tests import paired_tests
+from peerloss.report._compare import deviations, paired_tests, summarise
 from peerloss.report._read_results import read_results
 from peerloss.report._series import boundaries, curve_panels, invariance_panels
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from peerloss.experiments import Record
     from peerloss.experiments.cifar import CifarExperiment, CifarTable
     from peerloss.report._accuracy_table import AccuracyTable
-    from peerloss.report._compare import Deviation, PriorSummary
-    from peerloss.report._paired_tests import PairedTest
+    from peerloss.report._compare import Deviation, PairedTest, PriorSummary
     from peerloss.report._read_results import Group
     from peerloss.report._series import Boundary, CurvePanel, InvariancePanel
 
@@ -35,13 +33,13 @@ class Section:
     title: str
     provenance: tuple[str, ...]
     """Number of runs, versions and machines, one line each."""
-    table: AccuracyTable | None
-    summaries: tuple[PriorSummary, ...]
-    tests: tuple[PairedTest, ...]
-    deviations: tuple[Deviation, ...]
-    curves: tuple[CurvePanel, ...]
-    invariance: tuple[InvariancePanel, ...]
-    boundaries: tuple[Boundary, ...]
+    table: AccuracyTable | None = None
+    summaries: tuple[PriorSummary, ...] = ()
+    tests: tuple[PairedTest, ...] = ()
+    deviations: tuple[Deviation, ...] = ()
+    curves: tuple[CurvePanel, ...] = ()
+    invariance: tuple[InvariancePanel, ...] = ()
+    boundaries: tuple[Boundary, ...] = ()
     images: CifarTable | None = None
     """The table of an experiment on images."""
 
@@ -82,10 +80,10 @@ def _section(group: Group) -> Section:
         return _image_section(group)
     table = accuracy_table(group)
     return Section(
-        experiment=group.experiment,
-        protocol=group.protocol,
-        title=group.title,
-        provenance=_provenance(group.records),
+        group.experiment,
+        group.protocol,
+        group.title,
+        _provenance(group.records),
         table=table,
         summaries=tuple(summarise(table)) if table else (),
         tests=tuple(paired_tests(table)) if table else (),
@@ -100,24 +98,13 @@ def _image_section(group: Group) -> Section:
     # The package of deep networks is imported only for stores that have some.
     from peerloss.experiments.cifar import summarise_cifar  # noqa: PLC0415
 
-    experiment = load_experiment(
-        group.experiment, smoke="smoke" in group.protocol, closed="closed" in group.protocol
-    )
+    name, protocol = group.experiment, group.protocol
+    experiment = load_experiment(name, smoke="smoke" in protocol, closed="closed" in protocol)
     images = summarise_cifar(cast("CifarExperiment", experiment), group.records)
-    empty = dict.fromkeys(("summaries", "tests", "deviations", "curves", "invariance", "boundaries"), ())
-    return Section(
-        experiment=group.experiment,
-        protocol=group.protocol,
-        title=images.title,
-        provenance=(images.provenance,),
-        table=None,
-        images=images,
-        **empty,
-    )
+    return Section(name, protocol, images.title, (images.provenance,), images=images)
 
 
-def _provenance(records: Iterable[Record]) -> tuple[str, ...]:
-    records = list(records)
+def _provenance(records: Sequence[Record]) -> tuple[str, ...]:
     seeds = sorted({record["seed"] for record in records})
     which = f"seeds {seeds[0]} to {seeds[-1]}" if len(seeds) > 1 else f"seed {seeds[0]}"
     return (

@@ -97,10 +97,12 @@ def curve_panels(group: Group) -> list[CurvePanel]:
     for row, records in _by_row(group, "test_accuracy"):
         curves = []
         for method in method_order(record["method"] for record in records):
-            own = _of_equal_steps([record["curve"] for record in records if record["method"] == method])
+            of_method = [record["curve"] for record in records if record["method"] == method]
+            longest = max((curve["step"] for curve in of_method), key=len)
+            own = [curve for curve in of_method if curve["step"] == longest]  # others ended early
             values = np.array([curve["test_accuracy"] for curve in own])
             spread = values.std(axis=0, ddof=1) if len(own) > 1 else np.zeros(values.shape[1])
-            step = np.asarray(own[0]["step"], dtype=float)
+            step = np.asarray(longest, dtype=float)
             curves.append(Curve(method, len(own), step, values.mean(axis=0), spread))
         panels.append(CurvePanel(row, tuple(curves)))
     return panels
@@ -122,19 +124,22 @@ def boundaries(group: Group) -> list[Boundary]:
     first: dict[tuple[Row, str], Record] = {}
     for record in sorted(group.records, key=lambda record: record["seed"], reverse=True):
         if record["plane"] is not None:
-            first[_row(record), record["method"]] = record
+            first[Row.of(record), record["method"]] = record
     methods = method_order(method for _, method in first)
-    # In reading order: plain training first; clean labels first, then by noise.
-    places = sorted(
-        first, key=lambda place: (place[1] != "nn", methods.index(place[1]), _noise_order(place[0]), place[0])
-    )
+
+    def reading_order(place: tuple[Row, str]) -> tuple[Any, ...]:
+        """Plain training first; clean labels first, then by noise."""
+        row, method = place
+        noise = (abs(row.e_neg - row.e_pos), row.e_neg, row.e_pos)
+        return (method != "nn", methods.index(method), noise, row)
+
     found = []
-    for row, method in places:
+    for row, method in sorted(first, key=reading_order):
         record = first[row, method]
-        arrays = {name: np.asarray(values, dtype=float) for name, values in record["plane"].items()}
         accuracy = record["trials"]["test_accuracy"][record["chosen"]]
-        fields = {name: arrays[name] for name in ("x", "y", "probability", "points", "noisy_labels")}
-        found.append(Boundary(row, method, record["seed"], accuracy, **fields))
+        names = ("x", "y", "probability", "points", "noisy_labels")
+        arrays = {name: np.asarray(record["plane"][name], dtype=float) for name in names}
+        found.append(Boundary(row, method, record["seed"], accuracy, **arrays))
     return found
 
 
@@ -143,22 +148,8 @@ def _by_row(group: Group, recorded: str) -> list[tuple[Row, list[Record]]]:
     rows: dict[Row, list[Record]] = defaultdict(list)
     for record in sorted(group.records, key=lambda record: record["seed"]):
         if record["curve"] is not None and record["curve"]["step"] and recorded in record["curve"]:
-            rows[_row(record)].append(record)
+            rows[Row.of(record)].append(record)
     return sorted(rows.items(), key=lambda item: row_order(item[0]))
-
-
-def _row(record: Record) -> Row:
-    return Row(record["data_set"], float(record["e_neg"]), float(record["e_pos"]), record["prior"])
-
-
-def _noise_order(row: Row) -> tuple[float, float, float]:
-    return (abs(row.e_neg - row.e_pos), row.e_neg, row.e_pos)
-
-
-def _of_equal_steps(curves: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the curves with the same steps as the longest one; others ended early."""
-    longest = max((curve["step"] for curve in curves), key=len)
-    return [curve for curve in curves if curve["step"] == longest]
 
 
 def _part(name: str, curves: Iterable[dict[str, Any]]) -> InvariancePart | None:

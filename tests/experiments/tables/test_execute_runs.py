@@ -7,11 +7,9 @@ import pytest
 
 from peerloss import CostSensitiveSVC, load_dataset
 from peerloss.experiments import METHODS, final_results, load_experiment
-from peerloss.experiments.tables._execute_runs import _choose, _fit, execute_runs
+from peerloss.experiments.tables._execute_runs import RunData, _choose, _fit, execute_runs, make_data
 from peerloss.experiments.tables._methods import NET_SETTINGS, NetMethod
-from peerloss.experiments.tables._run_data import RunData, make_data
-from peerloss.experiments.tables._train_networks import train_networks
-from peerloss.experiments.tables._trials import accuracy, observe
+from peerloss.experiments.tables._train_networks import accuracy, observe, train_networks
 from peerloss.noise import NoiseModel
 from tests.experiments.tiny import SPEC, write_spec
 

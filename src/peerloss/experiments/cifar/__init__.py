@@ -11,10 +11,9 @@ Load them with :func:`~peerloss.experiments.load_experiment` and run them with
 """
 
 from peerloss._deprecation import renamed
-from peerloss.experiments.cifar._cifar_experiment import CifarExperiment, CifarRun
+from peerloss.experiments.cifar._cifar_experiment import CifarExperiment, CifarRun, CifarSummary, run_cifar
 from peerloss.experiments.cifar._cifar_table import CifarTable, cifar_means, cifar_table, summarise_cifar
-from peerloss.experiments.cifar._run_cifar import CifarSummary, run_cifar
-from peerloss.experiments.cifar._shared_resources import SharedResources
+from peerloss.experiments.cifar._train_cifar import SharedResources
 
 __all__ = [
     "CifarExperiment",

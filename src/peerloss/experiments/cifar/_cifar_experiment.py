@@ -12,25 +12,34 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
+from peerloss._deprecation import renamed_fields, warn_renamed
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.exceptions import DivergenceError
-from peerloss.experiments._experiment import Experiment, Outcome, Run
-from peerloss.experiments._experiment_checks import check_keys, check_noise, check_seeds
-from peerloss.experiments._record import SMOKE_WIDTH, image_protocol
+from peerloss.experiments._experiment import Experiment, Outcome, Run, check_keys, check_seeds
+from peerloss.experiments._record import SMOKE_WIDTH, check_noise, image_protocol
+from peerloss.experiments._run_experiment import RunSummary, run_experiment
+from peerloss.experiments._store import Store
 from peerloss.experiments.cifar._changes import changed
-from peerloss.experiments.cifar._shared_resources import SharedResources
-from peerloss.experiments.cifar._train_cifar import LOSSES, checkpoint_file, make_record, train_cifar
+from peerloss.experiments.cifar._train_cifar import (
+    LOSSES,
+    NETWORKS,
+    SharedResources,
+    checkpoint_file,
+    make_record,
+    train_cifar,
+)
 from peerloss.training import DeepRecipe, Sieve
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
-ARCHITECTURES = ("resnet18", "resnet34")
+    from peerloss.experiments._record import Record
+
 _TOP = ("title", "noise", "seeds", "holdout", "architecture", "recipe", "methods", "published")
 _METHOD = ("loss", "warm_start", "held_out_images", "recipe", "at")
 #: Settings for which ``false`` means "none".
@@ -98,13 +107,9 @@ class CifarRun(Run):
         """Return the losses and recipes to train with, in order: two with a warm start."""
         if self.warm_start is None:
             return [(self.loss, self.recipe)]
-        first = min(max(1, round(self.recipe.epochs * self.warm_start.share)), self.recipe.epochs - 1)
-        second = replace(
-            self.recipe,
-            epochs=self.recipe.epochs - first,
-            learning_rate=self.warm_start.learning_rate,
-            warm_up=0.0,
-        )
+        epochs, rate = self.recipe.epochs, self.warm_start.learning_rate
+        first = min(max(1, round(epochs * self.warm_start.share)), epochs - 1)
+        second = replace(self.recipe, epochs=epochs - first, learning_rate=rate, warm_up=0.0)
         return [("cross_entropy", replace(self.recipe, epochs=first, alpha=())), (self.loss, second)]
 
 
@@ -136,10 +141,6 @@ class CifarExperiment(Experiment):
         """Return the keys of all runs, each with its method."""
         return {"seeds": list(self.seeds), "keys": {run.key: run.method for run in self.runs()}}
 
-    def batches(self, runs: Sequence[CifarRun]) -> list[list[CifarRun]]:
-        """Return the ``runs`` one by one."""
-        return [[run] for run in runs]
-
     def prepare(self, options: dict[str, Any], runs: Sequence[CifarRun]) -> dict[str, Any]:
         """Check the device in ``options`` and read the images if there are ``runs``."""
         resources = options.get("resources") or SharedResources()
@@ -148,9 +149,9 @@ class CifarExperiment(Experiment):
         return {"resources": resources}
 
     def execute(self, batches: Iterable[list[CifarRun]], folder: Path, **options: Any) -> Iterator[Outcome]:
-        """Train one run after another; a run that was stopped continues from its checkpoint.
+        """Train the single runs of ``batches``, each from its checkpoint in ``folder`` if it has one.
 
-        ``batches`` have one run each; checkpoints are written to ``folder``, ``options`` are the resources.
+        ``options`` are the resources.
         """
         resources: SharedResources = options["resources"]
         for (run,) in batches:
@@ -179,13 +180,11 @@ def parse_cifar(
 ) -> CifarExperiment:
     """Check the content of an experiment file and select the requested part of it."""
     check_keys(table, _TOP, name)
-    kinds = tuple(table["noise"]) if noise is None else tuple(noise)
-    for kind in kinds:
-        check_noise(kind)
-    known = list(table["methods"])
+    kinds = tuple(check_noise(kind) for kind in (table["noise"] if noise is None else noise))
+    known = tuple(table["methods"])
     for method in methods or ():
-        check_choice(method, "methods", tuple(known))
-    wanted = known if methods is None else [m for m in known if m in methods]
+        check_choice(method, "methods", known)
+    wanted = tuple(m for m in known if methods is None or m in methods)
     templates = {
         (kind, method): _template(name, table, kind, method, changes or (), smoke=smoke, closed=closed)
         for kind, method in product(kinds, wanted)
@@ -196,7 +195,7 @@ def parse_cifar(
         protocol=image_protocol(smoke=smoke, closed=closed),
         title=table["title"] + (" (smoke test)" if smoke else "") + (", test set closed" if closed else ""),
         noise=kinds,
-        methods=tuple(wanted),
+        methods=wanted,
         seeds=check_seeds(table["seeds"] if seeds is None else seeds, first_seed),
         source=str(published.pop("source", "")),
         published=published,
@@ -229,7 +228,7 @@ def _template(
         seed=0,
         loss=check_choice(entry.get("loss"), f"{name}: methods.{method}: loss", tuple(LOSSES)),
         warm_start=None if warm is None else WarmStart(**warm),
-        architecture=check_choice(table["architecture"], f"{name}: architecture", ARCHITECTURES),
+        architecture=check_choice(table["architecture"], f"{name}: architecture", tuple(NETWORKS)),
         width=SMOKE_WIDTH if smoke else WIDTH,
         rows=SMOKE_ROWS if smoke else None,
         holdout=SMOKE_ROWS // 10 if smoke else check_count(table["holdout"], f"{name}: holdout"),
@@ -243,11 +242,10 @@ def _template(
     if run.warm_start is not None:
         check_in_range(run.warm_start.share, "warm_start.share", 0.0, 1.0, low_open=True, high_open=True)
         check_count(run.recipe.epochs, f"epochs of {method!r}, which trains in two parts,", minimum=2)
-    check_choice(run.architecture, "architecture", ARCHITECTURES)
-    check_count(run.width, "width")
-    check_count(run.holdout, "holdout")
-    if run.rows is not None:
-        check_count(run.rows, "rows")
+    check_choice(run.architecture, "architecture", tuple(NETWORKS))
+    for setting in ("width", "holdout", "rows"):
+        if getattr(run, setting) is not None:
+            check_count(getattr(run, setting), setting)
     return run
 
 
@@ -260,13 +258,41 @@ def _for_smoke(recipe: DeepRecipe) -> DeepRecipe:
 def _filled(settings: Any, table: Mapping[str, Any], where: str) -> Any:
     """Return a settings object with the entries of ``table``, including those of inner objects."""
     check_keys(table, [f.name for f in fields(settings)], where)
-    values: dict[str, Any] = {}
+    values = dict(table)
     for name, value in table.items():
         if value is False and name in _MAY_BE_ABSENT:
             values[name] = None
         elif isinstance(value, dict):
-            inner = getattr(settings, name)
-            values[name] = _filled(Sieve() if inner is None else inner, value, f"{where}.{name}")
-        else:
-            values[name] = value
+            values[name] = _filled(getattr(settings, name) or Sieve(), value, f"{where}.{name}")
     return replace(settings, **values)
+
+
+@renamed_fields(epochs_done="size_done", epochs_left="size_left")
+@dataclass
+class CifarSummary(RunSummary):
+    """What :func:`run_cifar` returns."""
+
+    in_folder: list[Record] = field(default_factory=list)
+    """All records of the experiment in the folder."""
+
+
+def run_cifar(
+    experiment: CifarExperiment,
+    folder: str | Path,
+    *,
+    on_run: Callable[[Any, CifarSummary], None] | None = None,
+    on_result: Callable[[Record], None] | None = None,
+    workshop: SharedResources | None = None,
+    **options: Any,
+) -> CifarSummary:
+    """Run an experiment into a folder; ``options`` are those of SharedResources. Use ``run_experiment``."""
+    warn_renamed("run_cifar", "peerloss.experiments.run_experiment")
+
+    def report(summary: RunSummary) -> None:
+        if on_run is not None and summary.current is not None:
+            on_run(summary.current, CifarSummary(**vars(summary)))
+
+    resources = workshop or SharedResources(**options)
+    with Store(folder) as store:
+        done = run_experiment(experiment, store, resources=resources, on_progress=report, on_record=on_result)
+        return CifarSummary(**vars(done), in_folder=store.records_of(experiment))

@@ -7,13 +7,13 @@ import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
-from peerloss.experiments._load import load_experiment
+from peerloss.experiments._experiment import load_experiment
 from peerloss.experiments.cifar._train_cifar import MIRRORED
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from peerloss.experiments.cifar._cifar_experiment import CifarExperiment, CifarRun
+    from peerloss.experiments.cifar._cifar_experiment import CifarExperiment
 
 #: Column of the table → name of the weights in a record.
 _ACCURACIES = {
@@ -41,7 +41,9 @@ def cifar_means(experiment: CifarExperiment, records: Sequence[Mapping[str, Any]
     rows: dict[tuple[str, str, str], list[Mapping[str, Any]]] = {}
     for record in records:
         noise, method = record["noise"], record["method"]
-        settings = ", ".join(_differences(record["run"], _plain(usual.templates.get((noise, method)))))
+        run = usual.templates.get((noise, method))
+        expected = {} if run is None else json.loads(json.dumps(run.settings()))  # lists for tuples
+        settings = ", ".join(_differences(record["run"], expected))
         rows.setdefault((noise, method, settings), []).append(record)
     labels = "held_out" if experiment.closed else "test"
     return [
@@ -151,19 +153,10 @@ def _explanation(experiment: CifarExperiment, records: Sequence[Mapping[str, Any
 
 def _as_in_file(experiment: CifarExperiment, records: Iterable[Mapping[str, Any]]) -> CifarExperiment:
     """Return the experiment as in its file, not as requested, with all noise that was recorded."""
-    noise = [*_load(experiment).noise, *(record["noise"] for record in records)]
-    return _load(experiment, noise=list(dict.fromkeys(noise)))
-
-
-def _load(experiment: CifarExperiment, **options: Any) -> CifarExperiment:
-    loaded = load_experiment(experiment.name, smoke=experiment.smoke, closed=experiment.closed, **options)
-    return cast("CifarExperiment", loaded)
-
-
-def _plain(run: CifarRun | None) -> dict[str, Any]:
-    """Return the settings of a run as in its record, after conversion to JSON and back."""
-    settings: dict[str, Any] = {} if run is None else json.loads(json.dumps(run.settings()))
-    return settings
+    kind: Any = {"smoke": experiment.smoke, "closed": experiment.closed}
+    planned = cast("CifarExperiment", load_experiment(experiment.name, **kind)).noise
+    noise = list(dict.fromkeys([*planned, *(record["noise"] for record in records)]))
+    return cast("CifarExperiment", load_experiment(experiment.name, noise=noise, **kind))
 
 
 def _differences(settings: dict[str, Any], usual: dict[str, Any], prefix: str = "") -> Iterator[str]:
@@ -178,20 +171,16 @@ def _differences(settings: dict[str, Any], usual: dict[str, Any], prefix: str = 
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
-    accuracies = [row[name] for name in _ACCURACIES.values()]
+    accuracies = [row[name] or () for name in _ACCURACIES.values()]
+    shown = 2 if row["seeds"] > 1 else 1  # one seed has no standard deviation
     return [
         row["noise"],
         f"{row['method']} ({row['settings']})" if row["settings"] else row["method"],
         str(row["seeds"]),
-        *("" if pair is None else _mean_text(pair, seeds=row["seeds"]) for pair in accuracies),
+        *(" ± ".join(f"{value:.2f}" for value in pair[:shown]) for pair in accuracies),
         f"{row['seconds']:.0f}",
         "" if row["published"] is None else f"{row['published']:.2f}",
     ]
-
-
-def _mean_text(mean_and_spread: tuple[float, float], *, seeds: int) -> str:
-    mean, spread = mean_and_spread
-    return f"{mean:.2f} ± {spread:.2f}" if seeds > 1 else f"{mean:.2f}"  # one seed has no standard deviation
 
 
 def _mean_and_spread(accuracies: Sequence[dict[str, float]], name: str) -> tuple[float, float] | None:

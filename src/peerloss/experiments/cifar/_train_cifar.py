@@ -1,21 +1,25 @@
-"""Train one run on images: noisy labels, one or two stages of training, one test at the end."""
+"""Train runs on images: noisy labels, one or two stages of training, one test at the end."""
 
 from __future__ import annotations
 
 import statistics
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
+from peerloss._device import resolve_device
 from peerloss._version import __version__
+from peerloss.datasets.cifar10 import HUMAN_LABELS, read_human_labels, read_test, read_training
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments._provenance import commit, machine, versions
-from peerloss.experiments._record import FORMAT, Record
+from peerloss.experiments._record import FORMAT, Record, commit, machine, versions
 from peerloss.losses import DMILoss, FDivergenceLoss, PeerLoss, PlainLoss
+from peerloss.models import resnet18, resnet34
+from peerloss.noise import NoiseModel, flip_labels
 from peerloss.training import predict_logits, predict_mirrored, train_deep
 
 if TYPE_CHECKING:
@@ -25,8 +29,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from peerloss._validation import IntArray
+    from peerloss.datasets.cifar10 import Rows
     from peerloss.experiments.cifar._cifar_experiment import CifarRun
-    from peerloss.experiments.cifar._shared_resources import SharedResources
 
 LOSSES: dict[str, Callable[[], nn.Module]] = {
     "cross_entropy": PlainLoss,
@@ -35,25 +39,84 @@ LOSSES: dict[str, Callable[[], nn.Module]] = {
     "total_variation": lambda: FDivergenceLoss("total_variation"),
     "jensen_shannon": lambda: FDivergenceLoss("jensen_shannon"),
 }
+NETWORKS = {"resnet18": resnet18, "resnet34": resnet34}
+#: On a fast GPU an epoch takes half a second and its checkpoint a tenth, so this interval costs little.
+CHECKPOINT_EVERY = 10
 #: Suffix of the names of accuracies for which the outputs for an image and its mirror image are averaged.
 MIRRORED = ", mirrored too"
 
 
-def train_cifar(run: CifarRun, resources: SharedResources, checkpoint: Path) -> dict[str, Any]:
-    """Train and test once; continue from the checkpoints of this run if there are any.
+@dataclass
+class SharedResources:
+    """The images, read once, and one network of each kind, so that it is compiled once.
 
-    Returns
-    -------
-    Results for a record. ``test`` is the accuracy on clean labels by name of the weights
-    (:class:`~peerloss.training.DeepResult`), each also for the mean over the image and its mirror image; a
-    closed run has none. ``held_out`` is the same on the held-out noisy labels. Then scores, seconds and the
-    history.
+    Everything is loaded when a run needs it. Experiments in one process can use the same object.
+
+    Parameters
+    ----------
+    data_dir
+        Folder of CIFAR-10, as in :func:`~peerloss.datasets.load_cifar10`.
+    device
+        ``None`` uses a GPU if there is one.
+    checkpoint_every
+        Epochs between checkpoints.
+    progress
+        Whether to show a progress bar for each run.
     """
+
+    data_dir: str | Path | None = None
+    device: str | torch.device | None = None
+    checkpoint_every: int = CHECKPOINT_EVERY
+    progress: bool = False
+    _labels: dict[str, IntArray] = field(default_factory=dict, init=False, repr=False)
+    _networks: dict[tuple[str, int], nn.Module] = field(default_factory=dict, init=False, repr=False)
+
+    def load(self, *, test: bool) -> None:
+        """Check the device and read the images now, those for the ``test`` too, instead of later."""
+        _ = self.torch_device, self.training, test and self.test
+
+    @cached_property
+    def torch_device(self) -> torch.device:
+        """The device to train on, after a check that it works."""
+        return resolve_device(self.device)
+
+    @cached_property
+    def training(self) -> Rows:
+        """Training images and clean labels."""
+        return read_training(self.data_dir)
+
+    @cached_property
+    def test(self) -> Rows:
+        """Test images and labels. Closed runs do not read them."""
+        return read_test(self.data_dir)
+
+    def noisy_labels(self, run: CifarRun) -> IntArray:
+        """Return the training labels of a run; synthetic noise depends on its seed."""
+        clean_labels = self.training[1]
+        if run.noise not in HUMAN_LABELS:
+            noise = NoiseModel.uniform(10, float(run.noise.partition(":")[2]))
+            # A generator, not a seed: the published tables were made with the labels that it draws.
+            rng = np.random.default_rng(1000 + run.seed)
+            return np.asarray(flip_labels(clean_labels, noise, random_state=rng))
+        if run.noise not in self._labels:
+            self._labels[run.noise] = read_human_labels(run.noise, clean_labels, self.data_dir)
+        return self._labels[run.noise]
+
+    def network(self, run: CifarRun) -> nn.Module:
+        """Return the network of a run with its initial weights, which depend on its seed."""
+        kind = (run.architecture, run.width)
+        torch.manual_seed(run.seed)
+        fresh = NETWORKS[run.architecture](width=run.width)
+        self._networks.setdefault(kind, fresh).load_state_dict(fresh.state_dict())
+        return self._networks[kind]
+
+
+def train_cifar(run: CifarRun, resources: SharedResources, checkpoint: Path) -> dict[str, Any]:
+    """Train and test once, from the checkpoints of this run if there are any; return results for a record."""
     device = resources.torch_device
     test = None if run.closed else resources.test  # an unreadable file fails now, not after the training
     images, clean = resources.training
-    X = images[: run.rows]
-    noisy = resources.noisy_labels(run)[: run.rows]
+    X, noisy = images[: run.rows], resources.noisy_labels(run)[: run.rows]
     rows = len(X)
     if run.holdout >= rows:
         raise InvalidInputError(
@@ -110,14 +173,12 @@ def checkpoint_file(stem: Path, stage: int) -> Path:
 
 def make_record(run: CifarRun, results: dict[str, Any], device: torch.device) -> Record:
     """Return the record of a run: its settings, its results, and where it was trained."""
-    settings = run.settings()
-    names = ("experiment", "noise", "method", "seed")
     return Record(
         {
             "format": FORMAT,
             "key": run.key,
-            **{name: settings[name] for name in names},
-            "run": settings,
+            **{name: getattr(run, name) for name in ("experiment", "noise", "method", "seed")},
+            "run": run.settings(),
             **results,
             "device": torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU",
             "versions": versions() | {"peerloss": __version__},  # a checkout may not be installed
@@ -136,8 +197,7 @@ def _accuracies(
     accuracies = {}
     for name, state in weights.items():
         model.load_state_dict(state)
-        outputs = {name: predict_logits, f"{name}{MIRRORED}": predict_mirrored}
-        for label, predict in outputs.items():
+        for label, predict in ((name, predict_logits), (f"{name}{MIRRORED}", predict_mirrored)):
             predicted = predict(model, inputs).argmax(dim=1).cpu().numpy()
             accuracies[label] = float((predicted == labels).mean())
     return accuracies

@@ -1,29 +1,107 @@
-"""Execute runs on tables: train every trial, choose on noisy validation labels, then test."""
+"""Execute runs on tables: make the data, train every trial, choose on noisy validation labels, then test."""
 
 from __future__ import annotations
 
+import hashlib
 import time
 import traceback
 import warnings
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, cast
 
+import numpy as np
 from sklearn.metrics import balanced_accuracy_score
+from sklearn.model_selection import train_test_split
 
 from peerloss._threads import one_thread
+from peerloss.datasets import load_dataset, split_and_flip
 from peerloss.experiments._experiment import Outcome
-from peerloss.experiments._provenance import machine, versions
-from peerloss.experiments._record import FORMAT, Record
+from peerloss.experiments._record import FORMAT, Record, machine, versions
 from peerloss.experiments.tables._methods import METHODS, EstimatorMethod, NetMethod
-from peerloss.experiments.tables._run_data import RunData, make_data
-from peerloss.experiments.tables._train_networks import train_networks
-from peerloss.experiments.tables._trials import Trial, accuracy, validation_score
+from peerloss.experiments.tables._train_networks import Trial, accuracy, train_networks, validation_score
 from peerloss.noise import NoiseModel
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from peerloss._validation import FloatArray, IntArray
     from peerloss.experiments.tables._table_experiment import TableRun
+
+#: The two priors of the paper, and whether the clean classes are made equally large.
+PRIORS = {"equalized": True, "original": False}
+
+
+@dataclass(frozen=True, eq=False)
+class RunData:
+    """One data set with one draw of the split and of the noise."""
+
+    X_train: FloatArray
+    y_train: IntArray
+    """Noisy."""
+    X_validation: FloatArray
+    y_validation: IntArray
+    """Noisy."""
+    X_test: FloatArray
+    y_test: IntArray
+    """Clean."""
+    noise: NoiseModel
+    """The true rates, for methods that know them, as in the paper."""
+    prior: str
+    seed: int
+    clean: tuple[IntArray, IntArray] | None = None
+    """Clean labels of training and validation rows: for the plot of the invariance, never for a method."""
+
+    def digest(self) -> str:
+        """Return a hash of rows and labels (features to six decimals, to be the same on all machines)."""
+        sha = hashlib.sha256()
+        for X in (self.X_train, self.X_validation, self.X_test):
+            sha.update(np.ascontiguousarray(X.round(6) + 0.0).tobytes())
+        for y in (self.y_train, self.y_validation, self.y_test):
+            sha.update(y.astype(np.int64).tobytes())
+        return sha.hexdigest()[:16]
+
+
+def make_data(
+    data_set: str,
+    noise: NoiseModel,
+    *,
+    prior: str,
+    seed: int,
+    test_size: float,
+    validation_size: float,
+    keep_clean: bool = False,
+) -> RunData:
+    """Split, flip exact numbers of labels, and take the validation part from the noisy rows.
+
+    The sizes are shares of *all* rows, as in the authors' code.
+    """
+    options: dict[str, Any] = {"equalize": PRIORS[prior], "test_size": test_size, "random_state": seed}
+    split = split_and_flip(_dataset(data_set), noise, **options)
+    train, validation = train_test_split(
+        np.arange(len(split.y_train)), test_size=validation_size / (1.0 - test_size), random_state=seed
+    )
+    clean = None
+    if keep_clean:  # the split depends on the seed, not on the noise
+        labels = split_and_flip(_dataset(data_set), NoiseModel.binary(0.0, 0.0), **options).y_train
+        clean = labels[train], labels[validation]
+    return RunData(
+        X_train=split.X_train[train],
+        y_train=split.y_train[train],
+        X_validation=split.X_train[validation],
+        y_validation=split.y_train[validation],
+        X_test=split.X_test,
+        y_test=split.y_test,
+        noise=noise,
+        prior=prior,
+        seed=seed,
+        clean=clean,
+    )
+
+
+#: Loads a data set once per process; many runs use it.
+_dataset = lru_cache(maxsize=4)(load_dataset)
 
 
 def try_runs(runs: Sequence[TableRun]) -> Outcome:
@@ -48,14 +126,16 @@ def execute_runs(runs: Sequence[TableRun]) -> list[Record]:
 
 def _data(run: TableRun, cache: dict[tuple[Any, ...], RunData]) -> RunData:
     """Make the data of a run, or use those made for another method."""
-    sizes = {"test_size": run.recipe.test_size, "validation_size": run.recipe.validation_size}
-    keep_clean = "invariance" in run.recipe.record
-    key = (run.data_set, run.e_neg, run.e_pos, run.prior, run.seed, keep_clean, *sizes.values())
+    options: dict[str, Any] = {
+        "prior": run.prior,
+        "seed": run.seed,
+        "test_size": run.recipe.test_size,
+        "validation_size": run.recipe.validation_size,
+        "keep_clean": "invariance" in run.recipe.record,
+    }
+    key = (run.data_set, run.e_neg, run.e_pos, *options.values())
     if key not in cache:
-        noise = NoiseModel.binary(run.e_neg, run.e_pos)
-        cache[key] = make_data(
-            run.data_set, noise, prior=run.prior, seed=run.seed, keep_clean=keep_clean, **sizes
-        )
+        cache[key] = make_data(run.data_set, NoiseModel.binary(run.e_neg, run.e_pos), **options)
     return cache[key]
 
 
@@ -71,14 +151,10 @@ def _fit(run: TableRun, data: RunData) -> list[Trial]:
 
 def _choose(run: TableRun, data: RunData, trials: list[Trial]) -> tuple[list[float | None], int]:
     """Return the score of every trial on noisy validation labels (``None``: diverged) and the best trial."""
-    scores = [
-        None
-        if t.predict is None
-        else validation_score(data, t.predict(data.X_validation), run.recipe.scoring_alpha)
-        for t in trials
-    ]
-    finite = [i for i, score in enumerate(scores) if score is not None]
-    return scores, max(finite, key=lambda i: cast("float", scores[i])) if finite else 0
+    alpha = run.recipe.scoring_alpha
+    scores = [t.predict and validation_score(data, t.predict(data.X_validation), alpha) for t in trials]
+    finite = {i: score for i, score in enumerate(scores) if score is not None}
+    return scores, max(finite, key=finite.__getitem__, default=0)
 
 
 def _record(run: TableRun, data: RunData, trials: list[Trial]) -> Record:
@@ -88,6 +164,8 @@ def _record(run: TableRun, data: RunData, trials: list[Trial]) -> Record:
     # If a row chooses together, the choice is made when results are read and any trial may be chosen.
     tested = range(len(trials)) if recipe.choose == "row" else [best]
     predicted = {i: predict(data.X_test) for i in tested if (predict := trials[i].predict) is not None}
+    accuracies = [accuracy(data, predicted[i]) if i in predicted else None for i in range(len(trials))]
+    balanced = float(balanced_accuracy_score(data.y_test, predicted[best])) if best in predicted else None
     return Record(
         {
             "format": FORMAT,
@@ -104,16 +182,12 @@ def _record(run: TableRun, data: RunData, trials: list[Trial]) -> Record:
             "trials": {
                 "settings": {name: [own[name] for own in recipe.trials] for name in recipe.trials[0]},
                 "noisy_validation": scores,
-                "test_accuracy": [
-                    accuracy(data, predicted[i]) if i in predicted else None for i in range(len(trials))
-                ],
+                "test_accuracy": accuracies,
             },
             "chosen": best,
             "noisy_validation": scores[best],
-            "test_accuracy": accuracy(data, predicted[best]) if best in predicted else None,
-            "test_balanced_accuracy": (
-                float(balanced_accuracy_score(data.y_test, predicted[best])) if best in predicted else None
-            ),
+            "test_accuracy": accuracies[best],
+            "test_balanced_accuracy": balanced,
             "diverged": scores.count(None),
             "curve": trials[best].curve,
             "plane": trials[best].plane,

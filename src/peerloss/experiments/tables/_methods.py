@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.svm import SVC
 
 from peerloss.estimators import MarginPerceptron, PeerClassifier, PeerPlugInClassifier
+from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from peerloss.experiments.tables._run_data import RunData
+    from peerloss.experiments.tables._execute_runs import RunData
 
 Options = dict[str, Any]
 
@@ -80,10 +82,6 @@ def _surrogate(data: RunData, *, base: str = "logistic") -> Options:
     return {"loss": "backward", "noise": data.noise, "base": base}
 
 
-def _symmetric(_: RunData, *, base: str = "sigmoid") -> Options:
-    return {"alpha": 0.0, "base": base}
-
-
 def _dmi(_: RunData, *, warm_start: int = 500) -> Options:
     return {"loss": "dmi", "warm_up": warm_start}
 
@@ -140,7 +138,7 @@ def _peer_classifier(data: RunData) -> Any:
 METHODS: dict[str, NetMethod | EstimatorMethod] = {
     "peer": NetMethod("Peer", _peer),
     "surrogate": NetMethod("Surr", _surrogate),
-    "symmetric": NetMethod("Symm", _symmetric),
+    "symmetric": NetMethod("Symm", partial(_nn, base="sigmoid")),
     "dmi": NetMethod("DMI", _dmi),
     "nn": NetMethod("NN", _nn),
     "c-svm": EstimatorMethod("C-SVM", _c_svm),
@@ -150,3 +148,63 @@ METHODS: dict[str, NetMethod | EstimatorMethod] = {
     "plug-in-boosting": EstimatorMethod("Plug-in boosting", _boosting),
     "peer-classifier": EstimatorMethod("PeerClassifier", _peer_classifier),
 }
+
+
+class Numbers(NamedTuple):
+    """Numbers from ``low`` (excluded if ``low_open``) to ``high``, or one of ``names``."""
+
+    low: float
+    high: float
+    integer: bool = False
+    low_open: bool = False
+    names: tuple[str, ...] = ()
+
+    def contains(self, value: Any) -> bool:
+        """Whether a value is allowed."""
+        if isinstance(value, str):
+            return value in self.names
+        if isinstance(value, bool) or not isinstance(value, int if self.integer else int | float):
+            return False
+        return (value > self.low if self.low_open else value >= self.low) and value <= self.high
+
+    def __str__(self) -> str:
+        """Describe the allowed values."""
+        kind = "an integer" if self.integer else "a number"
+        low = f"above {self.low:g}, at most" if self.low_open else f"from {self.low:g} to"
+        return f"{kind} {low} {self.high:g}" + "".join(f", or {name!r}" for name in self.names)
+
+
+#: The settings that are numbers. Settings that are not listed may be any finite number or name.
+NUMBERS = {
+    "width": Numbers(1, 4096, integer=True),
+    "hidden_layers": Numbers(1, 64, integer=True),
+    "learning_rate": Numbers(0, 1e3, low_open=True),
+    "weight_decay": Numbers(0, 1e6),
+    "batch_size": Numbers(1, 10**6, integer=True),
+    "steps": Numbers(1, 10**7, integer=True),
+    "alpha": Numbers(-1e6, 1e6, names=("auto",)),
+    "warm_start": Numbers(0, 10**7, integer=True),
+    "class_weight": Numbers(0, 1e6, low_open=True),
+    "C": Numbers(0, 1e12, low_open=True),
+    "margin": Numbers(0, 1e6),
+    "n_epochs": Numbers(1, 10**6, integer=True),
+    "cv": Numbers(2, 1000, integer=True),
+    "leaf": Numbers(0, 0.5, low_open=True),
+    "max_features": Numbers(0, 1, low_open=True),
+    "leaves": Numbers(2, 10**6, integer=True),
+    "rounds": Numbers(1, 10**6, integer=True),
+    "rate": Numbers(0, 1e3, low_open=True),
+}
+
+
+def check_setting(name: str, value: Any, where: str) -> None:
+    """Reject a setting, or a list of values to be searched, that is out of range."""
+    values = value if isinstance(value, list) else [value]
+    if not values or not all(isinstance(v, int | float | str) for v in values):
+        raise InvalidInputError(
+            f"{where}: `{name}` must be a number, a name or a list of them; got {value!r}."
+        )
+    allowed = NUMBERS.get(name)
+    for single in values:
+        if allowed is not None and not allowed.contains(single):
+            raise InvalidInputError(f"{where}: `{name}` must be {allowed}; got {single!r}.")
