@@ -6,7 +6,7 @@ from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 from peerloss.audit import find_label_issues
-from peerloss.posterior._label_curves import RANKING
+from peerloss.posterior._noise_rates import RANKING
 from peerloss.posterior._ranking import RankingPosterior, _log_prior, fit_ranking, ranking_score
 from peerloss.posterior.label_posterior import label_posterior
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peerloss.metrics import peer_score
-from peerloss.posterior.misfit import LEVEL
+from peerloss.posterior.decision import LEVEL
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -3,9 +3,9 @@
 With hundreds of rows the noise rates are uncertain. A single pair of rates would then cost more than it
 gains: whether a class has few labels because of noise or because it is small decides how labels of the two
 classes compare. So every pair of a grid is a candidate with its own clean curve η = σ(a·s + b) of the score
-s = logit p̃, and p_error is averaged over the candidates in proportion to their posterior probability. The
-prior (:data:`peerloss.posterior._label_curves.RANKING`) favours equal rates, which keep about the order of
-self-confidence, so that evidence is needed to depart from it.
+s = logit p̃, and p_error is averaged over the candidates in proportion to their posterior probability. A wrong
+difference of the rates costs more than a wrong sum. Therefore nearly all of the prior lies on equal rates,
+which keep about the order of self-confidence, so that evidence is needed to depart from it.
 
 If classes are unequal, labels that are wrong only near the boundary look like noise that flips the smaller
 class: hardly any of its labels are confident. One more candidate stands for them. A label then flips with
@@ -29,26 +29,34 @@ import numpy as np
 from scipy.special import expit, logit, logsumexp
 
 from peerloss.noise.confident import confident_joint
-from peerloss.posterior._label_curves import (
-    ALMOST_NO_NOISE,
-    BOUNDARY_WEIGHT,
-    CONFIDENT_ROWS,
-    EQUAL_RATES_SCALE,
-    EQUAL_RATES_WEIGHT,
-    EVIDENCE,
+from peerloss.posterior._noise_rates import (
+    CLIP,
+    DIFFERENCE_SCALE,
     RANKING,
+    CleanPosterior,
     RatePrior,
-    boundary_noise,
     class_noise,
     fit_label_curves,
     group_by_score,
 )
-from peerloss.posterior._two_classes import CLIP, CleanPosterior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import BoolArray, FloatArray, IntArray
+
+#: Standard deviation of e_neg − e_pos about 0 in the part of the prior for equal rates, and how much more
+#: probable that part is than the part with ``DIFFERENCE_SCALE``.
+EQUAL_RATES_SCALE, EQUAL_RATES_WEIGHT = 0.03, 32.0
+#: One more candidate, for almost no noise in either class. Without it, confident labels that are right would
+#: count as evidence for noise near the boundary.
+ALMOST_NO_NOISE = 0.001
+#: Prior weight of noise near the boundary, relative to all pairs of rates together.
+BOUNDARY_WEIGHT = 1e-4
+#: Scores are log-odds only approximately, so a label counts as this share of one label.
+EVIDENCE = 0.6
+#: The confident joint counts as if the clean class of this times √n rows of each class were known.
+CONFIDENT_ROWS = 0.5
 
 
 @dataclass(frozen=True, eq=False)
@@ -81,12 +89,10 @@ class RankingPosterior(CleanPosterior):
             reported.
         """
         if likelihood is None:
-            e_neg, e_pos = self.rates[:, :1], self.rates[:, 1:]
-            label_if_one = np.where(codes == 1, 1.0 - e_pos, e_pos)
-            label_if_zero = np.where(codes == 1, e_neg, 1.0 - e_neg)
-            flips = _boundary_flips(clean[self.is_boundary_noise])
-            label_if_one[self.is_boundary_noise] = np.where(codes == 1, 1.0 - flips, flips)
-            label_if_zero[self.is_boundary_noise] = np.where(codes == 1, flips, 1.0 - flips)
+            rates = np.repeat(self.rates.T[:, :, None], clean.shape[1], axis=2)
+            rates[:, self.is_boundary_noise] = _boundary_flips(clean[self.is_boundary_noise])
+            label_if_zero = np.where(codes == 1, rates[0], 1.0 - rates[0])
+            label_if_one = np.where(codes == 0, rates[1], 1.0 - rates[1])
         else:
             label_if_zero, label_if_one = likelihood.T
         one, zero = clean * label_if_one, (1.0 - clean) * label_if_zero
@@ -102,42 +108,25 @@ def ranking_score(proba: NDArray[Any]) -> FloatArray:
 def fit_ranking(proba: NDArray[Any], codes: IntArray) -> RankingPosterior:
     """Fit a clean curve to the labels for each kind of noise, and weight the kinds."""
     pairs = np.vstack([np.full((1, 2), ALMOST_NO_NOISE), RANKING.pairs()])
-    groups = group_by_score(ranking_score(proba), codes, np.ones(len(codes)), max_groups=RANKING.max_groups)
-    of_classes = _fit_curves(*groups, pairs)
-    at_boundary = _fit_curves(*groups, np.zeros((1, 2)), at_boundary=True)
-    slopes, intercepts, evidence = map(np.concatenate, zip(of_classes, at_boundary, strict=True))
-    rates = np.vstack([pairs, _boundary_rates(*groups, slopes[-1], intercepts[-1])])
+    score, ones, zeros = group_by_score(ranking_score(proba), codes, np.ones(len(codes)), RANKING)
+    of_classes = _fit_curves(score, ones, zeros, pairs)
+    of_boundary = _fit_curves(score, ones, zeros, np.zeros((1, 2)), at_boundary=True)
+    slopes, intercepts, evidence = map(np.concatenate, zip(of_classes, of_boundary, strict=True))
+    clean = expit(slopes[-1] * score + intercepts[-1])
+    rows = (ones + zeros) * np.stack([1.0 - clean, clean])
+    flipped = (rows * _boundary_flips(clean)).sum(axis=1) / np.maximum(rows.sum(axis=1), 1e-300)
+    rates = np.vstack([pairs, RANKING.rates[np.abs(flipped[:, None] - RANKING.rates).argmin(axis=1)]])
     prior = _log_prior(pairs, float(codes.mean()))
     prior = np.append(prior, np.log(BOUNDARY_WEIGHT) + logsumexp(prior))
-    log_weights = EVIDENCE * evidence + _log_joint(proba, codes, rates) + prior
-    weights = np.exp(log_weights - log_weights.max())
-    kept = weights > RANKING.min_weight
+    kept, weights = RANKING.keep(EVIDENCE * evidence + _log_joint(proba, codes, rates) + prior)
     is_boundary = np.arange(len(rates)) == len(pairs)
     return RankingPosterior(
-        rates[kept],
-        weights[kept] / weights[kept].sum(),
-        slopes[kept],
-        intercepts[kept],
-        centre=0.0,
-        scale=1.0,
-        is_boundary_noise=is_boundary[kept],
+        rates[kept], weights, slopes[kept], intercepts[kept], 0.0, 1.0, is_boundary_noise=is_boundary[kept]
     )
 
 
 def _boundary_flips(clean: FloatArray) -> FloatArray:
-    """Return the probability that a label flips near the boundary."""
     return 2.0 * clean * (1.0 - clean)
-
-
-def _boundary_rates(
-    score: FloatArray, ones: FloatArray, zeros: FloatArray, slope: float, intercept: float
-) -> FloatArray:
-    """Return the mean flip rates of the two classes near the boundary, rounded to the grid."""
-    clean = expit(slope * score + intercept)
-    rows = (ones + zeros) * np.stack([1.0 - clean, clean])
-    flipped = (rows * _boundary_flips(clean)).sum(axis=1) / np.maximum(rows.sum(axis=1), 1e-300)
-    rates: FloatArray = RANKING.rates[np.abs(flipped[:, None] - RANKING.rates).argmin(axis=1)]
-    return rates
 
 
 def _log_joint(proba: NDArray[Any], codes: IntArray, grid: FloatArray) -> FloatArray:
@@ -158,8 +147,8 @@ def _log_prior(grid: FloatArray, share_of_ones: float) -> FloatArray:
     area = np.array([widths[n] * widths[p] for n, p in grid])
     difference = grid[:, 0] - grid[:, 1]
     equal = np.exp(-((difference / EQUAL_RATES_SCALE) ** 2) / 2.0) / EQUAL_RATES_SCALE
-    about_half = (difference - (share_of_ones - 0.5)) / RANKING.difference_scale  # α* = ½
-    other = np.exp(-(about_half**2) / 2.0) / RANKING.difference_scale
+    about_half = (difference - (share_of_ones - 0.5)) / DIFFERENCE_SCALE  # α* = ½
+    other = np.exp(-(about_half**2) / 2.0) / DIFFERENCE_SCALE
     prior: FloatArray = np.log(area * (EQUAL_RATES_WEIGHT * equal + other) + 1e-300)
     return prior
 
@@ -169,9 +158,8 @@ def _fit_curves(
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
     """Fit η̃ = e_neg + (1 − Σe)·σ(e^t·x + c) for all pairs, x being η's log-odds if p̃ is calibrated.
 
-    With ``at_boundary`` the curve is that of noise near the boundary, and x is the score.
-
-    Returns slopes and intercepts in terms of the score, and the log evidence of each pair.
+    With ``at_boundary`` the curve is that of noise near the boundary, and x is the score. Returns slopes and
+    intercepts in terms of the score, and the log evidence of each pair.
     """
     difference, gain = grid[:, :1] - grid[:, 1:], 1.0 - grid.sum(axis=1, keepdims=True)
     middle, steepness = logit((1.0 + difference) / 2.0), (1.0 - difference**2) / gain
@@ -181,13 +169,10 @@ def _fit_curves(
         tilted = np.exp(at[0]) * x
         return tilted + at[1], tilted
 
-    at, evidence = fit_label_curves(
-        ones,
-        zeros,
-        log_odds,
-        boundary_noise if at_boundary else class_noise(grid[:, :1], gain),
-        start=np.zeros((2, len(grid), 1)),
-        prior=RANKING,
-    )
+    def boundary_noise(clean: FloatArray) -> tuple[FloatArray, FloatArray]:
+        return 0.5 + (2.0 * clean - 1.0) ** 3 / 2.0, 3.0 * (2.0 * clean - 1.0) ** 2
+
+    noise = boundary_noise if at_boundary else class_noise(grid[:, :1], gain)
+    at, evidence = fit_label_curves(ones, zeros, log_odds, noise, np.zeros((2, len(grid), 1)), RANKING)
     slopes = np.exp(at[0]) * steepness
     return slopes[:, 0], (at[1] - slopes * middle)[:, 0], evidence

@@ -1,4 +1,13 @@
-"""From probabilities of the noisy label to decisions: clean probabilities, α, estimated clean accuracy."""
+"""From probabilities of the noisy label to decisions: clean probabilities, α, estimated clean accuracy.
+
+Also whether the estimated noise explains the noisy labels (:func:`measure_misfit`). Out of fold, the
+portfolio predicts the noisy labels in two ways: directly, and through the noise model, as clean probabilities
+times T. If the second is clearly worse, T does not fit: the noise depends on the row, or its rates cannot be
+estimated from these data. On development tables class-conditional noise was not rejected, except for pair
+flips, whose rates were estimated badly: ``docs/howto/covered-noise.md`` has the numbers. A model that fits
+proves nothing. Any noisy posterior is explained by T = I, and noise that is a function of the features, such
+as keyword rules, looks like clean labels of an easier task.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.stats import norm
 
 from peerloss._validation import check_finite
 from peerloss.noise.confident import warn_if_unidentifiable
-from peerloss.posterior._noise_estimate import estimate_class_noise
-from peerloss.posterior._two_classes import CleanPosterior, log_odds
+from peerloss.posterior._noise_rates import CleanPosterior, estimate_class_noise, log_odds
 from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
-from peerloss.posterior.misfit import Misfit, measure_misfit
 from peerloss.theory import (
     optimal_alpha_from_noisy_prior,
     optimal_alpha_of_weighted,
@@ -29,6 +37,10 @@ NEAR_BALANCE = 0.05
 #: Log-likelihood per label that the shrunk T of more than two classes may lose: it is never quite noise-free,
 #: so it predicts clean labels worse by a tiny amount, on every row.
 SHRINKAGE_LOSS = 1e-4
+#: Below this p-value the noise model is rejected.
+LEVEL = 0.01
+#: Probabilities are kept this far from 0 in that test, so that no single row decides it.
+FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -219,3 +231,48 @@ def automatic_alpha(
         )
     alpha = fitted.implied_alpha()
     return AutomaticAlpha(alpha if np.isfinite(alpha) else 1.0, equal, fitted.noise)
+
+
+class Misfit(NamedTuple):
+    """How much worse the noise model predicts the noisy labels than the portfolio does directly."""
+
+    loss: float
+    """Log-likelihood lost per label; negative if the noise model predicts better."""
+    p_value: float
+    """P-value of the hypothesis that nothing is lost, one-sided."""
+
+
+def measure_misfit(
+    direct: FloatArray,
+    explained: FloatArray,
+    codes: IntArray,
+    weight: FloatArray,
+    *,
+    tolerance: float = 0.0,
+) -> Misfit:
+    """Compare two predictions of the noisy labels on held-out rows by a paired z-test.
+
+    Parameters
+    ----------
+    direct, explained
+        Out-of-fold probabilities of the noisy labels, (n, K): calibrated, and through the noise model.
+    codes, weight
+        Noisy labels 0..K-1 and weights of the rows; those of weight 0 are excluded.
+    tolerance
+        Loss per label that is accepted: the hypothesis is that no more is lost.
+    """
+    if not weight.any():  # every label is known to be right: no label needs an explanation
+        return Misfit(0.0, 1.0)
+    share = weight / weight.sum()
+    lost = _log_likelihood(direct, codes) - _log_likelihood(explained, codes)
+    mean = float(share @ lost)
+    error = float(np.sqrt(share**2 @ (lost - mean) ** 2))
+    if error == 0.0:
+        return Misfit(mean, 1.0 if mean <= tolerance else 0.0)
+    return Misfit(mean, float(norm.sf((mean - tolerance) / error)))
+
+
+def _log_likelihood(proba: FloatArray, codes: IntArray) -> FloatArray:
+    kept = np.maximum(proba, FLOOR)
+    logs: FloatArray = np.log(kept[np.arange(len(codes)), codes] / kept.sum(axis=1))
+    return logs

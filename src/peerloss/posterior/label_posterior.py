@@ -19,9 +19,8 @@ import numpy as np
 
 from peerloss._probabilities import blocks, normalise_rows, row_sums, take
 from peerloss.noise.confident import explain_chance_level
-from peerloss.posterior._noise_estimate import estimate_class_noise
+from peerloss.posterior._noise_rates import estimate_class_noise, log_odds
 from peerloss.posterior._ranking import fit_ranking, ranking_score
-from peerloss.posterior._two_classes import log_odds
 from peerloss.posterior.many_classes import fit_ranking_curve, sample_rows
 
 if TYPE_CHECKING:
@@ -30,12 +29,11 @@ if TYPE_CHECKING:
     from peerloss._validation import BoolArray, FloatArray, IntArray
     from peerloss.noise import NoiseModel
 
-
 #: Above this probability of noise near the boundary, noise counts as that and not as class-conditional.
 BOUNDARY_PROBABILITY = 0.5
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, kw_only=True)
 class LabelPosterior:
     """Estimates for each row, and the estimated noise."""
 
@@ -45,13 +43,13 @@ class LabelPosterior:
     """(n,) the most probable clean class given features and label."""
     clean_prior: FloatArray
     """(K,)"""
-    noise: NoiseModel | None
+    noise: NoiseModel | None = None
     """The reported T; ``None`` if it cannot be estimated. If labels flip near the boundary, the rates are
     averages over rows."""
-    noise_low: FloatArray | None
-    noise_high: FloatArray | None
+    noise_low: FloatArray | None = None
+    noise_high: FloatArray | None = None
     """Ends of the 90 % intervals of each entry of T."""
-    ranking_noise: NoiseModel | None
+    ranking_noise: NoiseModel | None = None
     """The T behind ``p_error``. For two classes it differs from ``noise``, because its prior was chosen for
     ranking."""
     accuracy_as_labelled: float
@@ -126,21 +124,13 @@ def class_probabilities(
 ) -> FloatArray:
     """Return P(clean = k | features, label) of every row, shape (n, K).
 
-    Parameters
-    ----------
-    found
-        The posterior, with an estimated noise.
-    proba, codes
-        What it was computed from.
-    likelihood
-        P(label or reports of the row | clean = k), shape (n, K).
+    ``found`` was computed from ``proba`` and ``codes`` and has an estimated noise; ``likelihood`` is
+    P(label or reports of the row | clean = k), shape (n, K).
     """
-    n, k = proba.shape
-    if k == 2:
+    if proba.shape[1] == 2:
         return np.where(np.arange(2) == codes[:, None], 1.0 - found.p_error[:, None], found.p_error[:, None])
     assert found.ranking_noise is not None  # noqa: S101 - for mypy
-    some = sample_rows(n, k)
-    curve = fit_ranking_curve(proba[some], codes[some], found.ranking_noise.transition)
+    curve = fit_ranking_curve(proba, codes, found.ranking_noise.transition)
     return normalise_rows(curve.apply(proba) * likelihood)
 
 
@@ -152,10 +142,6 @@ def _by_self_confidence(proba: NDArray[Any], codes: IntArray, reason: str) -> La
         p_error=np.clip(1.0 - take(proba, codes), 0.0, 1.0),
         most_probable=best,
         clean_prior=np.asarray(proba.mean(axis=0), dtype=np.float64),
-        noise=None,
-        noise_low=None,
-        noise_high=None,
-        ranking_noise=None,
         accuracy_as_labelled=accuracy,
         accuracy_corrected=accuracy,
         reason=reason,
@@ -200,9 +186,9 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArra
     estimate = estimate_class_noise(proba, codes)
     transition = estimate.noise.transition
     label_given_clean = np.ascontiguousarray(transition.T)
-    some = sample_rows(n, k)
-    curve = fit_ranking_curve(proba[some], codes[some], transition)
-    sampled = curve.apply(proba[some])
+    curve = fit_ranking_curve(proba, codes, transition)
+    sample = proba[sample_rows(n, k)]
+    sampled = curve.apply(sample)
     p_given = np.empty(n)
     most_probable = np.empty(n, dtype=np.int64)
     prior, evidence = np.zeros(k), 0.0
@@ -222,7 +208,7 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArra
         noise_low=estimate.low,
         noise_high=estimate.high,
         ranking_noise=estimate.noise,
-        accuracy_as_labelled=float(take(sampled, proba[some].argmax(axis=1)).mean()),
+        accuracy_as_labelled=float(take(sampled, sample.argmax(axis=1)).mean()),
         accuracy_corrected=float(sampled.max(axis=1).mean()),
         log_evidence=evidence / n,
     )
