@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 from scipy.special import expit, logit, logsumexp
 
-from peerloss.noise.confident import confident_joint
+from peerloss.noise.estimate import confident_joint
 from peerloss.posterior._noise_rates import (
     CLIP,
     DIFFERENCE_SCALE,

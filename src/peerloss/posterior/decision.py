@@ -18,7 +18,7 @@ import numpy as np
 from scipy.stats import norm
 
 from peerloss._validation import check_finite
-from peerloss.noise.confident import warn_if_unidentifiable
+from peerloss.noise.estimate import warn_if_unidentifiable
 from peerloss.posterior._noise_rates import CleanPosterior, estimate_class_noise, log_odds
 from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
 from peerloss.theory import (

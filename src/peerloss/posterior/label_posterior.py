@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peerloss._probabilities import blocks, normalise_rows, row_sums, take
-from peerloss.noise.confident import explain_chance_level
+from peerloss.noise.estimate import explain_chance_level
 from peerloss.posterior._noise_rates import estimate_class_noise, log_odds
 from peerloss.posterior._ranking import fit_ranking, ranking_score
 from peerloss.posterior.many_classes import fit_ranking_curve, sample_rows

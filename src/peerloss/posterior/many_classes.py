@@ -23,7 +23,7 @@ from scipy.special import gammaln, softmax
 
 from peerloss._probabilities import label_frequencies, normalise_rows, row_sums
 from peerloss.noise import NoiseModel
-from peerloss.noise.confident import confident_joint
+from peerloss.noise.estimate import confident_joint
 from peerloss.theory import balanced_posterior
 
 if TYPE_CHECKING:
