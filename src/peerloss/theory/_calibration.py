@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from peerloss._validation import as_prior, check_finite
-from peerloss.theory._checks import ROUNDING, binary_noise, informative_factor, is_same
+from peerloss.theory._optimal_alpha import ROUNDING, binary_noise, informative_factor, is_same
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -107,13 +107,12 @@ def calibration_condition(
     terms = _Terms.of(noise, clean_prior, alpha)
     first = terms.missing_for_first(worst_on_flipped=worst_on_flipped)
     second = terms.missing_for_second(symmetric_curvature=symmetric_curvature)
-    remark = (terms.boundedness(),)
-    if not first:
-        return CalibrationReport(True, 1, ("Condition 1 of Theorem 6 holds.", *remark), terms.bounded_below)
-    if not second:
-        return CalibrationReport(True, 2, ("Condition 2 of Theorem 6 holds.", *remark), terms.bounded_below)
-    missing = (f"Condition 1 fails: {'; '.join(first)}.", f"Condition 2 fails: {'; '.join(second)}.")
-    return CalibrationReport(False, None, missing + remark, terms.bounded_below)
+    condition = None if first and second else 2 if first else 1
+    reasons = [f"Condition {condition} of Theorem 6 holds."]
+    if condition is None:
+        reasons = [f"Condition {n} fails: {'; '.join(why)}." for n, why in ((1, first), (2, second))]
+    reasons = (*reasons, terms.boundedness())
+    return CalibrationReport(condition is not None, condition, reasons, terms.bounded_below)
 
 
 def convexity_condition(
@@ -125,14 +124,8 @@ def convexity_condition(
 
     Parameters
     ----------
-    noise
-        Binary noise with Σe < 1.
-    clean_prior
-        P(Y = 1), or the vector of both probabilities.
-    alpha
-        Weight of the peer term.
-    symmetric_curvature
-        Whether the base loss is convex with ℓ''(t, y) = ℓ''(t, −y).
+    noise, clean_prior, alpha, symmetric_curvature
+        As for :func:`calibration_condition`.
 
     Returns
     -------

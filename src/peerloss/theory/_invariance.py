@@ -9,7 +9,7 @@ import numpy as np
 from peerloss._validation import FloatArray, as_float_array, as_joint, as_prior, check_finite, check_in_range
 from peerloss.exceptions import InvalidInputError
 from peerloss.noise import NoiseModel, as_noise_model
-from peerloss.theory._checks import binary_noise, column_rates_of
+from peerloss.theory._optimal_alpha import binary_noise, column_rates_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -186,7 +186,7 @@ def zero_one_peer_risk(
     Raises
     ------
     InvalidInputError
-        If a rate is no probability or the noise is not binary.
+        If a rate is not a probability or the noise is not binary.
 
     Examples
     --------
