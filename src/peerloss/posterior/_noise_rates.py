@@ -15,7 +15,8 @@ Two priors of the rates were measured for different tasks and stand side by side
 other's task as well. ``CLASSIFIER`` was measured by the clean accuracy of ``PeerClassifier`` and the error of
 the rates, on development splits of eight of the paper's data sets. It is used wherever rates are reported.
 Its scores need not be calibrated. ``RANKING`` was measured by how well ``p_error`` ranks wrong labels, on
-development seeds of the audit benchmark (:mod:`peerloss.posterior._ranking`). It expects calibrated scores.
+development seeds of the audit benchmark (:mod:`peerloss.posterior.label_posterior`). It expects calibrated
+scores.
 """
 
 from __future__ import annotations
@@ -209,8 +210,7 @@ class CleanPosterior:
 
     def transform(self, score: FloatArray) -> FloatArray:
         """Return P(clean = 1 | score), averaged over the candidates, shape (n,)."""
-        averaged: FloatArray = self.weights @ self.candidates(score)
-        return averaged
+        return np.asarray(self.weights @ self.candidates(score))
 
 
 def fit_clean_posterior(
@@ -273,16 +273,13 @@ def fit_clean_posterior(
 def _gold_evidence(clean: IntArray, noisy: IntArray, grid: FloatArray) -> FloatArray:
     """Return the log-likelihood of known pairs under each candidate; a rate of 0 counts as 0.001."""
     rate = np.clip(np.where(clean == 1, grid[:, 1:], grid[:, :1]), 1e-3, 1.0)
-    flipped = clean != noisy
-    evidence: FloatArray = np.where(flipped, np.log(rate), np.log1p(-rate)).sum(axis=1)
-    return evidence
+    return np.asarray(np.where(clean != noisy, np.log(rate), np.log1p(-rate)).sum(axis=1))
 
 
 def log_odds(proba: NDArray[Any]) -> FloatArray:
     """Return the log-odds of class 1, as the score of :func:`fit_clean_posterior`, shape (n,)."""
     p = np.clip(np.asarray(proba[:, 1], dtype=np.float64), CLIP, 1.0 - CLIP)
-    odds: FloatArray = np.log(p / (1.0 - p))
-    return odds
+    return np.asarray(np.log(p / (1.0 - p)))
 
 
 def group_by_score(
@@ -306,23 +303,11 @@ def fit_label_curves(
 ) -> tuple[FloatArray, FloatArray]:
     """Maximise the posterior of G curves with two parameters each, by damped Fisher scoring.
 
-    Parameters
-    ----------
-    ones, zeros
-        Weight of the labels 1 and 0 in each group, shape (g,).
-    log_odds
-        Parameters (2, G, 1) → log-odds of class 1 (G, g) and their derivative by the first parameter; that by
-        the second is 1.
-    noise
-        P(clean = 1) → P(noisy = 1) and its derivative.
-    start
-        First values of the parameters, shape (2, G, 1).
-    prior
-        Scales of the parameters, and the settings of the fit.
+    ``ones`` and ``zeros`` are the weights of the labels 1 and 0 in each group, (g,). ``log_odds`` maps
+    parameters (2, G, 1) to the log-odds of class 1, (G, g), and their derivative by the first parameter; that
+    by the second is 1. ``noise`` maps P(clean = 1) to P(noisy = 1) and its derivative.
 
-    Returns
-    -------
-    The parameters, shape (2, G, 1), and the log evidence of each curve (Laplace's approximation), shape (G,).
+    Returns the parameters and the log evidence of each curve (Laplace's approximation), shape (G,).
     """
     precision = np.array([1.0 / prior.slope_scale**2, 1.0 / prior.intercept_scale**2])[:, None, None]
     rows = ones + zeros

@@ -119,22 +119,17 @@ class CleanCurve:
         cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
     ) -> tuple[CleanCurve, float]:
         """Fit to out-of-fold noisy probabilities and noisy labels; also return the penalised loss."""
-        fits = []
-        for inverted in (True, False):
-            parameters, loss = _minimise(_scores(proba, noise, inverted=inverted), codes, weight, noise)
-            fits.append((loss, cls(noise, inverted, float(np.exp(parameters[0])), parameters[1:])))
-        loss, curve = min(fits, key=lambda fit: fit[0])
-        return curve, loss
+        fits = [
+            (_minimise(_scores(proba, noise, inverted=inverted), codes, weight, noise), inverted)
+            for inverted in (True, False)
+        ]
+        (theta, loss), inverted = min(fits, key=lambda fit: fit[0][1])
+        return cls(noise, inverted, float(np.exp(theta[0])), theta[1:]), loss
 
     def transform(self, proba: FloatArray) -> FloatArray:
         """Return clean probabilities, (n, K)."""
         scores = _scores(proba, self.noise, inverted=self.inverted)
-        clean: FloatArray = softmax(self.slope * scores + self.bias, axis=1)
-        return clean
-
-    def explained(self, proba: FloatArray) -> FloatArray:
-        """Return P(noisy label | x) as the curve explains it: clean probabilities times T."""
-        return self.transform(proba) @ self.noise.transition
+        return np.asarray(softmax(self.slope * scores + self.bias, axis=1))
 
 
 @dataclass(frozen=True)
@@ -172,10 +167,9 @@ class CleanCurves:
 
 
 def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> NoiseModel:
-    """Shrink T towards the identity until its inverse is stable.
+    """Shrink T towards the identity until its inverse is stable, so that errors of η̃ are not amplified.
 
-    An estimated T that is nearly singular would amplify the error of η̃ instead of undoing the noise. With
-    ``noisy_prior`` the clean prior π̃ T⁻¹ must also be at least a tenth of π̃ in every class: if a class
+    With ``noisy_prior`` the clean prior π̃ T⁻¹ must also be at least a tenth of π̃ in every class: if a class
     hardly exists under the estimate, the estimate is wrong rather than the class.
     """
     identity = np.eye(noise.n_classes)
@@ -191,17 +185,14 @@ def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> No
 def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
     """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
     clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
-    clean: FloatArray = clipped / clipped.sum(axis=1, keepdims=True)
-    return clean
+    return np.asarray(clipped / clipped.sum(axis=1, keepdims=True))
 
 
 def _scores(proba: FloatArray, noise: NoiseModel, *, inverted: bool) -> FloatArray:
     floor = SMOOTHING / noise.n_classes
     if inverted:
-        scores: FloatArray = np.log(np.maximum(proba @ noise.inverse(), floor))
-        return scores
-    centred: FloatArray = np.log((proba + floor) / (noise.transition.mean(axis=0) + floor))
-    return centred
+        return np.asarray(np.log(np.maximum(proba @ noise.inverse(), floor)))
+    return np.asarray(np.log((proba + floor) / (noise.transition.mean(axis=0) + floor)))
 
 
 def _minimise(
@@ -228,11 +219,10 @@ def _minimise(
 
 @dataclass(frozen=True, eq=False)
 class RankingCurve:
-    """Maps noisy to clean probabilities for ranking, in one pass over tables of any size.
+    """Maps noisy to clean probabilities for ranking, p = softmax(slope·log(p̃/t) + bias).
 
-    p = softmax(slope·log(p̃/t) + bias), with t the mean row of T. It is the second form of
-    :class:`CleanCurve`, fitted to a sample of the rows by EM and applied in place, so that a thousand classes
-    and a million rows are fast.
+    It is the second form of :class:`CleanCurve`, fitted to a sample of the rows by EM and applied in place,
+    so that a thousand classes and a million rows are fast.
     """
 
     slope: float
@@ -253,16 +243,14 @@ def fit_ranking_curve(proba: NDArray[Any], codes: IntArray, transition: FloatArr
     """Fit slope and biases to labels of some rows, given T, by EM with one Newton step each."""
     n, k = proba.shape
     some = sample_rows(n, k)
-    proba, codes = proba[some], codes[some]
     log_t = np.log(transition.mean(axis=0))
-    logs, explains = _logs(proba) - log_t, transition.T[codes]
+    logs, explains = _logs(proba[some]) - log_t, transition.T[codes[some]]
     precision = (k - 1) / BIAS_SCALE**2
     log_slope, bias = 0.0, np.zeros(k)
     for _ in range(40):
         slope = float(np.exp(log_slope))
         clean = _softmax(logs.copy(), slope, bias)
-        target = clean * explains
-        normalise_rows(target)
+        target = normalise_rows(clean * explains)
         mean = np.einsum("nk,nk->n", clean, logs)
         spread = np.einsum("nk,nk,nk->", clean, logs, logs) - mean @ mean
         gradient = slope * np.einsum("nk,nk->", target - clean, logs) - log_slope / SLOPE_SCALE**2
@@ -286,7 +274,6 @@ def _logs(proba: NDArray[Any]) -> FloatArray:
 def _softmax(logs: FloatArray, slope: float, bias: FloatArray) -> FloatArray:
     """Return softmax(slope·logs + bias), overwriting ``logs``; bounded slopes keep it finite."""
     logs *= slope
-    logs += bias
-    np.exp(logs, out=logs)
+    np.exp(np.add(logs, bias, out=logs), out=logs)
     logs /= row_sums(logs)[:, None]
     return logs
