@@ -237,12 +237,7 @@ class Misfit(NamedTuple):
 
 
 def measure_misfit(
-    direct: FloatArray,
-    explained: FloatArray,
-    codes: IntArray,
-    weight: FloatArray,
-    *,
-    tolerance: float = 0.0,
+    direct: FloatArray, explained: FloatArray, codes: IntArray, weight: FloatArray, *, tolerance: float = 0.0
 ) -> Misfit:
     """Compare two predictions (n, K) of the noisy labels on held-out rows by a paired z-test.
 

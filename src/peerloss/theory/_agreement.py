@@ -39,8 +39,7 @@ def joint_table(first: ArrayLike, second: ArrayLike, *, n_classes: int | None = 
 
     Returns
     -------
-    numpy.ndarray of shape (K, K)
-        Joint frequencies that sum to 1.
+    Joint frequencies that sum to 1, shape (K, K).
 
     Raises
     ------
@@ -80,8 +79,7 @@ def joint_of_conditionally_independent(
 
     Returns
     -------
-    numpy.ndarray of shape (K, K)
-        P(first = k, second = l).
+    P(first = k, second = l), shape (K, K).
 
     Raises
     ------
@@ -124,8 +122,7 @@ def delta_matrix(joint: ArrayLike) -> FloatArray:
 
     Returns
     -------
-    numpy.ndarray
-        Δ, of the shape of ``joint``.
+    Δ, of the shape of ``joint``.
 
     Raises
     ------
@@ -155,8 +152,7 @@ def sign_matrix(delta: ArrayLike) -> IntArray:
 
     Returns
     -------
-    numpy.ndarray of int
-        Zeros and ones, of the shape of ``delta``.
+    Zeros and ones, of the shape of ``delta``.
 
     Raises
     ------
@@ -185,8 +181,7 @@ def is_categorical(joint: ArrayLike) -> bool:
 
     Returns
     -------
-    bool
-        Whether the condition holds (differences up to 1e-12 count as equality).
+    Whether the condition holds (differences up to 1e-12 count as equality).
 
     Raises
     ------
@@ -221,8 +216,7 @@ def is_stochastically_relevant(joint: ArrayLike) -> bool:
 
     Returns
     -------
-    bool
-        Whether all conditionals differ (by more than 1e-12 somewhere).
+    Whether all conditionals differ (by more than 1e-12 somewhere).
 
     Raises
     ------
@@ -261,8 +255,7 @@ def binary_delta(
 
     Returns
     -------
-    numpy.ndarray of shape (2, 2)
-        Δ.
+    Δ, shape (2, 2).
 
     Raises
     ------

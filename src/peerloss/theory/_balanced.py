@@ -30,8 +30,7 @@ def balanced_posterior(clean_posterior: ArrayLike, clean_prior: ArrayLike) -> Fl
 
     Returns
     -------
-    numpy.ndarray of shape (n, K)
-        Probabilities. A row without mass on the classes that occur is uniform over them.
+    Probabilities, shape (n, K). A row without mass on the classes that occur is uniform over them.
 
     Raises
     ------
@@ -76,9 +75,8 @@ def balanced_decision(
 
     Returns
     -------
-    numpy.ndarray of int, shape (n,)
-        Predicted labels. A class whose clean prior π̃ T⁻¹ is zero or negative is never predicted: according
-        to T, all its labels are mistakes.
+    Predicted labels, shape (n,). A class whose clean prior π̃ T⁻¹ is zero or negative is never predicted:
+    according to T, all its labels are mistakes.
 
     Raises
     ------
@@ -146,8 +144,7 @@ def balancing_label_weights(noise: NoiseModel | ArrayLike, noisy_prior: ArrayLik
 
     Returns
     -------
-    numpy.ndarray, shape (K,)
-        Positive weights whose mean over the rows is 1.
+    Positive weights whose mean over the rows is 1, shape (K,).
 
     Raises
     ------
@@ -197,8 +194,7 @@ def unbalancing_label_weights(noisy_prior: ArrayLike, difference: Any = 0.2) -> 
 
     Returns
     -------
-    numpy.ndarray, shape (2,)
-        Positive weights whose mean over the rows is 1.
+    Positive weights whose mean over the rows is 1, shape (2,).
 
     Examples
     --------
@@ -239,8 +235,7 @@ def optimal_alpha_of_weighted(
 
     Returns
     -------
-    float
-        α*.
+    α*.
 
     Raises
     ------

@@ -44,8 +44,7 @@ def excess_risk_bound(
 
     Returns
     -------
-    float
-        The bound; above 1 it is vacuous.
+    The bound; above 1 it is vacuous.
 
     Raises
     ------
@@ -70,12 +69,7 @@ def excess_risk_bound(
 
 
 def required_samples(
-    excess: Any,
-    noise: NoiseModel | ArrayLike,
-    *,
-    alpha: Any,
-    confidence: float = 0.95,
-    n_hypotheses: int = 1,
+    excess: Any, noise: NoiseModel | ArrayLike, *, alpha: Any, confidence: float = 0.95, n_hypotheses: int = 1
 ) -> int:
     """Find the fewest noisy labels for which Theorem 5 promises an excess: its inverse in N.
 
@@ -90,8 +84,7 @@ def required_samples(
 
     Returns
     -------
-    int
-        N.
+    N.
 
     Raises
     ------
@@ -146,8 +139,7 @@ def deviation_bound(
 
     Returns
     -------
-    float
-        The bound.
+    The bound.
 
     Raises
     ------
@@ -204,8 +196,7 @@ def generalization_bound(
 
     Returns
     -------
-    float
-        The bound; 1.0 if it is vacuous.
+    The bound; 1.0 if it is vacuous.
 
     Raises
     ------
@@ -256,8 +247,7 @@ def rademacher_linear(n_samples: int, *, weight_norm: Any, input_norm: Any) -> f
 
     Returns
     -------
-    float
-        B·R/√N.
+    B·R/√N.
 
     Raises
     ------
@@ -295,8 +285,7 @@ def rademacher_two_layer(n_samples: int, *, output_norm: Any, hidden_norm: Any, 
 
     Returns
     -------
-    float
-        2·A·B·R/√N.
+    2·A·B·R/√N.
 
     Raises
     ------

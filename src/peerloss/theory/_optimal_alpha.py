@@ -38,8 +38,7 @@ def optimal_alpha(noise: NoiseModel | ArrayLike, clean_prior: ArrayLike) -> floa
 
     Returns
     -------
-    float
-        α*; 1.0 if every α is optimal (equal rates and a balanced noisy prior).
+    α*; 1.0 if every α is optimal (equal rates and a balanced noisy prior).
 
     Raises
     ------
@@ -73,8 +72,7 @@ def optimal_alpha_from_noisy_prior(noise: NoiseModel | ArrayLike, noisy_prior: A
 
     Returns
     -------
-    float
-        α*; 1.0 if every α is optimal.
+    α*; 1.0 if every α is optimal.
 
     Raises
     ------
@@ -122,8 +120,7 @@ def optimal_alpha_as_printed(noise: NoiseModel | ArrayLike, clean_prior: ArrayLi
 
     Returns
     -------
-    float
-        α*.
+    α*.
 
     Raises
     ------
@@ -166,8 +163,7 @@ def peer_threshold(alpha: Any, noisy_prior: ArrayLike) -> float:
 
     Returns
     -------
-    float
-        The threshold.
+    The threshold.
 
     Raises
     ------
@@ -208,8 +204,7 @@ def peer_decision(noisy_posterior: ArrayLike, alpha: Any, noisy_prior: ArrayLike
 
     Returns
     -------
-    numpy.ndarray of int, shape (n,)
-        Predicted labels.
+    Predicted labels, shape (n,).
 
     Raises
     ------
@@ -247,8 +242,7 @@ def clean_risk_difference(peer_risk_difference: Any, noise: NoiseModel | ArrayLi
 
     Returns
     -------
-    float
-        The difference of clean error rates.
+    The difference of clean error rates.
 
     Raises
     ------

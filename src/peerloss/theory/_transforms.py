@@ -72,8 +72,7 @@ def calibration_transform(base: str, *, q: float = 0.7) -> Transform:
 
     Returns
     -------
-    callable
-        ψ on numbers or arrays in [0, 1].
+    ψ on numbers or arrays in [0, 1].
 
     Raises
     ------
@@ -139,8 +138,7 @@ def peer_transform(base_transform: Transform, noise: NoiseModel | ArrayLike, *, 
 
     Returns
     -------
-    callable
-        Ψ_peer on numbers or arrays u ≥ 0; +∞ if no excess that large is possible.
+    Ψ_peer on numbers or arrays u ≥ 0; +∞ if no excess that large is possible.
 
     Raises
     ------
@@ -201,8 +199,7 @@ def invert_transform(transform: Transform, value: Any, *, upper: Any = 1.0) -> f
 
     Returns
     -------
-    float
-        t with Ψ(t) = value, or the place of a jump over it, or ``upper``.
+    t with Ψ(t) = value, or the place of a jump over it, or ``upper``.
 
     Raises
     ------
