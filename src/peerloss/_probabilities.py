@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pandas as pd
 
 from peerloss._validation import sorted_labels
 from peerloss.exceptions import InvalidInputError
@@ -13,6 +12,7 @@ from peerloss.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    import pandas as pd
     from numpy.typing import NDArray
 
     from peerloss._validation import FloatArray, IntArray
@@ -72,12 +72,9 @@ def _check_block(block: NDArray[Any], first: int) -> None:
     low = block.min(axis=1)
     wrong = ~(np.abs(sums - 1.0) <= SUM_TOLERANCE) | ~(low >= 0.0)
     row = int(np.flatnonzero(wrong)[0])
+    what = f"{low[row]:g}" if low[row] < 0 else f"a sum of {sums[row]:g}"
     if not np.isfinite(block[row]).all():
         what = "a missing or infinite value"
-    elif low[row] < 0:
-        what = f"{low[row]:g}"
-    else:
-        what = f"a sum of {sums[row]:g}"
     raise InvalidInputError(
         f"`pred_proba` must hold probabilities that sum to 1 in each row; found {what} in row {first + row}. "
         "Pass probabilities, not scores: scipy.special.softmax(scores, axis=1) converts scores."
@@ -93,8 +90,7 @@ def blocks(n_rows: int, width: int) -> Iterator[slice]:
 def row_sums(block: NDArray[Any]) -> NDArray[Any]:
     """Return the sum of each row; a product with ones is several times faster than summing short rows."""
     floats = block if block.dtype.kind == "f" else block.astype(np.float64)
-    sums: NDArray[Any] = floats @ np.ones(block.shape[1], dtype=floats.dtype)
-    return sums
+    return np.asarray(floats @ np.ones(block.shape[1], dtype=floats.dtype))
 
 
 def normalise_rows(table: FloatArray) -> FloatArray:
@@ -111,8 +107,7 @@ def take(table: NDArray[Any], codes: IntArray) -> FloatArray:
 def label_frequencies(codes: IntArray, n_classes: int, weight: FloatArray | None = None) -> FloatArray:
     """Return π̃, the (weighted) share of each label 0..K-1, shape (K,)."""
     counts = np.bincount(codes, weight, minlength=n_classes)
-    shares: FloatArray = counts / counts.sum()
-    return shares
+    return np.asarray(counts / counts.sum())
 
 
 def encode(y: pd.Series, n_columns: int | None) -> tuple[NDArray[Any], IntArray]:
@@ -121,7 +116,7 @@ def encode(y: pd.Series, n_columns: int | None) -> tuple[NDArray[Any], IntArray]
     Classes are the categories of a Categorical. For integer labels that are columns of a table with
     ``n_columns`` columns they are 0..K-1. Otherwise they are the distinct labels, sorted.
     """
-    if isinstance(y.dtype, pd.CategoricalDtype):
+    if hasattr(y, "cat"):  # isinstance would import pandas, which training does not need
         return np.asarray(y.cat.categories), np.asarray(y.cat.codes, dtype=np.int64)
     values = y.to_numpy()
     classes, codes = sorted_labels(values)

@@ -74,6 +74,15 @@ def check_in_range(
     raise InvalidInputError(f"`{name}` must lie in {interval}; got {number:g}.")
 
 
+def check_non_negative(value: Any, name: str, *, positive: bool = False) -> float:
+    """Return ``value`` as a finite float that is at least 0, or above 0 if ``positive``."""
+    number = check_finite(value, name)
+    if number < 0.0 or (positive and number == 0.0):
+        wanted = "positive" if positive else "zero or positive"
+        raise InvalidInputError(f"`{name}` must be {wanted}; got {number:g}. Pass a number such as 1.0.")
+    return number
+
+
 def check_count(value: Any, name: str, *, minimum: int = 1) -> int:
     """Return ``value`` as an integer of at least ``minimum``; booleans and fractions are refused."""
     if isinstance(value, int | np.integer) and not isinstance(value, bool) and minimum <= value <= MAX_COUNT:

@@ -9,8 +9,7 @@ from peerloss import NoiseModel, PeerClassifier
 from peerloss.estimators.portfolio import _fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning
 from peerloss.posterior import NoiseEstimate, decision
-from peerloss.posterior.decision import CleanMap
-from peerloss.posterior.misfit import LEVEL, measure_misfit
+from peerloss.posterior.decision import LEVEL, CleanMap, measure_misfit
 
 
 def draw(proba, rng):

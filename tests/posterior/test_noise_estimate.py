@@ -13,8 +13,8 @@ from peerloss.cli import app
 from peerloss.estimators import PeerPlugInClassifier
 from peerloss.estimators.portfolio import _fit_portfolio
 from peerloss.posterior import estimate_class_noise
-from peerloss.posterior._noise_estimate import _shrink_to_uniform
 from peerloss.posterior.decision import automatic_alpha
+from peerloss.posterior.many_classes import shrink_to_uniform
 from peerloss.theory import optimal_alpha_from_noisy_prior
 
 NOISES = {2: NoiseModel.binary(0.1, 0.3), 3: NoiseModel.uniform(3, 0.3)}
@@ -124,4 +124,4 @@ def test_rows_of_t_sum_to_one_if_some_prior_strengths_are_dropped(seed):
     """The weights of the remaining strengths are renormalised."""
     rng = np.random.default_rng(seed)
     counts = rng.integers(0, 10 ** rng.integers(1, 5), size=(3, 3)).astype(float) + 300 * np.eye(3)
-    assert _shrink_to_uniform(counts, counts).sum(axis=1) == pytest.approx(np.ones(3), abs=1e-12)
+    assert shrink_to_uniform(counts, counts).sum(axis=1) == pytest.approx(np.ones(3), abs=1e-12)

@@ -6,9 +6,14 @@ from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 from peerloss.audit import find_label_issues
-from peerloss.posterior._label_curves import RANKING
-from peerloss.posterior._ranking import RankingPosterior, _log_prior, fit_ranking, ranking_score
-from peerloss.posterior.label_posterior import label_posterior
+from peerloss.posterior._noise_rates import RANKING
+from peerloss.posterior.label_posterior import (
+    RankingPosterior,
+    _log_prior,
+    fit_ranking,
+    label_posterior,
+    ranking_score,
+)
 
 
 def scored(e_neg, e_pos, n=4000, *, shift=0.0, seed=0):

@@ -19,8 +19,7 @@ from peerloss.estimators.folds import Folds, held_out_folds, is_fold_count
 from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 from peerloss.metrics import peer_score
-from peerloss.posterior.decision import METRICS, CleanMap, check_alpha_or_auto
-from peerloss.posterior.misfit import LEVEL
+from peerloss.posterior.decision import LEVEL, METRICS, CleanMap, check_alpha_or_auto
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

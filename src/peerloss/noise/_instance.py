@@ -1,4 +1,4 @@
-"""Noise that depends on the row, for experiments *outside* the assumptions of the theory."""
+"""Add noise to labels, also noise that depends on the row, *outside* the assumptions of the theory."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import softmax
 
+from peerloss._probabilities import take
 from peerloss._random import NOISE_STREAM, RandomState, as_generator
 from peerloss._validation import (
     PROBABILITY_TOLERANCE,
@@ -21,7 +22,7 @@ from peerloss._validation import (
     check_same_length,
 )
 from peerloss.exceptions import InvalidInputError
-from peerloss.noise._model import draw_labels
+from peerloss.noise._model import NoiseModel, as_noise_model, draw_labels
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -53,11 +54,11 @@ class InstanceNoise:
         table = as_float_array(self.probabilities, "probabilities", ndim=2).copy()
         labels = as_labels(self.labels, "labels", n_classes=table.shape[1])
         check_same_length(probabilities=table, labels=labels)
-        if (table < 0).any() or (np.abs(table.sum(axis=1) - 1.0) > PROBABILITY_TOLERANCE).any():
+        sums = table.sum(axis=1)
+        if (table < 0).any() or (np.abs(sums - 1.0) > PROBABILITY_TOLERANCE).any():
             raise InvalidInputError(
-                "`probabilities` must be non-negative with rows that sum to 1; got minimum "
-                f"{table.min():g} and row sums from {table.sum(axis=1).min():g} to "
-                f"{table.sum(axis=1).max():g}. Divide each row by its total."
+                f"`probabilities` must be non-negative with rows that sum to 1; got minimum {table.min():g} "
+                f"and row sums from {sums.min():g} to {sums.max():g}. Divide each row by its total."
             )
         table.flags.writeable = labels.flags.writeable = False
         object.__setattr__(self, "probabilities", table)
@@ -71,8 +72,7 @@ class InstanceNoise:
     @property
     def flip_rates(self) -> FloatArray:
         """P(noisy ≠ clean) of each row."""
-        kept: FloatArray = self.probabilities[np.arange(len(self.labels)), self.labels]
-        return 1.0 - kept
+        return 1.0 - take(self.probabilities, self.labels)
 
     @classmethod
     def from_features(
@@ -107,7 +107,10 @@ class InstanceNoise:
         features = as_float_array(X, "X", ndim=2)
         labels = as_labels(y, "y")
         check_same_length(X=features, y=labels)
-        k = _count_classes(labels, n_classes)
+        k = max(2, int(labels.max()) + 1)
+        if n_classes is not None:
+            k = check_count(n_classes, "n_classes", minimum=2)
+            as_labels(labels, "y", n_classes=k)
         mean = check_in_range(rate, "rate", 0.0, 1.0)
         width = check_in_range(spread, "spread", 0.0, 1.0)
         rng = as_generator(random_state, stream=f"{NOISE_STREAM}.features")
@@ -116,7 +119,11 @@ class InstanceNoise:
         maps = rng.normal(size=(k, features.shape[1], k)) / np.sqrt(features.shape[1])
         flips = np.clip(rng.normal(mean, width, size=len(labels)), 0.0, 1.0)
         logits = np.einsum("nd,ndk->nk", standard, maps[labels])
-        return cls(_spread_over_others(labels, flips, logits), labels)
+        own = np.arange(len(labels)), labels
+        logits[own] = -np.inf
+        table = softmax(logits, axis=1) * flips[:, None]
+        table[own] = 1.0 - flips
+        return cls(table, labels)
 
     @classmethod
     def from_margins(cls, y: ArrayLike, margins: ArrayLike, *, rate: float, temperature: float = 1.0) -> Self:
@@ -148,14 +155,13 @@ class InstanceNoise:
                 "For two classes pass the decision values with `.ravel()`."
             )
         check_same_length(y=labels, margins=scores)
-        k = _count_classes(labels, scores.shape[1])
-        others = scores.copy()
-        others[np.arange(len(labels)), labels] = -np.inf
-        target = others.argmax(axis=1)
-        distance = np.abs(scores[np.arange(len(labels)), labels] - others.max(axis=1))
+        as_labels(labels, "y", n_classes=scores.shape[1])
+        rows, others = np.arange(len(labels)), scores.copy()
+        others[rows, labels] = -np.inf
+        distance = np.abs(scores[rows, labels] - others.max(axis=1))
         flips = _rates_with_mean(np.exp(-distance / width), mean)
-        table = np.eye(k)[labels] * (1.0 - flips)[:, None]
-        table[np.arange(len(labels)), target] += flips
+        table = np.eye(scores.shape[1])[labels] * (1.0 - flips)[:, None]
+        table[rows, others.argmax(axis=1)] += flips
         return cls(table, labels)
 
     def label_probabilities(self, y: ArrayLike) -> FloatArray:
@@ -177,22 +183,40 @@ class InstanceNoise:
         return draw_labels(self.label_probabilities(y), as_generator(random_state, stream=NOISE_STREAM))
 
 
-def _count_classes(labels: IntArray, n_classes: int | None) -> int:
-    if n_classes is None:
-        return max(2, int(labels.max()) + 1)
-    k = check_count(n_classes, "n_classes", minimum=2)
-    as_labels(labels, "y", n_classes=k)
-    return k
+def flip_labels(
+    y: ArrayLike,
+    noise: NoiseModel | InstanceNoise | ArrayLike,
+    *,
+    exact: bool = False,
+    random_state: RandomState = None,
+) -> IntArray:
+    """Return a noisy copy of the labels ``y``; the caller's array is not modified.
 
+    Parameters
+    ----------
+    y
+        Clean class codes 0..K-1, shape (n,).
+    noise
+        A :class:`NoiseModel`, a transition matrix, or an :class:`InstanceNoise` created for these rows.
+    exact
+        ``False`` flips each row independently. ``True`` flips fixed numbers, ``floor(n_i · T[i, j])`` rows
+        of class i to class j, as the paper's code does: the noise rates are then the same in each draw.
+    random_state
+        Seed, generator or ``None``. A seed has its own random stream here, so labels drawn from
+        ``default_rng(seed)`` can be flipped with the same seed. A generator is used as it is.
 
-def _spread_over_others(labels: IntArray, flips: FloatArray, logits: FloatArray) -> FloatArray:
-    """Distribute each row's flip probability over the other classes by a softmax."""
-    own = np.arange(len(labels)), labels
-    masked = logits.copy()
-    masked[own] = -np.inf
-    table: FloatArray = softmax(masked, axis=1) * flips[:, None]
-    table[own] = 1.0 - flips
-    return table
+    Returns
+    -------
+    Integer labels, shape (n,).
+
+    Examples
+    --------
+    >>> noisy = flip_labels([0] * 10 + [1] * 10, NoiseModel.binary(0.2, 0.4), exact=True, random_state=0)
+    >>> int(noisy[:10].sum()), int(noisy[10:].sum())
+    (2, 6)
+    """
+    model = noise if isinstance(noise, InstanceNoise) else as_noise_model(noise)
+    return model.apply(y, random_state=random_state, exact=exact)
 
 
 def _rates_with_mean(shape: FloatArray, mean: float) -> FloatArray:
@@ -206,5 +230,4 @@ def _rates_with_mean(shape: FloatArray, mean: float) -> FloatArray:
 
     high = float(-np.log(shape.min()))
     scale = brentq(gap, -800.0, high, xtol=1e-14) if gap(high) > 0 else high
-    rates: FloatArray = np.minimum(0.5, np.exp(scale) * shape)
-    return rates
+    return np.asarray(np.minimum(0.5, np.exp(scale) * shape))

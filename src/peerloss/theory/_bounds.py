@@ -1,12 +1,12 @@
-"""How many noisy labels are enough: Theorem 5, appendix Lemma 3 and Theorem 7."""
+"""How many noisy labels are enough: Theorem 5, appendix Lemma 3, Theorem 7, Rademacher complexities."""
 
 from __future__ import annotations
 
 import math
 from typing import TYPE_CHECKING, Any
 
-from peerloss._validation import check_count, check_finite, check_in_range
-from peerloss.theory._checks import check_non_negative, informative_factor
+from peerloss._validation import check_count, check_finite, check_in_range, check_non_negative
+from peerloss.theory._optimal_alpha import informative_factor
 from peerloss.theory._transforms import Transform, invert_transform
 
 if TYPE_CHECKING:
@@ -44,8 +44,7 @@ def excess_risk_bound(
 
     Returns
     -------
-    float
-        The bound; above 1 it is vacuous.
+    The bound; above 1 it is vacuous.
 
     Raises
     ------
@@ -70,12 +69,7 @@ def excess_risk_bound(
 
 
 def required_samples(
-    excess: Any,
-    noise: NoiseModel | ArrayLike,
-    *,
-    alpha: Any,
-    confidence: float = 0.95,
-    n_hypotheses: int = 1,
+    excess: Any, noise: NoiseModel | ArrayLike, *, alpha: Any, confidence: float = 0.95, n_hypotheses: int = 1
 ) -> int:
     """Find the fewest noisy labels for which Theorem 5 promises an excess: its inverse in N.
 
@@ -90,8 +84,7 @@ def required_samples(
 
     Returns
     -------
-    int
-        N.
+    N.
 
     Raises
     ------
@@ -146,8 +139,7 @@ def deviation_bound(
 
     Returns
     -------
-    float
-        The bound.
+    The bound.
 
     Raises
     ------
@@ -158,7 +150,7 @@ def deviation_bound(
     -----
     What the printed proof assumes: (a) the lone "1" is the span of ℓ̃ = ℓ − α·Σ_k π̃_k ℓ(·, k), which can be
     as large as (1 + |α|)(ℓ̄ − ℓ̲); (b) its Hoeffding step over the random peers is for one f, though the
-    maximum over F is claimed (with the expected peer loss this step falls away); (c) α ≥ 0, mended by |α|.
+    maximum over F is claimed (with the expected peer loss this step falls away); (c) α ≥ 0, corrected by |α|.
 
     Examples
     --------
@@ -167,10 +159,8 @@ def deviation_bound(
     """
     n = check_count(n_samples, "n_samples")
     spread = 1.0 + abs(check_finite(alpha, "alpha"))
-    slope, complexity = (
-        check_non_negative(lipschitz, "lipschitz"),
-        check_non_negative(rademacher, "rademacher"),
-    )
+    slope = check_non_negative(lipschitz, "lipschitz")
+    complexity = check_non_negative(rademacher, "rademacher")
     span = check_non_negative(loss_range, "loss_range")
     tail = math.sqrt(math.log(4.0 / _miss(confidence)) / (2.0 * n))
     return 2.0 * spread * slope * complexity + tail * (1.0 + spread * span)
@@ -206,8 +196,7 @@ def generalization_bound(
 
     Returns
     -------
-    float
-        The bound; 1.0 if it is vacuous.
+    The bound; 1.0 if it is vacuous.
 
     Raises
     ------
@@ -239,6 +228,78 @@ def generalization_bound(
         confidence=confidence,
     )
     return invert_transform(transform, missed + 2.0 * deviation, upper=factor) / factor
+
+
+def rademacher_linear(n_samples: int, *, weight_norm: Any, input_norm: Any) -> float:
+    """Bound the Rademacher complexity of linear scores w·x, for ℜ(F) in Theorem 7.
+
+    ``ℜ = E sup_{‖w‖ ≤ B} (1/N) Σ σ_i w·x_i ≤ B·R/√N`` if ‖x_i‖₂ ≤ R: the supremum is (B/N)·‖Σ σ_i x_i‖,
+    and Jensen's inequality bounds its mean.
+
+    Parameters
+    ----------
+    n_samples
+        N.
+    weight_norm
+        B, the bound on ‖w‖₂.
+    input_norm
+        R, the bound on ‖x‖₂.
+
+    Returns
+    -------
+    B·R/√N.
+
+    Raises
+    ------
+    InvalidInputError
+        If ``n_samples`` is not a positive integer or a norm is negative.
+
+    Examples
+    --------
+    >>> rademacher_linear(100, weight_norm=2.0, input_norm=5.0)
+    1.0
+    """
+    n = check_count(n_samples, "n_samples")
+    product = check_non_negative(weight_norm, "weight_norm") * check_non_negative(input_norm, "input_norm")
+    return product / math.sqrt(n)
+
+
+def rademacher_two_layer(n_samples: int, *, output_norm: Any, hidden_norm: Any, input_norm: Any) -> float:
+    """Bound the Rademacher complexity of two-layer ReLU nets, for ℜ(F) in Theorem 7.
+
+    Scores Σ_j a_j·relu(w_j·x) with ‖a‖₁ ≤ A, ‖w_j‖₂ ≤ B, ‖x‖₂ ≤ R and any width:
+    ``ℜ ≤ 2·A·B·R/√N``. The supremum over a is A·sup_w |(1/N) Σ σ_i relu(w·x_i)|; the absolute value costs
+    the 2 (w = 0 gives 0, and σ is symmetric), the 1-Lipschitz relu nothing (contraction), and the rest is
+    :func:`rademacher_linear`.
+
+    Parameters
+    ----------
+    n_samples
+        N.
+    output_norm
+        A, the bound on the sum of absolute output weights.
+    hidden_norm
+        B, the bound on the Euclidean norm of each hidden unit's weights.
+    input_norm
+        R, the bound on ‖x‖₂.
+
+    Returns
+    -------
+    2·A·B·R/√N.
+
+    Raises
+    ------
+    InvalidInputError
+        If ``n_samples`` is not a positive integer or a norm is negative.
+
+    Examples
+    --------
+    >>> rademacher_two_layer(100, output_norm=1.0, hidden_norm=2.0, input_norm=5.0)
+    2.0
+    """
+    outer = check_non_negative(output_norm, "output_norm")
+    inner = check_non_negative(hidden_norm, "hidden_norm")
+    return 2.0 * outer * rademacher_linear(n_samples, weight_norm=inner, input_norm=input_norm)
 
 
 def _excess_constant(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from peerloss._validation import as_prior, check_finite
-from peerloss.theory._checks import ROUNDING, binary_noise, informative_factor, is_same
+from peerloss.theory._optimal_alpha import ROUNDING, binary_noise, informative_factor, is_same
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -75,8 +75,7 @@ def calibration_condition(
 
     Returns
     -------
-    CalibrationReport
-        The verdict with its reasons.
+    The verdict with its reasons.
 
     Raises
     ------
@@ -107,13 +106,12 @@ def calibration_condition(
     terms = _Terms.of(noise, clean_prior, alpha)
     first = terms.missing_for_first(worst_on_flipped=worst_on_flipped)
     second = terms.missing_for_second(symmetric_curvature=symmetric_curvature)
-    remark = (terms.boundedness(),)
-    if not first:
-        return CalibrationReport(True, 1, ("Condition 1 of Theorem 6 holds.", *remark), terms.bounded_below)
-    if not second:
-        return CalibrationReport(True, 2, ("Condition 2 of Theorem 6 holds.", *remark), terms.bounded_below)
-    missing = (f"Condition 1 fails: {'; '.join(first)}.", f"Condition 2 fails: {'; '.join(second)}.")
-    return CalibrationReport(False, None, missing + remark, terms.bounded_below)
+    condition = None if first and second else 2 if first else 1
+    reasons = [f"Condition {condition} of Theorem 6 holds."]
+    if condition is None:
+        reasons = [f"Condition {n} fails: {'; '.join(why)}." for n, why in ((1, first), (2, second))]
+    all_reasons = (*reasons, terms.boundedness())
+    return CalibrationReport(condition is not None, condition, all_reasons, terms.bounded_below)
 
 
 def convexity_condition(
@@ -125,19 +123,12 @@ def convexity_condition(
 
     Parameters
     ----------
-    noise
-        Binary noise with Σe < 1.
-    clean_prior
-        P(Y = 1), or the vector of both probabilities.
-    alpha
-        Weight of the peer term.
-    symmetric_curvature
-        Whether the base loss is convex with ℓ''(t, y) = ℓ''(t, −y).
+    noise, clean_prior, alpha, symmetric_curvature
+        As for :func:`calibration_condition`.
 
     Returns
     -------
-    ConvexityReport
-        The verdict with its reasons, and whether the risk is convex by the wider rule below.
+    The verdict with its reasons, and whether the risk is convex by the wider rule below.
 
     Raises
     ------
@@ -196,32 +187,29 @@ class _Terms:
         return min(positive, negative) >= -ROUNDING
 
     def missing_for_first(self, *, worst_on_flipped: bool | None) -> list[str]:
-        missing = []
-        if not is_same(self.alpha, 1.0):
-            missing.append(f"it needs α = 1, and α = {self.alpha:g}")
-        if not is_same(self.clean_positive, 0.5):
-            missing.append(f"it needs p = ½, and p = {self.clean_positive:g}")
-        if worst_on_flipped is None:
-            missing.append("whether f*_ℓ is worst on flipped labels is unknown (pass worst_on_flipped)")
-        elif not worst_on_flipped:
-            missing.append("f*_ℓ must be worst on flipped labels, as for zero_one, sigmoid, mae and ramp")
-        return missing
+        is_unknown = worst_on_flipped is None
+        conditions = {
+            f"it needs α = 1, and α = {self.alpha:g}": is_same(self.alpha, 1.0),
+            f"it needs p = ½, and p = {self.clean_positive:g}": is_same(self.clean_positive, 0.5),
+            "whether f*_ℓ is worst on flipped labels is unknown (pass worst_on_flipped)": not is_unknown,
+            "f*_ℓ must be worst on flipped labels, as for zero_one, sigmoid, mae and ramp": (
+                is_unknown or worst_on_flipped
+            ),
+        }
+        return [text for text, holds in conditions.items() if not holds]
 
     def missing_for_second(self, *, symmetric_curvature: bool) -> list[str]:
-        missing = []
-        if self.alpha >= 1.0 or is_same(self.alpha, 1.0):
-            missing.append(f"it needs α < 1, and α = {self.alpha:g}")
-        if not max(self.e_neg, self.e_pos) < 0.5:
-            missing.append(f"it needs rates under ½, and one is {max(self.e_neg, self.e_pos):g}")
-        if not symmetric_curvature:
-            missing.append("the base must have ℓ''(t, y) = ℓ''(t, −y)")
         left = self.alpha * (1.0 - 2.0 * self.clean_positive) * (1.0 - self.e_neg - self.e_pos)
         right = (1.0 - self.alpha) * (self.e_pos - self.e_neg)
-        if not is_same(left, right):
-            missing.append(
-                f"it needs α = α*, and α(1−2p)(1−Σe) = {left:g} is not (1−α)(e_pos−e_neg) = {right:g}"
-            )
-        return missing
+        highest = max(self.e_neg, self.e_pos)
+        unequal = f"α(1−2p)(1−Σe) = {left:g} is not (1−α)(e_pos−e_neg) = {right:g}"
+        conditions = {
+            f"it needs α < 1, and α = {self.alpha:g}": self.alpha < 1.0 and not is_same(self.alpha, 1.0),
+            f"it needs rates under ½, and one is {highest:g}": highest < 0.5,
+            "the base must have ℓ''(t, y) = ℓ''(t, −y)": symmetric_curvature,
+            f"it needs α = α*, and {unequal}": is_same(left, right),
+        }
+        return [text for text, holds in conditions.items() if not holds]
 
     def boundedness(self) -> str:
         if self.bounded_below:

@@ -9,7 +9,7 @@ import numpy as np
 from peerloss._validation import FloatArray, as_float_array, as_joint, as_prior, check_finite, check_in_range
 from peerloss.exceptions import InvalidInputError
 from peerloss.noise import NoiseModel, as_noise_model
-from peerloss.theory._checks import binary_noise, column_rates_of
+from peerloss.theory._optimal_alpha import binary_noise, column_rates_of
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -29,8 +29,7 @@ def invariance_factor(noise: NoiseModel | ArrayLike) -> float:
 
     Returns
     -------
-    float
-        1 − Σe: zero if labels carry no information, negative if they are reversed.
+    1 − Σe: zero if labels carry no information, negative if they are reversed.
 
     Raises
     ------
@@ -64,8 +63,7 @@ def peer_risk(losses: ArrayLike, joint: ArrayLike, *, alpha: float = 1.0) -> flo
 
     Returns
     -------
-    float
-        The risk; negative values are usual.
+    The risk; negative values are usual.
 
     Raises
     ------
@@ -103,8 +101,7 @@ def noisy_joint(joint: ArrayLike, noise: NoiseModel | ArrayLike) -> FloatArray:
 
     Returns
     -------
-    numpy.ndarray
-        P(x, noisy label), of the shape of ``joint``.
+    P(x, noisy label), of the shape of ``joint``.
 
     Raises
     ------
@@ -140,8 +137,7 @@ def suboptimality_bound(clean_prior: ArrayLike) -> float:
 
     Returns
     -------
-    float
-        The bound, 0 for balanced classes.
+    The bound, 0 for balanced classes.
 
     Raises
     ------
@@ -180,13 +176,12 @@ def zero_one_peer_risk(
 
     Returns
     -------
-    float
-        The risk at α = 1, negative for a classifier better than chance.
+    The risk at α = 1, negative for a classifier better than chance.
 
     Raises
     ------
     InvalidInputError
-        If a rate is no probability or the noise is not binary.
+        If a rate is not a probability or the noise is not binary.
 
     Examples
     --------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,17 +10,14 @@ import numpy as np
 from peerloss._validation import FloatArray, IntArray, as_float_array, as_prior, check_finite
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
 from peerloss.noise import NoiseModel, as_noise_model
-from peerloss.theory._checks import (
-    EQUATION_TOLERANCE,
-    ROUNDING,
-    binary_noise,
-    column_rates_of,
-    informative_factor,
-)
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+#: Differences up to this are rounding: sums of a few products of numbers under 1.
+ROUNDING = 1e-12
+#: How closely an α must satisfy an equation of the paper to count as satisfying it.
+EQUATION_TOLERANCE = 1e-9
 _ALPHA_ADVICE = "Use `optimal_alpha(noise, clean_prior)` or a number such as 1.0."
 
 
@@ -40,8 +38,7 @@ def optimal_alpha(noise: NoiseModel | ArrayLike, clean_prior: ArrayLike) -> floa
 
     Returns
     -------
-    float
-        α*; 1.0 if every α is optimal (equal rates and a balanced noisy prior).
+    α*; 1.0 if every α is optimal (equal rates and a balanced noisy prior).
 
     Raises
     ------
@@ -75,8 +72,7 @@ def optimal_alpha_from_noisy_prior(noise: NoiseModel | ArrayLike, noisy_prior: A
 
     Returns
     -------
-    float
-        α*; 1.0 if every α is optimal.
+    α*; 1.0 if every α is optimal.
 
     Raises
     ------
@@ -124,8 +120,7 @@ def optimal_alpha_as_printed(noise: NoiseModel | ArrayLike, clean_prior: ArrayLi
 
     Returns
     -------
-    float
-        α*.
+    α*.
 
     Raises
     ------
@@ -168,8 +163,7 @@ def peer_threshold(alpha: Any, noisy_prior: ArrayLike) -> float:
 
     Returns
     -------
-    float
-        The threshold.
+    The threshold.
 
     Raises
     ------
@@ -210,8 +204,7 @@ def peer_decision(noisy_posterior: ArrayLike, alpha: Any, noisy_prior: ArrayLike
 
     Returns
     -------
-    numpy.ndarray of int, shape (n,)
-        Predicted labels.
+    Predicted labels, shape (n,).
 
     Raises
     ------
@@ -249,8 +242,7 @@ def clean_risk_difference(peer_risk_difference: Any, noise: NoiseModel | ArrayLi
 
     Returns
     -------
-    float
-        The difference of clean error rates.
+    The difference of clean error rates.
 
     Raises
     ------
@@ -272,3 +264,43 @@ def _balanced_noisy_message(model: NoiseModel) -> str:
         "The paper's remark before Theorem 4: downsample one class by its noisy labels, which makes δ_p̃ ≠ 0, "
         "and ask again."
     )
+
+
+def column_rates_of(noise: NoiseModel) -> FloatArray:
+    """Return the e_j with ``T[i, j] = e_j`` for all i ≠ j, or raise an error if there are none."""
+    rates = noise.column_rates
+    if rates is None:
+        raise NotIdentifiableError(
+            "`noise` must satisfy T[i, j] = e_j for every i ≠ j (every binary and every uniform noise does); "
+            f"got {noise!r}, for which no e_j exist (as for pair flip with more than two classes). "
+            "Peer loss is not invariant under it: use backward or forward correction with T instead."
+        )
+    return rates
+
+
+def informative_factor(noise: NoiseModel | ArrayLike) -> float:
+    """Return 1 − Σe, refusing noise for which it does not exist or is not positive."""
+    model = as_noise_model(noise)
+    factor = 1.0 - float(column_rates_of(model).sum())
+    if factor <= ROUNDING:
+        raise NotIdentifiableError(
+            f"`noise` must be informative, Σe < 1; got {model!r} with Σe = {1.0 - factor:g}. "
+            "At Σe = 1 the labels carry no information; above it they are reversed: swap the label codes."
+        )
+    return factor
+
+
+def binary_noise(noise: NoiseModel | ArrayLike) -> NoiseModel:
+    """Return ``noise`` as a model of two classes."""
+    model = as_noise_model(noise)
+    if model.n_classes != 2:
+        raise InvalidInputError(
+            f"`noise` must have two classes for this statement; got {model.n_classes}. "
+            "Merge classes, or look at one class against the rest."
+        )
+    return model
+
+
+def is_same(first: float, second: float) -> bool:
+    """Return whether two numbers are equal up to ``EQUATION_TOLERANCE``."""
+    return math.isclose(first, second, rel_tol=0.0, abs_tol=EQUATION_TOLERANCE)

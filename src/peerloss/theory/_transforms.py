@@ -10,9 +10,9 @@ from numpy.typing import ArrayLike
 from scipy.optimize import brentq
 from scipy.special import xlogy
 
-from peerloss._validation import FloatArray, check_choice, check_finite, check_in_range
+from peerloss._validation import FloatArray, check_choice, check_finite, check_in_range, check_non_negative
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
-from peerloss.theory._checks import ROUNDING, check_non_negative, informative_factor, is_same
+from peerloss.theory._optimal_alpha import ROUNDING, informative_factor, is_same
 
 if TYPE_CHECKING:
     from peerloss.noise import NoiseModel
@@ -72,8 +72,7 @@ def calibration_transform(base: str, *, q: float = 0.7) -> Transform:
 
     Returns
     -------
-    callable
-        ψ on numbers or arrays in [0, 1].
+    ψ on numbers or arrays in [0, 1].
 
     Raises
     ------
@@ -101,16 +100,18 @@ def calibration_transform(base: str, *, q: float = 0.7) -> Transform:
         )
 
     def transform(theta: ArrayLike) -> FloatArray:
-        t = _check_theta(theta)
+        values = np.asarray(theta, dtype=np.float64)
+        if not ((values >= -ROUNDING) & (values <= 1.0 + ROUNDING)).all():
+            raise InvalidInputError(
+                f"`theta` must lie in [0, 1], being an excess 0-1 risk; got values from {values.min():g} to "
+                f"{values.max():g}."
+            )
+        t = np.clip(values, 0.0, 1.0)
         if name in _SLOPES:
             return _SLOPES[name] * t
-        if name == "squared":
-            return t**2 / 2.0
-        if name == "margin_square":
-            return t**2
-        if name == "gce":
-            return _gce_transform(t, exponent)
-        return _logistic_transform(t)
+        if name in ("squared", "margin_square"):
+            return t**2 / (2.0 if name == "squared" else 1.0)
+        return _gce_transform(t, exponent) if name == "gce" else _logistic_transform(t)
 
     return transform
 
@@ -137,8 +138,7 @@ def peer_transform(base_transform: Transform, noise: NoiseModel | ArrayLike, *, 
 
     Returns
     -------
-    callable
-        Ψ_peer on numbers or arrays u ≥ 0; +∞ if no excess that large is possible.
+    Ψ_peer on numbers or arrays u ≥ 0; +∞ if no excess that large is possible.
 
     Raises
     ------
@@ -199,8 +199,7 @@ def invert_transform(transform: Transform, value: Any, *, upper: Any = 1.0) -> f
 
     Returns
     -------
-    float
-        t with Ψ(t) = value, or the place of a jump over it, or ``upper``.
+    t with Ψ(t) = value, or the place of a jump over it, or ``upper``.
 
     Raises
     ------
@@ -225,16 +224,6 @@ def invert_transform(transform: Transform, value: Any, *, upper: Any = 1.0) -> f
     if overshoot(0.0) >= 0.0:
         return 0.0
     return float(brentq(overshoot, 0.0, top, xtol=1e-15, rtol=1e-14))
-
-
-def _check_theta(theta: ArrayLike) -> FloatArray:
-    values = np.asarray(theta, dtype=np.float64)
-    if not ((values >= -ROUNDING) & (values <= 1.0 + ROUNDING)).all():
-        raise InvalidInputError(
-            f"`theta` must lie in [0, 1], being an excess 0-1 risk; got values from {values.min():g} to "
-            f"{values.max():g}."
-        )
-    return np.clip(values, 0.0, 1.0)
 
 
 def _logistic_transform(t: FloatArray) -> FloatArray:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloss.noise import NoiseModel, flip_labels
-from peerloss.posterior import _two_classes, fit_clean_posterior
-from peerloss.posterior._label_curves import CLASSIFIER
+from peerloss.posterior import _noise_rates, fit_clean_posterior
+from peerloss.posterior._noise_rates import CLASSIFIER
 
 
 def noisy_problem(n, e_neg, e_pos, *, slope=3.0, seed=0):
@@ -106,7 +106,7 @@ def test_grouping_rows_hardly_changes_the_result(monkeypatch):
     """Rates and posterior from groups of neighbouring scores agree with those from single rows."""
     score, _, noisy = noisy_problem(3000, 0.1, 0.3)
     grouped = fit_clean_posterior(noisy, score)
-    monkeypatch.setattr(_two_classes, "CLASSIFIER", replace(CLASSIFIER, max_groups=3000))
+    monkeypatch.setattr(_noise_rates, "CLASSIFIER", replace(CLASSIFIER, max_groups=3000))
     single = fit_clean_posterior(noisy, score)
     np.testing.assert_allclose(grouped.transform(score), single.transform(score), atol=2e-3)
     np.testing.assert_allclose(grouped.noise.transition, single.noise.transition, atol=2e-3)
