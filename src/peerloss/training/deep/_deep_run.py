@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,14 +14,11 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
+from peerloss._validation import as_prior
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training.deep._augment import Augment, crop_and_flip, distort, mix_pairs, to_inputs
-from peerloss.training.deep._average import WeightAverage
-from peerloss.training.deep._checkpoint import training_settings
-from peerloss.training.deep._divergence_check import REMEDY, check_epoch, loss_alpha, total_norm
-from peerloss.training.deep._fixed_targets import FixedTargets
 from peerloss.training.deep._inputs import (
     check_augmentation,
     check_label_range,
@@ -28,20 +26,24 @@ from peerloss.training.deep._inputs import (
     largest_label,
     training_rows,
 )
-from peerloss.training.deep._predict import AveragedPredictor, is_images, precision
-from peerloss.training.deep._refreshed_targets import RefreshedTargets
-from peerloss.training.deep._sieve import check_class_shares
-from peerloss.training.deep._sieve_targets import soft_loss
+from peerloss.training.deep._predict import AveragedPredictor, WeightAverage, is_images, precision
+from peerloss.training.deep._sieve_targets import FixedTargets, RefreshedTargets, SieveTargets, soft_loss
+from peerloss.training.deep._training_output import Record, training_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerloss._validation import IntArray
-    from peerloss.training.deep._epoch_log import Record
     from peerloss.training.deep._recipe import DeepRecipe
-    from peerloss.training.deep._sieve_targets import SieveTargets
 
 Weights = dict[str, Tensor]
+REMEDY = (
+    "Training has diverged: lower the learning rate, keep the clip of the loss (eps=1e-5) or use a bounded "
+    "base, raise α later and less (`recipe.alpha`), or clip gradients (`clip_norm`)."
+)
+#: A mean loss below −α times this counts as divergence. A clipped or bounded loss stays above −12·α, and at
+#: this limit all probabilities are 0 or 1 to machine precision.
+LOSS_LIMIT = 1e3
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,7 @@ class Run:
             model, self.forward, self.average, 4 * recipe.batch_size, recipe.half_precision
         )
         self.sieve = self._make_sieve()
+        self.decisions = [] if self.sieve is None else self.sieve.decisions
         knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
         self.schedule = AlphaSchedule(loss, knots) if knots else None
         self.settings = training_settings(recipe, model, loss, self.X, self.y)
@@ -136,11 +139,6 @@ class Run:
         return len(self.rows) // self.batch
 
     @property
-    def decisions(self) -> list[int]:
-        """The epochs at which the sieve starts a round."""
-        return [] if self.sieve is None else self.sieve.decisions
-
-    @property
     def finished(self) -> bool:
         if self.recipe.patience is None or self.best is None:
             return self.epoch >= self.recipe.epochs
@@ -150,7 +148,7 @@ class Run:
     @property
     def alpha(self) -> float:
         """The current α of the loss, 0 if it has none."""
-        return loss_alpha(self.loss)
+        return float(getattr(self.loss, "alpha", 0.0))
 
     def train_epoch(self) -> Record:
         """Train one epoch and return its record."""
@@ -171,8 +169,8 @@ class Run:
                 total += self._step(step, inputs, rows, None if targets is None else targets.probs[rows])
         self.epoch += 1
         # The last step can damage the weights after a finite loss. This is the only wait for the device.
-        mean, norm = torch.stack((total / self.steps, total_norm(self.model))).tolist()
-        check_epoch(mean, norm, self.loss)
+        mean, norm = torch.stack((total / self.steps, _total_norm(self.model))).tolist()
+        self._check_divergence(mean, norm)
         return {
             "epoch": self.epoch,
             "loss": mean,
@@ -181,6 +179,17 @@ class Run:
             "kept": 1.0 if targets is None else float(targets.kept.sum() / len(self.labelled)),
             "seconds": time.perf_counter() - started,
         }
+
+    def _check_divergence(self, mean_loss: float, weights_norm: float) -> None:
+        is_mean = getattr(self.loss, "reduction", "mean") == "mean"
+        if is_mean and self.alpha >= 1 and mean_loss < -LOSS_LIMIT * self.alpha:
+            raise DivergenceError(
+                f"the mean loss is {mean_loss:g} at α = {self.alpha:g}: it is not bounded below. {REMEDY}"
+            )
+        if not math.isfinite(mean_loss + weights_norm):
+            raise DivergenceError(
+                f"the mean loss is {mean_loss:g}, the norm of the weights {weights_norm:g}. {REMEDY}"
+            )
 
     def _order(self) -> Tensor:
         """Draw the order of the rows of an epoch, without those of an incomplete batch."""
@@ -243,9 +252,9 @@ class Run:
         return loss
 
     def _check_outputs(self, logits: Tensor) -> None:
-        n_classes = class_count(logits)
-        if self.recipe.sieve is not None and n_classes is not None:
-            check_class_shares(self.recipe.sieve, n_classes)
+        sieve, n_classes = self.recipe.sieve, class_count(logits)
+        if sieve is not None and n_classes is not None and not isinstance(sieve.balance, bool):
+            as_prior(sieve.balance, "balance", n_classes=n_classes)  # now, not hours later
         check_label_range(self.largest_label, logits, "y")
 
     def _share_done(self, step: int) -> float:
@@ -273,19 +282,20 @@ class Run:
                 self.best = (self.epoch, score, _copy(self.model))
         return {"score": score}
 
+    def _parts(self) -> Iterator[tuple[str, Any]]:
+        """Yield the parts that have a state of their own, by their names in a checkpoint."""
+        yield "loss", self.loss if isinstance(self.loss, nn.Module) else None
+        for name in ("model", "optimizer", "schedule", "average", "sieve"):
+            yield name, getattr(self, name)
+
     def state_dict(self) -> dict[str, Any]:
         generator = getattr(self.loss, "generator", None)
         return {
             "settings": self.settings,
             "epoch": self.epoch,
             "history": self.history,
-            "model": self.model.state_dict(),
-            "loss": self.loss.state_dict() if isinstance(self.loss, nn.Module) else {},
+            **{name: None if part is None else part.state_dict() for name, part in self._parts()},
             "loss_generator": None if generator is None else generator.get_state(),
-            "optimizer": self.optimizer.state_dict(),
-            "schedule": None if self.schedule is None else self.schedule.state_dict(),
-            "average": None if self.average is None else self.average.state_dict(),
-            "sieve": None if self.sieve is None else self.sieve.state_dict(),
             "before_sieve": self.before_sieve,
             "best": None if self.best is None else list(self.best),
             "random": torch.get_rng_state(),  # the model may draw random numbers, as dropout does
@@ -294,16 +304,11 @@ class Run:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.epoch, self.history = state["epoch"], state["history"]
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if isinstance(self.loss, nn.Module):
-            self.loss.load_state_dict(state["loss"])
-        if state["loss_generator"] is not None:
-            self.loss.generator.set_state(state["loss_generator"])
-        parts: dict[str, Any] = {"schedule": self.schedule, "average": self.average, "sieve": self.sieve}
-        for name, part in parts.items():
+        for name, part in self._parts():
             if part is not None:
                 part.load_state_dict(state[name])
+        if state["loss_generator"] is not None:
+            self.loss.generator.set_state(state["loss_generator"])
         best = state["best"]
         self.best = None if best is None else (best[0], best[1], best[2])
         self.before_sieve = state["before_sieve"]
@@ -331,6 +336,12 @@ def _copy(model: nn.Module) -> Weights:
 
 def _mix(seed: int, epoch: int) -> int:
     return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0]) >> 1
+
+
+@torch.no_grad()
+def _total_norm(model: nn.Module) -> Tensor:
+    """Return the sum of the norms of all weights and buffers; it is finite only if all of them are."""
+    return torch.stack([t.norm() for t in model.state_dict().values() if t.is_floating_point()]).sum()
 
 
 @contextmanager

@@ -16,11 +16,18 @@ from torch import Tensor, nn
 from peerloss._device import resolve_device
 from peerloss._validation import check_count
 from peerloss.exceptions import DivergenceError, InvalidInputError
-from peerloss.training.deep._checkpoint import check_writable, load_checkpoint, save_checkpoint, unreadable
 from peerloss.training.deep._deep_run import DeepResult, Run
-from peerloss.training.deep._epoch_log import TABLE, EpochLog, progress_bar
 from peerloss.training.deep._inputs import held_out_rows
 from peerloss.training.deep._recipe import DeepRecipe
+from peerloss.training.deep._training_output import (
+    TABLE,
+    EpochLog,
+    check_writable,
+    load_checkpoint,
+    progress_bar,
+    save_checkpoint,
+    unreadable,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
