@@ -16,9 +16,8 @@ from peerloss import NoiseModel
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import backward_loss, dmi_loss, forward_loss, peer_loss
 from peerloss.training import Net, train_nets
-from peerloss.training.small._batches import BatchStream, first_weights
 from peerloss.training.small._engine import flushed_denormals
-from peerloss.training.small._nets import prepare_nets
+from peerloss.training.small._nets import BatchStream, first_weights, prepare_nets
 from peerloss.training.small._step_backends import has_numba
 
 BACKENDS = ["torch", pytest.param("numba", marks=pytest.mark.skipif(not has_numba(), reason="no numba"))]

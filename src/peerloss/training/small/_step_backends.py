@@ -12,14 +12,15 @@ import torch
 from torch import Tensor
 
 from peerloss._threads import one_thread
-from peerloss.training.small._objective import as_class_logits, batch_losses
-from peerloss.training.small._trained_nets import activations, layer_views
+from peerloss.functional.base import as_base
+from peerloss.functional.correction import forward_rows
+from peerloss.functional.information import joint_loss
+from peerloss.training.small._trained_nets import activations, as_class_logits, layer_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from peerloss.training.small._batches import Block, RealArray
-    from peerloss.training.small._nets import Objective, PreparedNet
+    from peerloss.training.small._nets import Block, Objective, PreparedNet, RealArray
 
 BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 
@@ -144,7 +145,7 @@ class NumbaBackend:
     def run(self, blocks: Sequence[Block], first_step: int) -> None:
         """Take the steps of the blocks, one block per net."""
         for net, block, state, decay in zip(self._nets, blocks, self._state, self._decay, strict=True):
-            objective = _objective_at(net, first_step)
+            objective = net.objective_at(first_step)
             self._loop.train_block(
                 self._X, block.rows, block.coefficients, block.scale, self._sizes, state, decay,
                 net.net.learning_rate, self._loop.CODES[_code_name(objective)], objective.eps, first_step,
@@ -154,14 +155,10 @@ class NumbaBackend:
 Backend = TorchBackend | NumbaBackend
 
 
-def _objective_at(net: PreparedNet, step: int) -> Objective:
-    return net.warm_up_objective if step < net.net.warm_up else net.objective
-
-
 def _groups(nets: Sequence[PreparedNet], step: int) -> list[tuple[slice, Objective]]:
     """Return slices of consecutive nets that have the same objective."""
     groups, at = [], 0
-    for objective, run in groupby(_objective_at(net, step) for net in nets):
+    for objective, run in groupby(net.objective_at(step) for net in nets):
         length = len(list(run))
         groups.append((slice(at, at + length), objective))
         at += length
@@ -175,6 +172,20 @@ def _output_gradient(outputs: Tensor, coefficients: Tensor, scale: Tensor, group
         losses = [batch_losses(o, z[i], coefficients[i], scale[i]).sum() for i, o in groups]
         (gradient,) = torch.autograd.grad(sum(losses[1:], losses[0]), leaf)
     return gradient
+
+
+def batch_losses(objective: Objective, z: Tensor, coefficients: Tensor, scale: Tensor) -> Tensor:
+    """Return the loss of each net, shape (nets,), from logits and coefficients (nets, batch, K).
+
+    ``scale`` (nets, batch) is the weight of a row divided by the batch size. Differentiable in ``z``.
+    """
+    if objective.family == "forward":
+        return (scale * forward_rows(z, coefficients)).sum(dim=1)
+    if objective.family == "dmi":
+        joint = torch.bmm(coefficients.transpose(1, 2), torch.softmax(z, dim=2))
+        return joint_loss(joint, objective.eps)
+    losses = as_base(objective.base).columns(z.flatten(0, 1), objective.eps)
+    return (coefficients * losses.view_as(z)).sum(dim=(1, 2))
 
 
 def _pad(array: Any, width: int) -> Any:
