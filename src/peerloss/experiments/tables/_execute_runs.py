@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from sklearn.metrics import balanced_accuracy_score
 
-from peerloss._threads import one_thread
+from peerloss._device import one_thread
 from peerloss.experiments._experiment import Outcome
 from peerloss.experiments._provenance import machine, versions
 from peerloss.experiments._record import FORMAT, Record

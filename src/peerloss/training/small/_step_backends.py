@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerloss._threads import one_thread
+from peerloss._device import one_thread
 from peerloss.functional.base import as_base
 from peerloss.functional.correction import forward_rows
 from peerloss.functional.information import joint_loss

@@ -11,8 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerloss._device import resolve_device
-from peerloss._threads import one_thread
+from peerloss._device import one_thread, resolve_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
