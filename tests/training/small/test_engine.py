@@ -394,8 +394,7 @@ def test_missing_nets_or_features_are_refused():
 
 def test_without_numba_the_torch_backend_is_used(monkeypatch):
     """Numba is optional; the message for ``backend="numba"`` says how to install it."""
-    for place in ("_engine", "_step_backends"):
-        monkeypatch.setattr(f"peerloss.training.small.{place}.has_numba", lambda: False)
+    monkeypatch.setattr("peerloss.training.small._step_backends.has_numba", lambda: False)
     X, y = data()
     assert train_nets(X, [Net(y)], n_classes=2, max_steps=2).backend == ("torch",)
     with pytest.raises(InvalidInputError, match="pip install numba"):

@@ -14,15 +14,12 @@ import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
 
-from peerloss._validation import as_prior
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training.deep._augment import Augment, crop_and_flip, distort, mix_pairs, to_inputs
 from peerloss.training.deep._inputs import (
-    check_augmentation,
-    check_label_range,
-    class_count,
+    check_outputs,
     largest_label,
     training_rows,
 )
@@ -68,8 +65,7 @@ class Run:
         self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
     ) -> None:
         self.recipe, self.device, self.loss = recipe, device, loss
-        self.X, self.y = training_rows(X, y, model, device)
-        check_augmentation(self.X, recipe)
+        self.X, self.y = training_rows(X, y, model, recipe, device)
         self.model = model.to(device)
         if is_images(self.X):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -111,18 +107,13 @@ class Run:
         self.generator = torch.Generator(device)
 
     def _make_sieve(self) -> SieveTargets | None:
-        settings = self.recipe.sieve
-        if settings is None:
+        recipe, sieve = self.recipe, self.recipe.sieve
+        if sieve is None:
             return None
-        kind = RefreshedTargets if settings.refresh_every else FixedTargets
-        return kind(
-            settings,
-            self.y,
-            epochs=self.recipe.epochs,
-            # Not a method of this class: a reference cycle would keep the data on the device afterwards.
-            predict=partial(self.predictor.averaged_probabilities, self.X),
-            mirrored=self.recipe.augment.flip,
-        )
+        kind = RefreshedTargets if sieve.refresh_every else FixedTargets
+        # Not a method of this class: a reference cycle would keep the data on the device afterwards.
+        predict = partial(self.predictor.probabilities, self.X)
+        return kind(sieve, self.y, epochs=recipe.epochs, predict=predict, mirrored=recipe.augment.flip)
 
     @property
     def rows(self) -> Tensor:
@@ -208,7 +199,7 @@ class Run:
         if targets is None:
             logits = self._forward(inputs)
             if step == 0:
-                self._check_outputs(logits)
+                check_outputs(logits, self.largest_label, "y", sieve=self.recipe.sieve)
             loss = self._label_loss(logits, rows)
         else:
             if self.recipe.sieve is not None and self.recipe.sieve.mixup:
@@ -251,12 +242,6 @@ class Run:
             )
         return loss
 
-    def _check_outputs(self, logits: Tensor) -> None:
-        sieve, n_classes = self.recipe.sieve, class_count(logits)
-        if sieve is not None and n_classes is not None and not isinstance(sieve.balance, bool):
-            as_prior(sieve.balance, "balance", n_classes=n_classes)  # now, not hours later
-        check_label_range(self.largest_label, logits, "y")
-
     def _share_done(self, step: int) -> float:
         """Return the share of steps done, of the training or of the current round of the sieve."""
         first = max((epoch for epoch in self.decisions if epoch <= self.epoch), default=0)
@@ -273,12 +258,11 @@ class Run:
 
     def score(self, X: Tensor, y: IntArray) -> Record:
         """Return the noisy validation score, of the averaged weights if there are any; keep the best."""
-        with self.predictor.averaged():
-            probs = self.predictor.probabilities(X)
-            check_label_range(int(y.max()), probs, "validation[1]")
-            predicted = probs.argmax(dim=1).cpu().numpy()
-            score = peer_score(y, predicted, alpha=self.recipe.scoring_alpha)
-            if self.best is None or score > self.best[1]:
+        probs = self.predictor.probabilities(X)
+        check_outputs(probs, int(y.max()), "validation[1]")
+        score = peer_score(y, probs.argmax(dim=1).cpu().numpy(), alpha=self.recipe.scoring_alpha)
+        if self.best is None or score > self.best[1]:
+            with self.predictor.averaged():
                 self.best = (self.epoch, score, _copy(self.model))
         return {"score": score}
 
@@ -309,8 +293,7 @@ class Run:
                 part.load_state_dict(state[name])
         if state["loss_generator"] is not None:
             self.loss.generator.set_state(state["loss_generator"])
-        best = state["best"]
-        self.best = None if best is None else (best[0], best[1], best[2])
+        self.best = None if state["best"] is None else tuple(state["best"])
         self.before_sieve = state["before_sieve"]
         torch.set_rng_state(state["random"])
         if state["random_device"] is not None:

@@ -91,11 +91,11 @@ class WeightAverage:
     def in_use(self) -> Iterator[None]:
         """Copy the average into the model, and restore its weights afterwards."""
         kept = [tensor.clone() for tensor in self._live]
-        self._write(self._mean)
+        torch._foreach_copy_(self._live, self._mean)
         try:
             yield
         finally:
-            self._write(kept)
+            torch._foreach_copy_(self._live, kept)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""
@@ -106,10 +106,6 @@ class WeightAverage:
         self.updates = int(state["updates"])
         for name, mean in zip(self.names, self._mean, strict=True):
             mean.copy_(state["mean"][name])
-
-    @torch.no_grad()
-    def _write(self, values: list[Tensor]) -> None:
-        torch._foreach_copy_(self._live, values)
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,17 +124,13 @@ class AveragedPredictor:
         return nullcontext() if self.average is None else self.average.in_use()
 
     def probabilities(self, X: Tensor, *, mirrored: bool = False) -> Tensor:
-        """Return probabilities (n, K) under the weights that the model has now."""
+        """Return probabilities (n, K)."""
         self.model.eval()
         options: dict[str, Any] = {"batch_size": self.batch_size, "half_precision": self.half_precision}
-        if mirrored:
-            return predict_mirrored(self.forward, X, **options)
-        return torch.softmax(as_columns(predict_logits(self.forward, X, **options)), dim=1)
-
-    def averaged_probabilities(self, X: Tensor, *, mirrored: bool = False) -> Tensor:
-        """Return probabilities (n, K) under the averaged weights."""
         with self.averaged():
-            return self.probabilities(X, mirrored=mirrored)
+            if mirrored:
+                return predict_mirrored(self.forward, X, **options)
+            return torch.softmax(as_columns(predict_logits(self.forward, X, **options)), dim=1)
 
 
 def is_images(X: Tensor) -> bool:

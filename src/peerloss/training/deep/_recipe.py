@@ -27,9 +27,7 @@ class Sieve:
     """How labels are kept and replaced, after a first phase of training with the loss alone.
 
     At the start of each round the model (with averaged weights) predicts all training rows. This model is the
-    teacher. Labels that fit its predictions are kept, and the other rows are trained on its predictions. With
-    ``refresh_every > 0`` the targets follow the predictions of the model during the round; with 0 they stay
-    fixed until the next round.
+    teacher. Labels that fit its predictions are kept, and the other rows are trained on its predictions.
     """
 
     start: float = 0.4
@@ -49,9 +47,9 @@ class Sieve:
     """Number of epochs between two refreshes of the targets. At a refresh the model predicts all rows, and
     the targets follow the moving average of the predictions, including those of the teacher. A label is kept
     if this average, combined with ``trust`` in the label, gives it a probability above one half (at
-    ``threshold`` 0). There is no refresh in the first quarter of a round, because the model must first reach
-    the accuracy of the teacher. 0 keeps the targets fixed within a round, and a label is kept by its expected
-    peer loss."""
+    ``threshold`` 0). The first quarter of a round has none, because the model must first reach the accuracy
+    of the teacher. 0 keeps the targets fixed within a round, and a label is kept by its expected peer
+    loss."""
     memory: float = 0.8
     """Weight of the earlier predictions in the moving average. Only for refreshed targets."""
     trust: float = 0.5
@@ -77,8 +75,8 @@ class Sieve:
         check_augment(self.augment)
         if not isinstance(self.balance, bool):
             as_prior(self.balance, "balance")
-        for name in ("memory", "trust"):
-            if self.refresh_every == 0 and getattr(self, name) != getattr(Sieve, name):
+        for name in () if self.refresh_every else ("memory", "trust"):
+            if getattr(self, name) != getattr(Sieve, name):
                 raise InvalidInputError(
                     f"`{name}` has no effect with refresh_every=0, because fixed targets are not averaged; "
                     f"got {getattr(self, name)!r}. Leave it out, or use refresh_every=2."
@@ -93,11 +91,9 @@ class Sieve:
         """Return the epochs at which the targets are refreshed."""
         if not self.refresh_every:
             return []
-        decisions = self.decisions(epochs)
-        rounds = zip(decisions, [*decisions[1:], epochs], strict=True)
         return [
             epoch
-            for first, end in rounds
+            for first, end in pairwise([*self.decisions(epochs), epochs])
             for epoch in range(first + self.refresh_every, end, self.refresh_every)
             if epoch - first >= (end - first) / 4
         ]

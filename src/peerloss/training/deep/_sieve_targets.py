@@ -20,27 +20,19 @@ if TYPE_CHECKING:
 
 
 class Targets(NamedTuple):
-    """The targets of an epoch."""
+    """Soft targets (n, K), whose sums are the weights of the rows, and which labels were kept (n,)."""
 
     probs: Tensor
-    """(n, K) soft targets; the sum of a row is its weight in the loss."""
     kept: Tensor
-    """(n,) bool: rows whose label was kept."""
 
 
 class SieveTargets(ABC):
     """The targets of a training with a sieve; the only state is ``teacher_probs``.
 
-    Parameters
-    ----------
-    sieve, epochs
-        The settings and the length of the training.
-    y
-        Noisy labels (n,), −1 for rows without a label.
-    predict
-        Returns the probabilities (n, K) of all rows under the current averaged model.
-    mirrored
-        Whether the teacher predicts as the mean over each image and its mirror image.
+    At the start of a round the teacher predicts probabilities p for every row, and :meth:`decide` turns p and
+    the labels into targets. Each target is multiplied by its largest entry, so that uncertain rows count
+    less. ``predict`` returns the probabilities (n, K) of all rows under the averaged model, for the teacher
+    as the mean over each image and its mirror image if ``mirrored``. −1 in ``y`` marks a missing label.
     """
 
     def __init__(
@@ -65,15 +57,13 @@ class SieveTargets(ABC):
             self.teacher_probs = self._query_teacher()
         if self.teacher_probs is None:
             return None
-        balance = self.sieve.balance
-        probs = self.teacher_probs
+        probs, balance = self.teacher_probs, self.sieve.balance
         if balance is not False:
             probs = balance_classes(probs, None if balance is True else balance)
         targets, kept = self.decide(probs)
-        return Targets(targets * targets.amax(dim=1, keepdim=True), kept)  # uncertain rows count less
+        return Targets(targets * targets.amax(dim=1, keepdim=True), kept)
 
     def _query_teacher(self) -> Tensor:
-        """Return the probabilities (n, K) of the teacher of a new round."""
         return self._predict(mirrored=self._mirrored)
 
     @abstractmethod
@@ -104,18 +94,15 @@ class SieveTargets(ABC):
 class FixedTargets(SieveTargets):
     """Compute the targets once per round, so that the model cannot reinforce its own mistakes.
 
-    1. At the start of a round the teacher predicts probabilities p for every row.
-    2. A label ỹ is kept if its expected peer loss at α = 1, L[n, ỹ] − Σ_k π̃_k L[n, k], is below
+    1. A label ỹ is kept if its expected peer loss at α = 1, L[n, ỹ] − Σ_k π̃_k L[n, k], is below
        ``threshold``: the teacher disagrees less with this label than with the label of a random row. For
        equal priors this is the rule of CORES² (Cheng et al., 2021), a loss below the mean over labels.
-    3. A kept label counts as a noisy observation: the target is the posterior ∝ p_k·T[k, ỹ], with T counted
-       from the predictions of the teacher.
-    4. The target of the other rows, and of rows without a label, is p.
-    5. Each target is multiplied by its largest entry, so that uncertain rows count less.
+    2. A kept label counts as a noisy observation: the target is the posterior ∝ p_k·T[k, ỹ], with T counted
+       from p. The target of the other rows, and of rows without a label, is p.
     """
 
     def decide(self, probs: Tensor) -> Targets:
-        """Apply steps 2 to 4 to the probabilities of the teacher."""
+        """Apply both steps to the probabilities of the teacher."""
         has_label = self.y >= 0
         labels = self.y[has_label]
         noisy_prior = torch.bincount(labels, minlength=probs.shape[1]) / len(labels)
@@ -128,14 +115,12 @@ class FixedTargets(SieveTargets):
 class RefreshedTargets(SieveTargets):
     """Update the targets during a round with the predictions of the model that is trained on them.
 
-    1. At the start of a round the teacher predicts probabilities p for every row.
-    2. Every ``refresh_every`` epochs, except in the first quarter of a round, the model with averaged weights
+    1. Every ``refresh_every`` epochs, except in the first quarter of a round, the model with averaged weights
        predicts every row again, and p becomes ``memory``·p + (1 − ``memory``)·prediction.
-    3. The posterior ∝ p_k·T[k, ỹ]^``trust`` combines p with the label ỹ, with T counted from p.
-    4. A label is kept, as a one-hot target, if the posterior gives it log-odds above −``threshold`` (at 0: a
-       probability above one half). The target of the other rows is the posterior, and of rows without a label
-       p.
-    5. Each target is multiplied by its largest entry, so that uncertain rows count less.
+    2. The posterior ∝ p_k·T[k, ỹ]^``trust`` combines p with the label ỹ, with T counted from p. Without a
+       label it is p.
+    3. A label is kept, as a one-hot target, if the posterior gives it log-odds above −``threshold`` (at 0: a
+       probability above one half). The target of the other rows is the posterior.
 
     The model then learns from its own predictions, which can collapse. Two precautions prevent that: a share
     of the images is not augmented (``Augment.share``), so that batch statistics fit the plain images that the
@@ -143,7 +128,6 @@ class RefreshedTargets(SieveTargets):
     """
 
     def targets_for(self, epoch: int) -> Targets | None:
-        """Return the targets of an epoch, after a refresh if one is due; ``None`` before the first round."""
         if epoch in self.refreshes and self.teacher_probs is not None:
             self.teacher_probs = self._refresh_targets(self.teacher_probs)
         return super().targets_for(epoch)
@@ -153,7 +137,7 @@ class RefreshedTargets(SieveTargets):
         return torch.lerp(self._predict(), earlier, self.sieve.memory)
 
     def decide(self, probs: Tensor) -> Targets:
-        """Apply steps 3 and 4 to the averaged probabilities."""
+        """Apply steps 2 and 3 to the averaged probabilities."""
         onehot, likelihood = self.label_likelihood(probs)
         posterior = torch.softmax(probs.log() + torch.xlogy(self.sieve.trust, likelihood), dim=1)
         of_label = posterior.gather(1, self.y.clamp(min=0)[:, None])[:, 0]

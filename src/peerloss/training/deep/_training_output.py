@@ -5,11 +5,11 @@ from __future__ import annotations
 import csv
 import hashlib
 import io
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import count
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
@@ -19,13 +19,12 @@ from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
-    from contextlib import AbstractContextManager
     from pathlib import Path
 
+    from peerloss.training.deep._deep_run import Run
     from peerloss.training.deep._recipe import DeepRecipe
 
 Record = dict[str, float]
-#: Name of the table in the folder of the log.
 TABLE = "metrics.csv"
 #: Number of rows of X in its fingerprint. A hash of all rows would take longer than an epoch on large data.
 FINGERPRINT_ROWS = 64
@@ -47,8 +46,8 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
         torch.save(state, stream)
 
 
-def load_checkpoint(path: Path, *, settings: dict[str, Any]) -> dict[str, Any]:
-    """Read the checkpoint of a training with the same ``settings``."""
+def resume(path: Path, run: Run) -> None:
+    """Continue ``run`` from the checkpoint of a training with the same settings."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -63,18 +62,23 @@ def load_checkpoint(path: Path, *, settings: dict[str, Any]) -> dict[str, Any]:
             f"`checkpoint` {path} does not fit into memory: {error}. Free some memory, or pass another path."
         ) from error
     except Exception as error:  # a damaged file can fail in any way
-        raise unreadable(path) from error
+        raise _unreadable(path) from error
+    settings = run.settings
     changed = [name for name in settings if saved.get(name) != settings[name]]
     if changed:
         raise InvalidInputError(
             f"`checkpoint` {path} belongs to a training with {changed[0]} = {saved.get(changed[0])!r}; this "
             f"one has {settings[changed[0]]!r}. Use the same settings and data, or another file."
         )
-    return dict(state)
+    try:
+        run.load_state_dict(state)
+    except torch.OutOfMemoryError:  # the file is intact
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
+        raise _unreadable(path) from error
 
 
-def unreadable(path: Path) -> InvalidInputError:
-    """Return the error for a file that is not an intact checkpoint."""
+def _unreadable(path: Path) -> InvalidInputError:
     return InvalidInputError(
         f"`checkpoint` {path} cannot be read: it is truncated or damaged, or it is not a checkpoint of "
         "train_deep. Delete it to start again, or pass another path."
@@ -84,10 +88,7 @@ def unreadable(path: Path) -> InvalidInputError:
 def training_settings(
     recipe: DeepRecipe, model: nn.Module, loss: Any, X: Tensor, y: Tensor
 ) -> dict[str, Any]:
-    """Return everything that a checkpoint must share with the training, as plain numbers and strings by name.
-
-    Must be called before the first step, while the α of ``loss`` is that of the recipe.
-    """
+    """Return what a checkpoint must share with the training; call it before α changes in the first step."""
     layout = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     # The repr of a function holds its address, which changes; the repr of a module holds its settings.
     name = repr(loss) if isinstance(loss, nn.Module) else getattr(loss, "__qualname__", type(loss).__name__)
@@ -110,38 +111,37 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()[:12]
 
 
-class EpochLog:
-    """Writes one line per epoch into ``folder``, for a training of which ``done`` epochs are finished."""
+@contextmanager
+def epoch_log(folder: Path | None, *, done: int) -> Iterator[Callable[[list[Record]], None]]:
+    """Yield a function that logs a history after each epoch; ``done`` epochs are logged already."""
+    if folder is None:
+        yield lambda _: None
+        return
+    table, board = folder / TABLE, None
+    if not done:
+        _keep_earlier(table)
+    if find_spec("tensorboard") is not None:
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (optional)
 
-    def __init__(self, folder: Path, *, done: int = 0) -> None:
-        self._table = folder / TABLE
-        if not done:
-            _keep_earlier(self._table)
-        self._board: Any = None
-        if find_spec("tensorboard") is not None:
-            from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (optional)
+        # Epochs after the last checkpoint are repeated, so their old values are removed.
+        board = SummaryWriter(str(folder), purge_step=done + 1)
 
-            # Epochs after the last checkpoint are repeated, so their old values are removed.
-            self._board = SummaryWriter(str(folder), purge_step=done + 1)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._board is not None:
-            self._board.close()
-
-    def write(self, history: list[Record]) -> None:
-        """Rewrite the table, so that no line is repeated after a resume; add the last epoch to the board."""
+    def write(history: list[Record]) -> None:
         names = dict.fromkeys(name for record in history for name in record)
-        with atomic_stream(self._table, "w") as stream:
+        with atomic_stream(table, "w") as stream:  # all of it, so that no line is repeated after a resume
             writer = csv.DictWriter(stream, list(names), restval="")
             writer.writeheader()
             writer.writerows(history)
-        if self._board is not None:
+        if board is not None:
             for name, value in history[-1].items():
-                self._board.add_scalar(name, value, int(history[-1]["epoch"]))
-            self._board.flush()
+                board.add_scalar(name, value, int(history[-1]["epoch"]))
+            board.flush()
+
+    try:
+        yield write
+    finally:
+        if board is not None:
+            board.close()
 
 
 def _keep_earlier(table: Path) -> None:
@@ -151,23 +151,17 @@ def _keep_earlier(table: Path) -> None:
         table.rename(table.with_stem(f"{table.stem}-{number}"))
 
 
-def progress_bar(epochs: int, *, done: int, show: bool) -> AbstractContextManager[Callable[[Record], None]]:
-    """Return a context that yields a function to call after each epoch."""
-    return _bar(epochs, done) if show else nullcontext(lambda _: None)
-
-
 @contextmanager
-def _bar(epochs: int, done: int) -> Iterator[Callable[[Record], None]]:
-    from rich.progress import (  # noqa: PLC0415 (only if a bar is shown)
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeRemainingColumn,
-    )
+def progress_bar(epochs: int, *, done: int, show: bool) -> Iterator[Callable[[Record], None]]:
+    """Yield a function to call after each epoch."""
+    if not show:
+        yield lambda _: None
+        return
+    from rich import progress as rich  # noqa: PLC0415 (only if a bar is shown)
 
-    columns = (TextColumn("epochs"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, TextColumn("{task.description}")) as progress:
+    columns = (rich.TextColumn("epochs"), rich.BarColumn(), rich.MofNCompleteColumn())
+    description = rich.TextColumn("{task.description}")
+    with rich.Progress(*columns, rich.TimeRemainingColumn(), description) as progress:
         task = progress.add_task("", total=epochs, completed=done)
 
         def advance(record: Record) -> None:

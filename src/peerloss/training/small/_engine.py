@@ -26,14 +26,7 @@ from peerloss.training.small._nets import (
     first_weights,
     prepare_nets,
 )
-from peerloss.training.small._step_backends import (
-    Backend,
-    NumbaBackend,
-    TorchBackend,
-    batch_losses,
-    has_compiled_gradient,
-    has_numba,
-)
+from peerloss.training.small._step_backends import NumbaBackend, TorchBackend, backend_of, batch_losses
 from peerloss.training.small._trained_nets import TrainedNets, stacked_logits
 
 if TYPE_CHECKING:
@@ -138,7 +131,7 @@ def train_nets(
         raise InvalidInputError("`keep_best` needs a `monitor` that scores the nets; got None.")
     table, prepared = prepare_nets(X, nets, k, plan.dtype)
     plan.sizes = (table.shape[1], *widths, 1 if k == 2 else k)
-    kinds = [_backend_of(net, plan.device, backend) for net in prepared]
+    kinds = [backend_of(net, plan.device, backend) for net in prepared]
     result = _Result(len(prepared), plan)
 
     def train_part(members: list[int]) -> None:
@@ -219,15 +212,6 @@ class _Result:
         )
 
 
-def _backend_of(net: PreparedNet, device: str, backend: str) -> str:
-    """Choose by the net alone, so that its result does not depend on the other nets."""
-    if backend == "numba" and not has_numba():
-        raise InvalidInputError("`backend` 'numba' needs numba: pip install numba. Or use backend='auto'.")
-    if backend == "torch" or device != "cpu" or not has_compiled_gradient(net):
-        return "torch"
-    return "numba"
-
-
 def _bytes_per_net(plan: _Plan, k: int) -> int:
     """Estimate the memory of parameters with moments, activations with gradients, and batches drawn ahead."""
     activations = 3 * plan.batch_size * (sum(plan.sizes) + 8 * k)
@@ -253,7 +237,7 @@ def _train_part(
     streams = [
         BatchStream(net, batch_size=plan.batch_size, steps=plan.steps, dtype=plan.dtype) for net in nets
     ]
-    engine: Backend = (
+    engine: NumbaBackend | TorchBackend = (
         NumbaBackend(table, nets, plan.sizes)
         if kind == "numba"
         else TorchBackend(table, nets, plan.sizes, plan.device)
@@ -261,17 +245,13 @@ def _train_part(
     engine.start(np.stack([first_weights(net.net.random_state, plan.sizes, plan.dtype) for net in nets]))
     records = plan.records()
     stops = sorted({*records, *(net.net.warm_up for net in nets if 0 < net.net.warm_up < plan.steps)})
-    step, drawn, ahead = 0, 0, [stream.take(0) for stream in streams]
+    step = 0
     for stop in stops:
         while step < stop:
-            if drawn == 0:
-                drawn = min(STEPS_AT_ONCE, plan.steps - step)
-                ahead = [stream.take(drawn) for stream in streams]
-            count = min(drawn, stop - step)
-            used = len(ahead[0].rows) - drawn
-            blocks = [block.part(used, used + count) for block in ahead]
+            count = min(STEPS_AT_ONCE, stop - step)
+            blocks = [stream.take(count) for stream in streams]
             engine.run(blocks, step)
-            step, drawn = step + count, drawn - count
+            step += count
         if stop in records:
             for net, member, block, weights in zip(nets, members, blocks, engine.parameters(), strict=True):
                 loss = _last_loss(weights, net, block, table, plan.sizes, stop)
@@ -282,9 +262,9 @@ def _last_loss(
     parameters: RealArray, net: PreparedNet, block: Block, table: RealArray, sizes: tuple[int, ...], step: int
 ) -> float:
     """Return the loss of the last batch of a block."""
-    last = block.part(-1, len(block.rows))
-    z = stacked_logits(torch.from_numpy(parameters[None]), sizes, torch.from_numpy(table[last.rows]))
-    coefficients, scale = torch.from_numpy(last.coefficients), torch.from_numpy(last.scale)
+    x = torch.from_numpy(table[block.rows[-1:]])
+    coefficients, scale = (torch.from_numpy(part[-1:]) for part in (block.coefficients, block.scale))
+    z = stacked_logits(torch.from_numpy(parameters[None]), sizes, x)
     return float(batch_losses(net.objective_at(step - 1), z, coefficients, scale))
 
 

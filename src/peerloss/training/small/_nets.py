@@ -255,10 +255,6 @@ class Block(NamedTuple):
     scale: RealArray
     """(steps, batch): weight of the row divided by the batch size."""
 
-    def part(self, first: int, last: int) -> Block:
-        """Return the steps ``first`` to ``last - 1``."""
-        return Block(self.rows[first:last], self.coefficients[first:last], self.scale[first:last])
-
 
 class BatchStream:
     """Random batches without replacement; an incomplete batch at the end of an epoch is dropped.
