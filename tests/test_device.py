@@ -1,10 +1,11 @@
-"""The device of all computations."""
+"""The device of all computations, and the limit on threads."""
 
 import pytest
 import torch
+from threadpoolctl import threadpool_info
 
 from peerloss import PeerLoss
-from peerloss._device import GPU_WIDTH, resolve_device
+from peerloss._device import GPU_WIDTH, one_thread, resolve_device
 from peerloss.exceptions import InvalidInputError
 from peerloss.training import train_deep
 from tests.training.deep.toy import RECIPE, images, small_net
@@ -32,3 +33,23 @@ def test_an_unusable_device_is_refused(device):
     X, noisy, _ = images()
     with pytest.raises(InvalidInputError, match=f"`device` must be 'auto', .*{device}'? cannot be used"):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, device=device)
+
+
+@pytest.mark.parametrize("blas", [False, True])
+def test_threads_are_limited_and_restored(blas):
+    """Torch has one thread inside the block and its former number afterwards, also after an error."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+
+    def fail():
+        with one_thread(blas=blas):
+            assert torch.get_num_threads() == 1
+            assert not blas or {pool["num_threads"] for pool in threadpool_info()} == {1}
+            raise RuntimeError("on purpose")
+
+    try:
+        with pytest.raises(RuntimeError, match="on purpose"):
+            fail()
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)

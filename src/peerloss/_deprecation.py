@@ -15,14 +15,14 @@ _Class = TypeVar("_Class", bound=type)
 
 
 def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
-    """Return a module-level ``__getattr__`` that resolves deprecated names.
+    """Return the ``__getattr__`` of a module that had these names.
 
     The new home is imported when an old name is used, so a package may point to one above it.
 
     Parameters
     ----------
     module
-        ``__name__`` of the module that had the names.
+        ``__name__`` of the module.
     names
         Old name → full new one, such as ``"split_budget": "peerloss.crowd.untruthful_split"``.
     """
@@ -43,22 +43,7 @@ def renamed_parameters(**names: str) -> Callable[[_Function], _Function]:
     The signature stays that of the function, so :func:`inspect.signature` and ``get_params`` of scikit-learn
     see new names only. For an estimator decorate ``__init__``.
     """
-
-    def decorate(function: _Function) -> _Function:
-        @functools.wraps(function)
-        def accept_old_names(*args: Any, **kwargs: Any) -> Any:
-            for old in names.keys() & kwargs.keys():
-                if names[old] in kwargs:
-                    raise TypeError(
-                        f"{function.__qualname__}() got both `{names[old]}` and its deprecated name `{old}`."
-                    )
-                warn_renamed(old, names[old], stacklevel=3)
-                kwargs[names[old]] = kwargs.pop(old)
-            return function(*args, **kwargs)
-
-        return accept_old_names  # type: ignore[return-value]
-
-    return decorate
+    return functools.partial(_accept_old_names, names=names, both=False)
 
 
 def renamed_fields(**names: str) -> Callable[[_Class], _Class]:
@@ -69,29 +54,32 @@ def renamed_fields(**names: str) -> Callable[[_Class], _Class]:
     """
 
     def decorate(cls: _Class) -> _Class:
-        initialise = cls.__init__  # type: ignore[misc]
-
-        @functools.wraps(initialise)
-        def accept_old_names(self: Any, *args: Any, **kwargs: Any) -> None:
-            for old in names.keys() & kwargs.keys():
-                warn_renamed(old, names[old])
-                kwargs[names[old]] = kwargs.pop(old)
-            initialise(self, *args, **kwargs)
-
-        cls.__init__ = accept_old_names  # type: ignore[misc]
+        cls.__init__ = _accept_old_names(cls.__init__, names=names, both=True)  # type: ignore[misc]
         for old, new in names.items():
-            setattr(cls, old, _old_field(old, new))
+            setattr(cls, old, property(functools.partial(_read_old_field, old, new)))
         return cls
 
     return decorate
 
 
-def _old_field(old: str, new: str) -> property:
-    def read(self: Any) -> Any:
-        warn_renamed(old, new)
-        return getattr(self, new)
+def _accept_old_names(function: _Function, *, names: Mapping[str, str], both: bool) -> _Function:
+    @functools.wraps(function)
+    def accept_old_names(*args: Any, **kwargs: Any) -> Any:
+        for old in names.keys() & kwargs.keys():
+            if names[old] in kwargs and not both:
+                raise TypeError(
+                    f"{function.__qualname__}() got both `{names[old]}` and its deprecated name `{old}`."
+                )
+            warn_renamed(old, names[old])
+            kwargs[names[old]] = kwargs.pop(old)
+        return function(*args, **kwargs)
 
-    return property(read, doc=f"Deprecated name of ``{new}``.")
+    return accept_old_names  # type: ignore[return-value]
+
+
+def _read_old_field(old: str, new: str, record: Any) -> Any:
+    warn_renamed(old, new)
+    return getattr(record, new)
 
 
 def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:

@@ -1,10 +1,17 @@
-"""One meaning of ``device`` for the whole library."""
+"""One meaning of ``device`` for the whole library, and the limit of threads for small computations."""
 
 from __future__ import annotations
 
+from contextlib import contextmanager, nullcontext
+from typing import TYPE_CHECKING
+
 import torch
+from threadpoolctl import threadpool_limits
 
 from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 #: Layers of small networks from this width on train faster on a GPU than in the compiled loop on the CPU
 #: (one network, H200 against EPYC).
@@ -22,13 +29,8 @@ def resolve_device(
         ``"auto"`` (or ``None``) chooses the GPU if there is one and the work is large enough for it, else the
         CPU. Any other value is what :class:`torch.device` accepts, such as ``"cpu"`` or ``"cuda:1"``.
     width, gpu_width
-        Work that is only faster on a GPU from a certain size on passes its ``width`` (hidden units or
-        features). ``"auto"`` then chooses the GPU only if ``width`` is at least ``gpu_width``.
-
-    Raises
-    ------
-    InvalidInputError
-        If the device is unknown or cannot be used.
+        Size of the work (hidden units or features), and the size from which on a GPU is faster. Without
+        ``width``, ``"auto"`` chooses any GPU.
 
     Examples
     --------
@@ -48,3 +50,19 @@ def resolve_device(
             f"({str(error).partition(chr(10))[0]}). Use 'auto' to use a GPU only if torch finds one."
         ) from error
     return chosen
+
+
+@contextmanager
+def one_thread(*, blas: bool = False) -> Iterator[None]:
+    """Limit torch to one thread; with ``blas`` also the thread pools of NumPy, SciPy and scikit-learn.
+
+    Small operations become ten times slower on two threads if another process uses the second core. The other
+    thread pools are an option because finding them takes milliseconds.
+    """
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        with threadpool_limits(1) if blas else nullcontext():
+            yield
+    finally:
+        torch.set_num_threads(before)

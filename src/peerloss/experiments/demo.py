@@ -10,7 +10,7 @@ import torch
 from joblib import Parallel, delayed
 
 from peerloss._deprecation import renamed_parameters
-from peerloss._threads import one_thread
+from peerloss._device import one_thread
 from peerloss.datasets import load_dataset, split_and_flip
 from peerloss.experiments._parallel import worker_errors
 from peerloss.losses import PeerLoss, PlainLoss

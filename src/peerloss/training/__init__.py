@@ -8,10 +8,9 @@
 from peerloss.training._loop import train
 from peerloss.training.deep._augment import STRONG_AUGMENT, Augment
 from peerloss.training.deep._deep_run import DeepResult
-from peerloss.training.deep._fixed_targets import keep_rows
 from peerloss.training.deep._predict import predict_logits, predict_mirrored
-from peerloss.training.deep._recipe import DeepRecipe
-from peerloss.training.deep._sieve import Sieve
+from peerloss.training.deep._recipe import DeepRecipe, Sieve
+from peerloss.training.deep._sieve_targets import keep_rows
 from peerloss.training.deep._train_deep import train_deep
 from peerloss.training.small._engine import train_nets
 from peerloss.training.small._nets import Net

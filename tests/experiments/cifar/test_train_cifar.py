@@ -13,7 +13,7 @@ from peerloss.experiments.cifar import SharedResources, cifar_table
 from peerloss.experiments.cifar import _cifar_experiment as cifar_experiment
 from peerloss.experiments.cifar import _train_cifar as train_cifar
 from peerloss.losses import PeerLoss
-from peerloss.training.deep import _refreshed_targets, _train_deep
+from peerloss.training.deep import _sieve_targets, _train_deep
 from tests.experiments.cifar.made_up import write_cifar
 
 FEWER = ("rows=60", "holdout=10")
@@ -65,8 +65,8 @@ def test_a_smoke_test_includes_peer_loss_the_teacher_and_a_renewal(data, tmp_pat
         monkeypatch.setattr(owner, name, watched)
 
     watch(PeerLoss, "forward", lambda loss: f"loss with alpha {float(loss.alpha):g}")
-    watch(_refreshed_targets.RefreshedTargets, "_query_teacher", lambda _: "teacher")
-    watch(_refreshed_targets.RefreshedTargets, "_refresh_targets", lambda _: "refresh")
+    watch(_sieve_targets.RefreshedTargets, "_query_teacher", lambda _: "teacher")
+    watch(_sieve_targets.RefreshedTargets, "_refresh_targets", lambda _: "refresh")
     (record,) = run(load("peer+sieve"), tmp_path, data).records
     assert seen == ["loss with alpha 0", "loss with alpha 2", "teacher", "refresh"]
     assert {"before_sieve", "settled"} <= set(record["test"])

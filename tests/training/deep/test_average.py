@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from peerloss.training.deep._average import WeightAverage
+from peerloss.training.deep._predict import WeightAverage
 
 
 def model():

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from peerloss.training import keep_rows
-from peerloss.training.deep import _fixed_targets
+from peerloss.training.deep import _sieve_targets
 from tests.training.deep.toy import first_targets
 
 UNIFORM = torch.full((3,), 1 / 3)
@@ -86,7 +86,7 @@ def test_the_prior_is_counted_over_labelled_rows_only(monkeypatch):
         seen.append(noisy_prior)
         return keep_rows(probs, y, noisy_prior, threshold=threshold)
 
-    monkeypatch.setattr(_fixed_targets, "keep_rows", watched)
+    monkeypatch.setattr(_sieve_targets, "keep_rows", watched)
     y = torch.tensor([0, 0, 0, 1, 2, -1, -1, -1])
     first_targets(UNIFORM.expand(8, 3), y, refresh_every=0)
     assert seen[0].tolist() == pytest.approx([0.6, 0.2, 0.2])

@@ -6,9 +6,7 @@ import torch
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import loss_matrix, plain_loss
 from peerloss.training import Sieve
-from peerloss.training.deep._fixed_targets import FixedTargets
-from peerloss.training.deep._refreshed_targets import RefreshedTargets
-from peerloss.training.deep._sieve_targets import balance_classes, soft_loss
+from peerloss.training.deep._sieve_targets import FixedTargets, RefreshedTargets, balance_classes, soft_loss
 from tests.training.deep.toy import first_targets
 
 UNIFORM = torch.full((3,), 1 / 3)

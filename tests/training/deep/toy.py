@@ -5,8 +5,7 @@ import torch
 
 from peerloss.models import ResNet
 from peerloss.training import Augment, DeepRecipe, Sieve, predict_logits
-from peerloss.training.deep._fixed_targets import FixedTargets
-from peerloss.training.deep._refreshed_targets import RefreshedTargets
+from peerloss.training.deep._sieve_targets import FixedTargets, RefreshedTargets
 
 N = 240
 RECIPE = DeepRecipe(epochs=3, batch_size=32, learning_rate=0.05, alpha=((0.3, 0.0), (1.0, 1.0)), average=0.9)

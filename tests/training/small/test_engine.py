@@ -16,9 +16,8 @@ from peerloss import NoiseModel
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import backward_loss, dmi_loss, forward_loss, peer_loss
 from peerloss.training import Net, train_nets
-from peerloss.training.small._batches import BatchStream, first_weights
 from peerloss.training.small._engine import flushed_denormals
-from peerloss.training.small._nets import prepare_nets
+from peerloss.training.small._nets import BatchStream, first_weights, prepare_nets
 from peerloss.training.small._step_backends import has_numba
 
 BACKENDS = ["torch", pytest.param("numba", marks=pytest.mark.skipif(not has_numba(), reason="no numba"))]
@@ -395,8 +394,7 @@ def test_missing_nets_or_features_are_refused():
 
 def test_without_numba_the_torch_backend_is_used(monkeypatch):
     """Numba is optional; the message for ``backend="numba"`` says how to install it."""
-    for place in ("_engine", "_step_backends"):
-        monkeypatch.setattr(f"peerloss.training.small.{place}.has_numba", lambda: False)
+    monkeypatch.setattr("peerloss.training.small._step_backends.has_numba", lambda: False)
     X, y = data()
     assert train_nets(X, [Net(y)], n_classes=2, max_steps=2).backend == ("torch",)
     with pytest.raises(InvalidInputError, match="pip install numba"):

@@ -15,7 +15,7 @@ import numpy as np
 from sklearn.metrics import balanced_accuracy_score
 from sklearn.model_selection import train_test_split
 
-from peerloss._threads import one_thread
+from peerloss._device import one_thread
 from peerloss.datasets import load_dataset, split_and_flip
 from peerloss.experiments._experiment import Outcome
 from peerloss.experiments._record import FORMAT, Record, machine, versions

@@ -126,17 +126,17 @@ def _cut_out(inputs: Tensor, size: int, generator: torch.Generator | None) -> Te
     centre = (_draw(inputs, 2, generator) + 1.0) / 2.0
     rows = torch.arange(height, device=inputs.device)[:, None]
     columns = torch.arange(width, device=inputs.device)[None, :]
-    half = size / 2.0
-    blanked = ((rows + 0.5 - centre[0] * height).abs() < half) & (
-        (columns + 0.5 - centre[1] * width).abs() < half
-    )
-    return inputs.masked_fill(blanked[:, None], 0.0)
+    in_rows = (rows + 0.5 - centre[0] * height).abs() < size / 2.0
+    in_columns = (columns + 0.5 - centre[1] * width).abs() < size / 2.0
+    return inputs.masked_fill((in_rows & in_columns)[:, None], 0.0)
 
 
 def mix_pairs(inputs: Tensor, targets: Tensor, *, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
     """Mix row i of a batch with row n − 1 − i (mixup); its own share is uniform in [½, 1]."""
     own = 1.0 - 0.5 * torch.rand(len(inputs), device=inputs.device, generator=generator)
-    wide = own.view(-1, *[1] * (inputs.ndim - 1))
-    return wide * inputs + (1.0 - wide) * inputs.flip(0), own[:, None] * targets + (
-        1.0 - own[:, None]
-    ) * targets.flip(0)
+
+    def mixed(rows: Tensor) -> Tensor:
+        share = own.view(-1, *[1] * (rows.ndim - 1))
+        return share * rows + (1.0 - share) * rows.flip(0)
+
+    return mixed(inputs), mixed(targets)

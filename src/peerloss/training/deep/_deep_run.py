@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,31 +18,29 @@ from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training.deep._augment import Augment, crop_and_flip, distort, mix_pairs, to_inputs
-from peerloss.training.deep._average import WeightAverage
-from peerloss.training.deep._checkpoint import training_settings
-from peerloss.training.deep._divergence_check import REMEDY, check_epoch, loss_alpha, total_norm
-from peerloss.training.deep._fixed_targets import FixedTargets
 from peerloss.training.deep._inputs import (
-    check_augmentation,
-    check_label_range,
-    class_count,
+    check_outputs,
     largest_label,
     training_rows,
 )
-from peerloss.training.deep._predict import AveragedPredictor, is_images, precision
-from peerloss.training.deep._refreshed_targets import RefreshedTargets
-from peerloss.training.deep._sieve import check_class_shares
-from peerloss.training.deep._sieve_targets import soft_loss
+from peerloss.training.deep._predict import AveragedPredictor, WeightAverage, is_images, precision
+from peerloss.training.deep._sieve_targets import FixedTargets, RefreshedTargets, SieveTargets, soft_loss
+from peerloss.training.deep._training_output import Record, training_settings
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerloss._validation import IntArray
-    from peerloss.training.deep._epoch_log import Record
     from peerloss.training.deep._recipe import DeepRecipe
-    from peerloss.training.deep._sieve_targets import SieveTargets
 
 Weights = dict[str, Tensor]
+REMEDY = (
+    "Training has diverged: lower the learning rate, keep the clip of the loss (eps=1e-5) or use a bounded "
+    "base, raise α later and less (`recipe.alpha`), or clip gradients (`clip_norm`)."
+)
+#: A mean loss below −α times this counts as divergence. A clipped or bounded loss stays above −12·α, and at
+#: this limit all probabilities are 0 or 1 to machine precision.
+LOSS_LIMIT = 1e3
 
 
 @dataclass(frozen=True)
@@ -66,8 +65,7 @@ class Run:
         self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
     ) -> None:
         self.recipe, self.device, self.loss = recipe, device, loss
-        self.X, self.y = training_rows(X, y, model, device)
-        check_augmentation(self.X, recipe)
+        self.X, self.y = training_rows(X, y, model, recipe, device)
         self.model = model.to(device)
         if is_images(self.X):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -97,6 +95,7 @@ class Run:
             model, self.forward, self.average, 4 * recipe.batch_size, recipe.half_precision
         )
         self.sieve = self._make_sieve()
+        self.decisions = [] if self.sieve is None else self.sieve.decisions
         knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
         self.schedule = AlphaSchedule(loss, knots) if knots else None
         self.settings = training_settings(recipe, model, loss, self.X, self.y)
@@ -108,18 +107,13 @@ class Run:
         self.generator = torch.Generator(device)
 
     def _make_sieve(self) -> SieveTargets | None:
-        settings = self.recipe.sieve
-        if settings is None:
+        recipe, sieve = self.recipe, self.recipe.sieve
+        if sieve is None:
             return None
-        kind = RefreshedTargets if settings.refresh_every else FixedTargets
-        return kind(
-            settings,
-            self.y,
-            epochs=self.recipe.epochs,
-            # Not a method of this class: a reference cycle would keep the data on the device afterwards.
-            predict=partial(self.predictor.averaged_probabilities, self.X),
-            mirrored=self.recipe.augment.flip,
-        )
+        kind = RefreshedTargets if sieve.refresh_every else FixedTargets
+        # Not a method of this class: a reference cycle would keep the data on the device afterwards.
+        predict = partial(self.predictor.probabilities, self.X)
+        return kind(sieve, self.y, epochs=recipe.epochs, predict=predict, mirrored=recipe.augment.flip)
 
     @property
     def rows(self) -> Tensor:
@@ -136,11 +130,6 @@ class Run:
         return len(self.rows) // self.batch
 
     @property
-    def decisions(self) -> list[int]:
-        """The epochs at which the sieve starts a round."""
-        return [] if self.sieve is None else self.sieve.decisions
-
-    @property
     def finished(self) -> bool:
         if self.recipe.patience is None or self.best is None:
             return self.epoch >= self.recipe.epochs
@@ -150,7 +139,7 @@ class Run:
     @property
     def alpha(self) -> float:
         """The current α of the loss, 0 if it has none."""
-        return loss_alpha(self.loss)
+        return float(getattr(self.loss, "alpha", 0.0))
 
     def train_epoch(self) -> Record:
         """Train one epoch and return its record."""
@@ -171,8 +160,8 @@ class Run:
                 total += self._step(step, inputs, rows, None if targets is None else targets.probs[rows])
         self.epoch += 1
         # The last step can damage the weights after a finite loss. This is the only wait for the device.
-        mean, norm = torch.stack((total / self.steps, total_norm(self.model))).tolist()
-        check_epoch(mean, norm, self.loss)
+        mean, norm = torch.stack((total / self.steps, _total_norm(self.model))).tolist()
+        self._check_divergence(mean, norm)
         return {
             "epoch": self.epoch,
             "loss": mean,
@@ -181,6 +170,17 @@ class Run:
             "kept": 1.0 if targets is None else float(targets.kept.sum() / len(self.labelled)),
             "seconds": time.perf_counter() - started,
         }
+
+    def _check_divergence(self, mean_loss: float, weights_norm: float) -> None:
+        is_mean = getattr(self.loss, "reduction", "mean") == "mean"
+        if is_mean and self.alpha >= 1 and mean_loss < -LOSS_LIMIT * self.alpha:
+            raise DivergenceError(
+                f"the mean loss is {mean_loss:g} at α = {self.alpha:g}: it is not bounded below. {REMEDY}"
+            )
+        if not math.isfinite(mean_loss + weights_norm):
+            raise DivergenceError(
+                f"the mean loss is {mean_loss:g}, the norm of the weights {weights_norm:g}. {REMEDY}"
+            )
 
     def _order(self) -> Tensor:
         """Draw the order of the rows of an epoch, without those of an incomplete batch."""
@@ -199,7 +199,7 @@ class Run:
         if targets is None:
             logits = self._forward(inputs)
             if step == 0:
-                self._check_outputs(logits)
+                check_outputs(logits, self.largest_label, "y", sieve=self.recipe.sieve)
             loss = self._label_loss(logits, rows)
         else:
             if self.recipe.sieve is not None and self.recipe.sieve.mixup:
@@ -242,12 +242,6 @@ class Run:
             )
         return loss
 
-    def _check_outputs(self, logits: Tensor) -> None:
-        n_classes = class_count(logits)
-        if self.recipe.sieve is not None and n_classes is not None:
-            check_class_shares(self.recipe.sieve, n_classes)
-        check_label_range(self.largest_label, logits, "y")
-
     def _share_done(self, step: int) -> float:
         """Return the share of steps done, of the training or of the current round of the sieve."""
         first = max((epoch for epoch in self.decisions if epoch <= self.epoch), default=0)
@@ -264,14 +258,19 @@ class Run:
 
     def score(self, X: Tensor, y: IntArray) -> Record:
         """Return the noisy validation score, of the averaged weights if there are any; keep the best."""
-        with self.predictor.averaged():
-            probs = self.predictor.probabilities(X)
-            check_label_range(int(y.max()), probs, "validation[1]")
-            predicted = probs.argmax(dim=1).cpu().numpy()
-            score = peer_score(y, predicted, alpha=self.recipe.scoring_alpha)
-            if self.best is None or score > self.best[1]:
+        probs = self.predictor.probabilities(X)
+        check_outputs(probs, int(y.max()), "validation[1]")
+        score = peer_score(y, probs.argmax(dim=1).cpu().numpy(), alpha=self.recipe.scoring_alpha)
+        if self.best is None or score > self.best[1]:
+            with self.predictor.averaged():
                 self.best = (self.epoch, score, _copy(self.model))
         return {"score": score}
+
+    def _parts(self) -> Iterator[tuple[str, Any]]:
+        """Yield the parts that have a state of their own, by their names in a checkpoint."""
+        yield "loss", self.loss if isinstance(self.loss, nn.Module) else None
+        for name in ("model", "optimizer", "schedule", "average", "sieve"):
+            yield name, getattr(self, name)
 
     def state_dict(self) -> dict[str, Any]:
         generator = getattr(self.loss, "generator", None)
@@ -279,13 +278,8 @@ class Run:
             "settings": self.settings,
             "epoch": self.epoch,
             "history": self.history,
-            "model": self.model.state_dict(),
-            "loss": self.loss.state_dict() if isinstance(self.loss, nn.Module) else {},
+            **{name: None if part is None else part.state_dict() for name, part in self._parts()},
             "loss_generator": None if generator is None else generator.get_state(),
-            "optimizer": self.optimizer.state_dict(),
-            "schedule": None if self.schedule is None else self.schedule.state_dict(),
-            "average": None if self.average is None else self.average.state_dict(),
-            "sieve": None if self.sieve is None else self.sieve.state_dict(),
             "before_sieve": self.before_sieve,
             "best": None if self.best is None else list(self.best),
             "random": torch.get_rng_state(),  # the model may draw random numbers, as dropout does
@@ -294,18 +288,12 @@ class Run:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.epoch, self.history = state["epoch"], state["history"]
-        self.model.load_state_dict(state["model"])
-        self.optimizer.load_state_dict(state["optimizer"])
-        if isinstance(self.loss, nn.Module):
-            self.loss.load_state_dict(state["loss"])
-        if state["loss_generator"] is not None:
-            self.loss.generator.set_state(state["loss_generator"])
-        parts: dict[str, Any] = {"schedule": self.schedule, "average": self.average, "sieve": self.sieve}
-        for name, part in parts.items():
+        for name, part in self._parts():
             if part is not None:
                 part.load_state_dict(state[name])
-        best = state["best"]
-        self.best = None if best is None else (best[0], best[1], best[2])
+        if state["loss_generator"] is not None:
+            self.loss.generator.set_state(state["loss_generator"])
+        self.best = None if state["best"] is None else tuple(state["best"])
         self.before_sieve = state["before_sieve"]
         torch.set_rng_state(state["random"])
         if state["random_device"] is not None:
@@ -331,6 +319,12 @@ def _copy(model: nn.Module) -> Weights:
 
 def _mix(seed: int, epoch: int) -> int:
     return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0]) >> 1
+
+
+@torch.no_grad()
+def _total_norm(model: nn.Module) -> Tensor:
+    """Return the sum of the norms of all weights and buffers; it is finite only if all of them are."""
+    return torch.stack([t.norm() for t in model.state_dict().values() if t.is_floating_point()]).sum()
 
 
 @contextmanager

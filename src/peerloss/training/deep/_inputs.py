@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from peerloss._validation import as_labels, check_same_length
+from peerloss._validation import as_labels, as_prior, check_same_length
 from peerloss.exceptions import InvalidInputError
 from peerloss.training.deep._predict import is_images
 
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import IntArray
-    from peerloss.training.deep._recipe import DeepRecipe
+    from peerloss.training.deep._recipe import DeepRecipe, Sieve
 
 
-def training_rows(X: Any, y: Any, model: nn.Module, device: torch.device) -> tuple[Tensor, Tensor]:
+def training_rows(
+    X: Any, y: Any, model: nn.Module, recipe: DeepRecipe, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """Return inputs and labels on the device; −1 marks a row without a label."""
     inputs, labels = _inputs(X, "X", model), _labels_with_missing(_array(y))
     check_same_length(X=inputs, y=labels)  # type: ignore[arg-type]
+    _check_augmentation(inputs, recipe)
     return inputs.to(device), torch.as_tensor(labels).to(device)
 
 
@@ -32,28 +35,23 @@ def held_out_rows(validation: Any, model: nn.Module, device: torch.device) -> tu
         raise InvalidInputError(
             f"`validation` must be a pair (inputs, noisy labels); got {type(validation).__name__}."
         )
-    inputs, labels = (
-        _inputs(validation[0], "validation[0]", model),
-        as_labels(_array(validation[1]), "validation[1]"),
-    )
+    inputs = _inputs(validation[0], "validation[0]", model)
+    labels = as_labels(_array(validation[1]), "validation[1]")
     check_same_length(**{"validation[0]": inputs, "validation[1]": labels})  # type: ignore[arg-type]
     return inputs.to(device), labels
 
 
-def class_count(logits: Tensor) -> int | None:
-    """Return the number of classes of the outputs; ``None`` if a row has more than one prediction."""
-    if logits.ndim > 2:
-        return None
-    return max(2, logits.shape[-1]) if logits.ndim == 2 else 2  # one logit stands for two classes
-
-
-def check_label_range(largest: int, logits: Tensor, name: str) -> None:
-    """Refuse labels without an output; on a GPU the loss would only become non-finite."""
-    n_classes = class_count(logits)
-    if n_classes is not None and largest >= n_classes:
+def check_outputs(outputs: Tensor, largest_label: int, name: str, *, sieve: Sieve | None = None) -> None:
+    """Refuse labels without an output, which would only make the loss non-finite on a GPU."""
+    if outputs.ndim > 2:  # a row has more than one prediction
+        return
+    n_classes = max(2, outputs.shape[1]) if outputs.ndim == 2 else 2  # one logit stands for two classes
+    if sieve is not None and not isinstance(sieve.balance, bool):
+        as_prior(sieve.balance, "balance", n_classes=n_classes)  # now, not hours later
+    if largest_label >= n_classes:
         raise InvalidInputError(
             f"`{name}` must hold labels in 0..{n_classes - 1}, because the model has outputs for {n_classes} "
-            f"classes; found {largest}. Give the model more outputs, or encode the labels."
+            f"classes; found {largest_label}. Give the model more outputs, or encode the labels."
         )
 
 
@@ -63,7 +61,7 @@ def largest_label(y: Tensor, *, ignored: int | None) -> int:
     return int(known.max()) if len(known) else 0
 
 
-def check_augmentation(X: Tensor, recipe: DeepRecipe) -> None:
+def _check_augmentation(X: Tensor, recipe: DeepRecipe) -> None:
     """Refuse augmentation that the inputs do not allow."""
     sieve = recipe.sieve
     crop = max(recipe.augment.crop, 0 if sieve is None else sieve.augment.crop)

@@ -1,8 +1,8 @@
-"""Logits and probabilities of many rows, of any model or of the one in training."""
+"""Logits and probabilities of many rows, and the moving average of the weights that predicts them."""
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +13,9 @@ from peerloss.functional.batch import as_columns
 from peerloss.training.deep._augment import to_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from torch import nn
-
-    from peerloss.training.deep._average import WeightAverage
 
 
 @torch.no_grad()
@@ -64,6 +62,52 @@ def predict_mirrored(
     return torch.stack([torch.softmax(as_columns(logits), dim=1) for logits in seen]).mean(dim=0)
 
 
+# torch.optim.swa_utils.AveragedModel is not used. It averages into a deep copy of the model, but compiled
+# code and CUDA graphs need the average in the tensors of the model itself. Its first update copies the
+# weights, and its decay could read the number of updates, a tensor on the device, only by synchronising.
+class WeightAverage:
+    """The exponential moving average of all floating-point weights and buffers of a model.
+
+    The decay of update t is at most (1 + t)/(10 + t), so that the initial weights are forgotten quickly. All
+    tensors are updated by one fused operation.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
+        self.names = [name for name, tensor in named.items() if tensor.is_floating_point()]
+        self.decay = decay
+        self.updates = 0
+        self._live = [named[name].detach() for name in self.names]
+        self._mean = [tensor.clone() for tensor in self._live]
+
+    @torch.no_grad()
+    def update(self) -> None:
+        """Update the average with the current weights."""
+        decay = min(self.decay, (1 + self.updates) / (10 + self.updates))
+        torch._foreach_lerp_(self._mean, self._live, 1.0 - decay)
+        self.updates += 1
+
+    @contextmanager
+    def in_use(self) -> Iterator[None]:
+        """Copy the average into the model, and restore its weights afterwards."""
+        kept = [tensor.clone() for tensor in self._live]
+        torch._foreach_copy_(self._live, self._mean)
+        try:
+            yield
+        finally:
+            torch._foreach_copy_(self._live, kept)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return the state for a checkpoint."""
+        return {"updates": self.updates, "mean": dict(zip(self.names, self._mean, strict=True))}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore the ``state`` of a checkpoint."""
+        self.updates = int(state["updates"])
+        for name, mean in zip(self.names, self._mean, strict=True):
+            mean.copy_(state["mean"][name])
+
+
 @dataclass(frozen=True, eq=False)
 class AveragedPredictor:
     """Predictions of a model in training, with the averaged weights if there are any."""
@@ -80,17 +124,13 @@ class AveragedPredictor:
         return nullcontext() if self.average is None else self.average.in_use()
 
     def probabilities(self, X: Tensor, *, mirrored: bool = False) -> Tensor:
-        """Return probabilities (n, K) under the weights that the model has now."""
+        """Return probabilities (n, K)."""
         self.model.eval()
         options: dict[str, Any] = {"batch_size": self.batch_size, "half_precision": self.half_precision}
-        if mirrored:
-            return predict_mirrored(self.forward, X, **options)
-        return torch.softmax(as_columns(predict_logits(self.forward, X, **options)), dim=1)
-
-    def averaged_probabilities(self, X: Tensor, *, mirrored: bool = False) -> Tensor:
-        """Return probabilities (n, K) under the averaged weights."""
         with self.averaged():
-            return self.probabilities(X, mirrored=mirrored)
+            if mirrored:
+                return predict_mirrored(self.forward, X, **options)
+            return torch.softmax(as_columns(predict_logits(self.forward, X, **options)), dim=1)
 
 
 def is_images(X: Tensor) -> bool:

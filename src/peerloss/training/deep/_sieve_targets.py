@@ -1,7 +1,8 @@
-"""What the two algorithms of the sieve share: their interface and state, and the loss of soft targets."""
+"""The two algorithms of the sieve, with fixed and with refreshed targets, and the loss of soft targets."""
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -10,36 +11,28 @@ from torch import Tensor
 from torch.nn import functional
 
 from peerloss._validation import as_prior
-from peerloss.functional import loss_matrix
+from peerloss.functional import loss_matrix, peer_loss
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from peerloss.training.deep._sieve import Sieve
+    from peerloss.training.deep._recipe import Sieve
 
 
 class Targets(NamedTuple):
-    """The targets of an epoch."""
+    """Soft targets (n, K), whose sums are the weights of the rows, and which labels were kept (n,)."""
 
     probs: Tensor
-    """(n, K) soft targets; the sum of a row is its weight in the loss."""
     kept: Tensor
-    """(n,) bool: rows whose label was kept."""
 
 
 class SieveTargets(ABC):
     """The targets of a training with a sieve; the only state is ``teacher_probs``.
 
-    Parameters
-    ----------
-    sieve, epochs
-        The settings and the length of the training.
-    y
-        Noisy labels (n,), −1 for rows without a label.
-    predict
-        Returns the probabilities (n, K) of all rows under the current averaged model.
-    mirrored
-        Whether the teacher predicts as the mean over each image and its mirror image.
+    At the start of a round the teacher predicts probabilities p for every row, and :meth:`decide` turns p and
+    the labels into targets. Each target is multiplied by its largest entry, so that uncertain rows count
+    less. ``predict`` returns the probabilities (n, K) of all rows under the averaged model, for the teacher
+    as the mean over each image and its mirror image if ``mirrored``. −1 in ``y`` marks a missing label.
     """
 
     def __init__(
@@ -64,15 +57,13 @@ class SieveTargets(ABC):
             self.teacher_probs = self._query_teacher()
         if self.teacher_probs is None:
             return None
-        balance = self.sieve.balance
-        probs = self.teacher_probs
+        probs, balance = self.teacher_probs, self.sieve.balance
         if balance is not False:
             probs = balance_classes(probs, None if balance is True else balance)
         targets, kept = self.decide(probs)
-        return Targets(targets * targets.amax(dim=1, keepdim=True), kept)  # uncertain rows count less
+        return Targets(targets * targets.amax(dim=1, keepdim=True), kept)
 
     def _query_teacher(self) -> Tensor:
-        """Return the probabilities (n, K) of the teacher of a new round."""
         return self._predict(mirrored=self._mirrored)
 
     @abstractmethod
@@ -98,6 +89,83 @@ class SieveTargets(ABC):
         """Restore the ``state`` of a checkpoint."""
         probs = state["teacher_probs"]
         self.teacher_probs = None if probs is None else probs.to(self.y.device)
+
+
+class FixedTargets(SieveTargets):
+    """Compute the targets once per round, so that the model cannot reinforce its own mistakes.
+
+    1. A label ỹ is kept if its expected peer loss at α = 1, L[n, ỹ] − Σ_k π̃_k L[n, k], is below
+       ``threshold``: the teacher disagrees less with this label than with the label of a random row. For
+       equal priors this is the rule of CORES² (Cheng et al., 2021), a loss below the mean over labels.
+    2. A kept label counts as a noisy observation: the target is the posterior ∝ p_k·T[k, ỹ], with T counted
+       from p. The target of the other rows, and of rows without a label, is p.
+    """
+
+    def decide(self, probs: Tensor) -> Targets:
+        """Apply both steps to the probabilities of the teacher."""
+        has_label = self.y >= 0
+        labels = self.y[has_label]
+        noisy_prior = torch.bincount(labels, minlength=probs.shape[1]) / len(labels)
+        kept = has_label & keep_rows(probs, self.y.clamp(min=0), noisy_prior, threshold=self.sieve.threshold)
+        _, likelihood = self.label_likelihood(probs)
+        posterior = functional.normalize(probs * likelihood, p=1.0, dim=1)
+        return Targets(torch.where(kept[:, None], posterior, probs), kept)
+
+
+class RefreshedTargets(SieveTargets):
+    """Update the targets during a round with the predictions of the model that is trained on them.
+
+    1. Every ``refresh_every`` epochs, except in the first quarter of a round, the model with averaged weights
+       predicts every row again, and p becomes ``memory``·p + (1 − ``memory``)·prediction.
+    2. The posterior ∝ p_k·T[k, ỹ]^``trust`` combines p with the label ỹ, with T counted from p. Without a
+       label it is p.
+    3. A label is kept, as a one-hot target, if the posterior gives it log-odds above −``threshold`` (at 0: a
+       probability above one half). The target of the other rows is the posterior.
+
+    The model then learns from its own predictions, which can collapse. Two precautions prevent that: a share
+    of the images is not augmented (``Augment.share``), so that batch statistics fit the plain images that the
+    model predicts, and known shares of the classes are enforced (``Sieve.balance``).
+    """
+
+    def targets_for(self, epoch: int) -> Targets | None:
+        if epoch in self.refreshes and self.teacher_probs is not None:
+            self.teacher_probs = self._refresh_targets(self.teacher_probs)
+        return super().targets_for(epoch)
+
+    def _refresh_targets(self, earlier: Tensor) -> Tensor:
+        """Average with new predictions, without mirror images because refreshes are frequent."""
+        return torch.lerp(self._predict(), earlier, self.sieve.memory)
+
+    def decide(self, probs: Tensor) -> Targets:
+        """Apply steps 2 and 3 to the averaged probabilities."""
+        onehot, likelihood = self.label_likelihood(probs)
+        posterior = torch.softmax(probs.log() + torch.xlogy(self.sieve.trust, likelihood), dim=1)
+        of_label = posterior.gather(1, self.y.clamp(min=0)[:, None])[:, 0]
+        least = 0.5 - 0.5 * math.tanh(self.sieve.threshold / 2.0)  # its log-odds are −threshold
+        kept = (self.y >= 0) & (of_label > least)
+        return Targets(torch.where(kept[:, None], onehot, posterior), kept)
+
+
+def keep_rows(probabilities: Tensor, y: Tensor, noisy_prior: Tensor, *, threshold: float = 0.0) -> Tensor:
+    """Return which labels to keep, (n,) bool: those with expected peer loss (α = 1) below ``threshold``.
+
+    Parameters
+    ----------
+    probabilities
+        Predictions of the teacher, (n, K).
+    y
+        Noisy labels (n,).
+    noisy_prior
+        π̃ (K,).
+
+    Examples
+    --------
+    >>> teacher = torch.tensor([[0.9, 0.1], [0.9, 0.1]])
+    >>> keep_rows(teacher, torch.tensor([0, 1]), torch.tensor([0.5, 0.5]))
+    tensor([ True, False])
+    """
+    rows = peer_loss(probabilities.log(), y, alpha=1.0, noisy_prior=noisy_prior, reduction="none")
+    return rows < threshold
 
 
 def balance_classes(probs: Tensor, shares: Sequence[float] | None = None, *, rounds: int = 20) -> Tensor:

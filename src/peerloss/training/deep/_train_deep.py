@@ -6,26 +6,30 @@ start, losses are summed there, and the results are read once at the end.
 
 from __future__ import annotations
 
-from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import torch
-from torch import Tensor, nn
 
 from peerloss._device import resolve_device
 from peerloss._validation import check_count
 from peerloss.exceptions import DivergenceError, InvalidInputError
-from peerloss.training.deep._checkpoint import check_writable, load_checkpoint, save_checkpoint, unreadable
 from peerloss.training.deep._deep_run import DeepResult, Run
-from peerloss.training.deep._epoch_log import TABLE, EpochLog, progress_bar
 from peerloss.training.deep._inputs import held_out_rows
 from peerloss.training.deep._recipe import DeepRecipe
+from peerloss.training.deep._training_output import (
+    TABLE,
+    check_writable,
+    epoch_log,
+    progress_bar,
+    resume,
+    save_checkpoint,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    import torch
     from numpy.typing import ArrayLike
+    from torch import Tensor, nn
 
 
 def train_deep(
@@ -89,14 +93,16 @@ def train_deep(
     held_out = None if validation is None else held_out_rows(validation, model, chosen)
     path = None if checkpoint is None else Path(checkpoint)
     if path is not None and path.exists():
-        _resume(run, path)
+        resume(path, run)
     if path is not None and not run.finished:
         check_writable(path, "checkpoint")
-    if log_dir is not None:
-        check_writable(Path(log_dir) / TABLE, "log_dir")
-    with ExitStack() as stack:
-        log = None if log_dir is None else stack.enter_context(EpochLog(Path(log_dir), done=run.epoch))
-        advance = stack.enter_context(progress_bar(run.recipe.epochs, done=run.epoch, show=progress))
+    folder = None if log_dir is None else Path(log_dir)
+    if folder is not None:
+        check_writable(folder / TABLE, "log_dir")
+    with (
+        epoch_log(folder, done=run.epoch) as log,
+        progress_bar(run.recipe.epochs, done=run.epoch, show=progress) as advance,
+    ):
         while not run.finished:
             number = run.epoch + 1
             try:
@@ -106,22 +112,11 @@ def train_deep(
             if held_out is not None:
                 record |= run.score(*held_out)
             run.history.append(record)
-            if log is not None:  # before the checkpoint: every saved epoch is logged, even after a crash here
-                log.write(run.history)
+            log(run.history)  # before the checkpoint: every saved epoch is logged, even after a crash here
             if path is not None and (run.epoch % checkpoint_every == 0 or run.finished):
                 save_checkpoint(path, run.state_dict())
             advance(record)
     return run.result()
-
-
-def _resume(run: Run, path: Path) -> None:
-    state = load_checkpoint(path, settings=run.settings)
-    try:
-        run.load_state_dict(state)
-    except torch.OutOfMemoryError:  # the file is intact
-        raise
-    except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
-        raise unreadable(path) from error
 
 
 def _last_good(path: Path | None) -> str:

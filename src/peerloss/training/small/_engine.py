@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +17,16 @@ from peerloss._deprecation import renamed_parameters
 from peerloss._device import resolve_device
 from peerloss._validation import FloatArray, IntArray, check_choice, check_count
 from peerloss.exceptions import InvalidInputError
-from peerloss.training.small._batches import BatchStream, Block, RealArray, first_weights
-from peerloss.training.small._nets import Net, PreparedNet, prepare_nets
-from peerloss.training.small._objective import batch_losses
-from peerloss.training.small._step_backends import (
-    Backend,
-    NumbaBackend,
-    TorchBackend,
-    has_compiled_gradient,
-    has_numba,
+from peerloss.training.small._nets import (
+    BatchStream,
+    Block,
+    Net,
+    PreparedNet,
+    RealArray,
+    first_weights,
+    prepare_nets,
 )
+from peerloss.training.small._step_backends import NumbaBackend, TorchBackend, backend_of, batch_losses
 from peerloss.training.small._trained_nets import TrainedNets, stacked_logits
 
 if TYPE_CHECKING:
@@ -130,18 +131,16 @@ def train_nets(
         raise InvalidInputError("`keep_best` needs a `monitor` that scores the nets; got None.")
     table, prepared = prepare_nets(X, nets, k, plan.dtype)
     plan.sizes = (table.shape[1], *widths, 1 if k == 2 else k)
-    kinds = [_backend_of(net, plan.device, backend) for net in prepared]
+    kinds = [backend_of(net, plan.device, backend) for net in prepared]
     result = _Result(len(prepared), plan)
 
     def train_part(members: list[int]) -> None:
-        with flushed_denormals():
-            _train_part(table, [prepared[i] for i in members], members, plan, kinds[members[0]], result)
+        _train_part(table, [prepared[i] for i in members], members, plan, kinds[members[0]], result)
 
     _run_in_threads(train_part, [[i] for i, kind in enumerate(kinds) if kind == "numba"])
-    # Nets with equal objectives are neighbours, so that the torch backend computes them together.
-    stacked = sorted(
-        (i for i, kind in enumerate(kinds) if kind == "torch"), key=lambda i: repr(prepared[i].group_key)
-    )
+    stacked = [i for i, kind in enumerate(kinds) if kind == "torch"]
+    # Nets with equal objectives become neighbours, so that the torch backend computes them together.
+    stacked.sort(key=lambda i: repr((prepared[i].objective, prepared[i].net.warm_up)))
     size = max(1, memory_limit // _bytes_per_net(plan, k))
     for start in range(0, len(stacked), size):
         train_part(stacked[start : start + size])
@@ -151,12 +150,8 @@ def train_nets(
 def _run_in_threads(function: Callable[[list[int]], None], parts: list[list[int]]) -> None:
     """Spread parts over the number of threads that torch uses; the compiled loop releases the GIL."""
     threads = min(torch.get_num_threads(), len(parts))
-    if threads <= 1:
-        for part in parts:
-            function(part)
-        return
-    with ThreadPoolExecutor(threads) as pool:
-        list(pool.map(function, parts))
+    with ThreadPoolExecutor(max(1, threads)) as pool:
+        list(pool.map(function, parts) if threads > 1 else map(function, parts))
 
 
 @dataclass
@@ -180,32 +175,23 @@ class _Plan:
         return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
 
 
-@dataclass
 class _Result:
     """The results of all nets; each part of the training writes its rows."""
 
-    n_nets: int
-    plan: _Plan
-    parameters: RealArray = field(init=False)
-    losses: FloatArray = field(init=False)
-    scores: FloatArray = field(init=False)
-    best_score: FloatArray = field(init=False)
-    best_step: IntArray = field(init=False)
-
-    def __post_init__(self) -> None:
-        points = len(self.plan.records())
-        self.parameters = np.empty((self.n_nets, self.plan.n_parameters()), dtype=self.plan.dtype)
-        self.losses = np.full((self.n_nets, points), np.nan)
-        self.scores = np.full((self.n_nets, points), np.nan)
-        self.best_score = np.full(self.n_nets, -np.inf)
-        self.best_step = np.full(self.n_nets, self.plan.steps, dtype=np.int64)
+    def __init__(self, n_nets: int, plan: _Plan) -> None:
+        self.plan = plan
+        self.parameters: RealArray = np.empty((n_nets, plan.n_parameters()), dtype=plan.dtype)
+        self.losses: FloatArray = np.full((n_nets, len(plan.records())), np.nan)
+        self.scores = self.losses.copy()
+        self.best_score: FloatArray = np.full(n_nets, -np.inf)
+        self.best_step: IntArray = np.full(n_nets, plan.steps, dtype=np.int64)
 
     def record(self, net: int, step: int, loss: float, parameters: RealArray) -> None:
         """Store loss, score and weights of a net after a step; a diverged net has no score."""
         plan, point = self.plan, self.plan.records().index(step)
         self.losses[net, point] = loss
         if plan.monitor is not None and np.isfinite(parameters).all():
-            self.scores[net, point] = plan.monitor(net, _predictor(parameters, plan.sizes))
+            self.scores[net, point] = plan.monitor(net, partial(_logits, parameters, plan.sizes))
         is_better = self.scores[net, point] > self.best_score[net]
         if is_better:
             self.best_score[net] = self.scores[net, point]
@@ -226,15 +212,6 @@ class _Result:
         )
 
 
-def _backend_of(net: PreparedNet, device: str, backend: str) -> str:
-    """Choose by the net alone, so that its result does not depend on the other nets."""
-    if backend == "numba" and not has_numba():
-        raise InvalidInputError("`backend` 'numba' needs numba: pip install numba. Or use backend='auto'.")
-    if backend == "torch" or device != "cpu" or not has_compiled_gradient(net):
-        return "torch"
-    return "numba"
-
-
 def _bytes_per_net(plan: _Plan, k: int) -> int:
     """Estimate the memory of parameters with moments, activations with gradients, and batches drawn ahead."""
     activations = 3 * plan.batch_size * (sum(plan.sizes) + 8 * k)
@@ -242,13 +219,25 @@ def _bytes_per_net(plan: _Plan, k: int) -> int:
     return np.dtype(plan.dtype).itemsize * (8 * plan.n_parameters() + activations + 2 * ahead)
 
 
+@contextmanager
+def flushed_denormals() -> Iterator[None]:
+    """Flush denormal numbers to zero in this thread; late in training they make steps ten times slower."""
+    was_flushing = bool(torch.tensor(1e-39) * 1.0 == 0)
+    torch.set_flush_denormal(True)
+    try:
+        yield
+    finally:
+        torch.set_flush_denormal(was_flushing)
+
+
+@flushed_denormals()
 def _train_part(
     table: RealArray, nets: list[PreparedNet], members: list[int], plan: _Plan, kind: str, result: _Result
 ) -> None:
     streams = [
         BatchStream(net, batch_size=plan.batch_size, steps=plan.steps, dtype=plan.dtype) for net in nets
     ]
-    engine: Backend = (
+    engine: NumbaBackend | TorchBackend = (
         NumbaBackend(table, nets, plan.sizes)
         if kind == "numba"
         else TorchBackend(table, nets, plan.sizes, plan.device)
@@ -256,17 +245,13 @@ def _train_part(
     engine.start(np.stack([first_weights(net.net.random_state, plan.sizes, plan.dtype) for net in nets]))
     records = plan.records()
     stops = sorted({*records, *(net.net.warm_up for net in nets if 0 < net.net.warm_up < plan.steps)})
-    step, drawn, ahead = 0, 0, [stream.take(0) for stream in streams]
+    step = 0
     for stop in stops:
         while step < stop:
-            if drawn == 0:
-                drawn = min(STEPS_AT_ONCE, plan.steps - step)
-                ahead = [stream.take(drawn) for stream in streams]
-            count = min(drawn, stop - step)
-            used = len(ahead[0].rows) - drawn
-            blocks = [block.part(used, used + count) for block in ahead]
+            count = min(STEPS_AT_ONCE, stop - step)
+            blocks = [stream.take(count) for stream in streams]
             engine.run(blocks, step)
-            step, drawn = step + count, drawn - count
+            step += count
         if stop in records:
             for net, member, block, weights in zip(nets, members, blocks, engine.parameters(), strict=True):
                 loss = _last_loss(weights, net, block, table, plan.sizes, stop)
@@ -277,32 +262,15 @@ def _last_loss(
     parameters: RealArray, net: PreparedNet, block: Block, table: RealArray, sizes: tuple[int, ...], step: int
 ) -> float:
     """Return the loss of the last batch of a block."""
-    last = block.part(-1, len(block.rows))
-    z = stacked_logits(torch.from_numpy(parameters[None]), sizes, torch.from_numpy(table[last.rows]))
-    objective = net.warm_up_objective if step <= net.net.warm_up else net.objective
-    coefficients, scale = torch.from_numpy(last.coefficients), torch.from_numpy(last.scale)
-    return float(batch_losses(objective, z, coefficients, scale))
+    x = torch.from_numpy(table[block.rows[-1:]])
+    coefficients, scale = (torch.from_numpy(part[-1:]) for part in (block.coefficients, block.scale))
+    z = stacked_logits(torch.from_numpy(parameters[None]), sizes, x)
+    return float(batch_losses(net.objective_at(step - 1), z, coefficients, scale))
 
 
-def _predictor(parameters: RealArray, sizes: tuple[int, ...]) -> Callable[[Any], RealArray]:
-    """Return the function from features to the logits of one net."""
+def _logits(parameters: RealArray, sizes: tuple[int, ...], X: Any) -> RealArray:
+    """Return the logits of one net."""
     flat = torch.from_numpy(parameters[None])
-
-    def logits(X: Any) -> RealArray:
-        x = torch.as_tensor(np.ascontiguousarray(X), dtype=flat.dtype)[None]
-        values: RealArray = stacked_logits(flat, sizes, x)[0].numpy()
-        return values
-
-    return logits
-
-
-@contextmanager
-def flushed_denormals() -> Iterator[None]:
-    """Flush denormal numbers to zero in this thread; late in training they make steps ten times slower."""
-    tiny = torch.tensor(1e-39) * 1.0
-    was_flushing = bool((tiny * 1.0) == 0)
-    torch.set_flush_denormal(True)
-    try:
-        yield
-    finally:
-        torch.set_flush_denormal(was_flushing)
+    x = torch.as_tensor(np.ascontiguousarray(X), dtype=flat.dtype)[None]
+    values: RealArray = stacked_logits(flat, sizes, x)[0].numpy()
+    return values

@@ -1,11 +1,13 @@
-"""One training of the engine: rows, labels, a loss, settings of the optimiser and a seed of its own."""
+"""One training of the engine: its settings, its loss as coefficients, and its random batches."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from peerloss._deprecation import renamed_fields
 from peerloss._probabilities import label_frequencies
@@ -32,8 +34,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import ArrayLike
 
-    from peerloss.training.small._batches import RealArray
-
+#: float32 or float64, as requested by ``dtype``.
+RealArray = NDArray[np.floating[Any]]
+#: Approximate number of row indices shuffled at a time.
+SHUFFLED_AT_ONCE = 1 << 14
 LOSSES = ("peer", "backward", "forward", "dmi")
 
 
@@ -116,15 +120,10 @@ class PreparedNet:
     """(K, K): row y multiplies the loss matrix of an example with label y (forward: it is added to log p)."""
     objective: Objective
 
-    @property
-    def warm_up_objective(self) -> Objective:
-        """The objective of the warm-up."""
-        return Objective("linear", "cross_entropy", self.net.eps)
-
-    @property
-    def group_key(self) -> tuple[Any, ...]:
-        """Nets with equal keys have the same objective at every step."""
-        return (self.objective.family, self.objective.base, self.objective.eps, self.net.warm_up)
+    def objective_at(self, step: int) -> Objective:
+        """Return what step ``step``, counted from 0, minimises: in the warm-up plain cross entropy."""
+        in_warm_up = step < self.net.warm_up
+        return Objective("linear", "cross_entropy", self.net.eps) if in_warm_up else self.objective
 
 
 def prepare_nets(
@@ -244,3 +243,102 @@ def _objective(net: Net) -> Objective:
         return Objective("forward", "cross_entropy", 0.0)
     base = as_base(net.base)
     return Objective("linear", "cross_entropy" if base.log_loss else net.base, base.clip(net.eps))
+
+
+class Block(NamedTuple):
+    """Batches of consecutive steps."""
+
+    rows: IntArray
+    """(steps, batch) row indices in the feature table."""
+    coefficients: RealArray
+    """(steps, batch, K): the loss is Σ coefficients · L (forward: they are log T[:, y])."""
+    scale: RealArray
+    """(steps, batch): weight of the row divided by the batch size."""
+
+
+class BatchStream:
+    """Random batches without replacement; an incomplete batch at the end of an epoch is dropped.
+
+    The sequence depends on the net, the batch size and the number of steps. It does not depend on how many
+    steps are taken at a time, nor on any other net. At most ``steps · batch`` row indices are held in memory.
+    """
+
+    def __init__(self, prepared: PreparedNet, *, batch_size: int, steps: int, dtype: str = "float32") -> None:
+        _, batches, peers = np.random.SeedSequence(prepared.net.random_state).spawn(3)
+        self._rng = np.random.default_rng(batches)
+        self._peers = np.random.default_rng(peers)
+        self._net = prepared
+        self._dtype = dtype
+        self.n_rows = len(prepared.rows)
+        self.batch = min(batch_size, self.n_rows)
+        if prepared.net.peers == "sampled" and prepared.net.loss == "peer" and self.batch < 2:
+            raise InvalidInputError(
+                f"sampled peers need batches of at least 2 rows; got batch_size={batch_size} and "
+                f"{self.n_rows} rows. Use larger batches or peers='expected'."
+            )
+        self._needed = steps * self.batch
+        self._waiting: IntArray = np.empty((0, self.batch), dtype=np.int64)
+        self._taken = 0
+
+    def take(self, steps: int) -> Block:
+        """Return the next ``steps`` batches."""
+        while len(self._waiting) < steps:
+            self._waiting = np.concatenate((self._waiting, self._shuffle()))
+        block = self._block(self._waiting[:steps])
+        self._waiting = self._waiting[steps:]
+        self._taken += steps
+        return block
+
+    def _shuffle(self) -> IntArray:
+        """Return the batches of some epochs; how many depends on the net alone."""
+        if self.n_rows > self._needed:  # less than one epoch: shuffling every row is not needed
+            return self._rng.choice(self.n_rows, self._needed, replace=False).reshape(-1, self.batch)
+        epochs = max(1, SHUFFLED_AT_ONCE // self.n_rows)
+        order = np.broadcast_to(np.arange(self.n_rows), (epochs, self.n_rows))
+        used = self.n_rows // self.batch * self.batch
+        return self._rng.permuted(order, axis=1)[:, :used].reshape(-1, self.batch)
+
+    def _block(self, positions: IntArray) -> Block:
+        net = self._net
+        codes = net.codes.take(positions)
+        scale: RealArray = np.full(positions.shape, 1.0 / self.batch, dtype=self._dtype)
+        if net.weight is not None:
+            scale *= net.weight.take(positions)
+        coefficients = self._lookup(net.coefficients, codes, scale, scaled=net.objective.family != "forward")
+        if net.net.loss == "peer" and net.net.peers == "sampled":
+            self._subtract_peers(coefficients, codes, scale)
+        warm_up = min(max(net.net.warm_up - self._taken, 0), len(positions))
+        if warm_up:
+            labels = np.eye(len(net.coefficients))
+            coefficients[:warm_up] = self._lookup(labels, codes[:warm_up], scale[:warm_up], scaled=True)
+        return Block(net.rows.take(positions), coefficients, scale)
+
+    def _lookup(self, table: FloatArray, codes: IntArray, scale: RealArray, *, scaled: bool) -> RealArray:
+        """Return the table row of each label, multiplied by ``scale`` if ``scaled``.
+
+        With equal weights the small table is scaled before the lookup, which is many times faster.
+        """
+        equal = self._net.weight is None
+        ready = table / self.batch if scaled and equal else table
+        found: RealArray = ready.astype(self._dtype).take(codes, axis=0)
+        if scaled and not equal:
+            found *= scale[..., None]
+        return found
+
+    def _subtract_peers(self, coefficients: RealArray, codes: IntArray, scale: RealArray) -> None:
+        """Subtract α·L[n₁, ỹ_{n₂}], with n₁ ≠ n₂ drawn within the batch for each of its rows."""
+        steps, batch = codes.shape
+        drawn = self._peers.integers(0, (batch, batch - 1), size=(steps, batch, 2))
+        first = drawn[..., 0]
+        second = (first + 1 + drawn[..., 1]) % batch
+        step = np.arange(steps)[:, None]
+        share = self._net.net.alpha * batch * scale[step, first] * scale[step, second]
+        np.subtract.at(coefficients, (step, first, codes[step, second]), share.astype(self._dtype))
+
+
+def first_weights(seed: int | tuple[int, ...], sizes: tuple[int, ...], dtype: str = "float32") -> RealArray:
+    """Draw weights and biases as ``nn.Linear`` does, uniform in ±1/√inputs; return one flat vector."""
+    rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[0])
+    layers = [rng.uniform(-1.0, 1.0, (n_in + 1) * n_out) / np.sqrt(n_in) for n_in, n_out in pairwise(sizes)]
+    weights: RealArray = np.concatenate(layers).astype(dtype)
+    return weights

@@ -11,15 +11,17 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerloss._threads import one_thread
-from peerloss.training.small._objective import as_class_logits, batch_losses
-from peerloss.training.small._trained_nets import activations, layer_views
+from peerloss._device import one_thread
+from peerloss.exceptions import InvalidInputError
+from peerloss.functional.base import as_base
+from peerloss.functional.correction import forward_rows
+from peerloss.functional.information import joint_loss
+from peerloss.training.small._trained_nets import activations, as_class_logits, layer_views
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from peerloss.training.small._batches import Block, RealArray
-    from peerloss.training.small._nets import Objective, PreparedNet
+    from peerloss.training.small._nets import Block, Objective, PreparedNet, RealArray
 
 BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 
@@ -34,13 +36,18 @@ def has_numba() -> bool:
     return True
 
 
-def has_compiled_gradient(net: PreparedNet) -> bool:
-    """Whether numba can train this net; DMI and base losses that users add to ``BASES`` need torch."""
-    if not has_numba():
-        return False
+def backend_of(net: PreparedNet, device: str, requested: str) -> str:
+    """Choose by the net alone, so that its result does not depend on the other nets.
+
+    DMI and base losses that users add to ``BASES`` have no compiled gradient.
+    """
+    if requested == "numba" and not has_numba():
+        raise InvalidInputError("`backend` 'numba' needs numba: pip install numba. Or use backend='auto'.")
+    if requested == "torch" or device != "cpu" or not has_numba():
+        return "torch"
     from peerloss.training.small._numba_loop import CODES  # noqa: PLC0415 (numba is optional and slow to import)
 
-    return _code_name(net.objective) in CODES
+    return "numba" if _code_name(net.objective) in CODES else "torch"
 
 
 def _code_name(objective: Objective) -> str:
@@ -49,11 +56,9 @@ def _code_name(objective: Objective) -> str:
 
 def decay_factors(nets: Sequence[PreparedNet], sizes: tuple[int, ...], dtype: np.dtype[Any]) -> RealArray:
     """Return learning rate times weight decay of every parameter, (nets, P); zero for biases."""
-    is_weight = np.concatenate(
-        [np.repeat([1.0, 0.0], (n_in * n_out, n_out)) for n_in, n_out in pairwise(sizes)]
-    )
+    layers = [np.repeat([1.0, 0.0], (n_in * n_out, n_out)) for n_in, n_out in pairwise(sizes)]
     factors = np.array([net.net.learning_rate * net.net.weight_decay for net in nets])
-    products: RealArray = (factors[:, None] * is_weight).astype(dtype)
+    products: RealArray = (factors[:, None] * np.concatenate(layers)).astype(dtype)
     return products
 
 
@@ -90,10 +95,8 @@ class TorchBackend:
         """Take the steps of the blocks: one block per net, all with the same number of steps."""
         width = max(block.rows.shape[1] for block in blocks)
         rows, coefficients, scale = (
-            torch.from_numpy(np.stack([_pad(block[part], width) for block in blocks], axis=1)).to(
-                self._device
-            )
-            for part in range(3)
+            torch.from_numpy(np.stack([_pad(array, width) for array in arrays], axis=1)).to(self._device)
+            for arrays in zip(*blocks, strict=True)
         )
         groups = _groups(self._nets, first_step)
         with one_thread():
@@ -123,7 +126,7 @@ class TorchBackend:
 
 
 class NumbaBackend:
-    """The compiled loop, one net after the other; it releases the GIL."""
+    """The compiled loop, one net after the other; it releases the GIL. Methods as in the torch backend."""
 
     def __init__(self, X: RealArray, nets: Sequence[PreparedNet], sizes: tuple[int, ...]) -> None:
         from peerloss.training.small import _numba_loop  # noqa: PLC0415 (numba is optional and slow to import)
@@ -133,35 +136,25 @@ class NumbaBackend:
         self._decay = decay_factors(nets, sizes, X.dtype)
 
     def start(self, parameters: RealArray) -> None:
-        """Start from these parameters (nets, P) with zero moments."""
         self._state = np.zeros((len(parameters), 3, parameters.shape[1]), dtype=parameters.dtype)
         self._state[:, 0] = parameters
 
     def parameters(self) -> RealArray:
-        """Return a copy of the current parameters."""
         return self._state[:, 0].copy()
 
     def run(self, blocks: Sequence[Block], first_step: int) -> None:
-        """Take the steps of the blocks, one block per net."""
         for net, block, state, decay in zip(self._nets, blocks, self._state, self._decay, strict=True):
-            objective = _objective_at(net, first_step)
+            objective = net.objective_at(first_step)
             self._loop.train_block(
                 self._X, block.rows, block.coefficients, block.scale, self._sizes, state, decay,
                 net.net.learning_rate, self._loop.CODES[_code_name(objective)], objective.eps, first_step,
             )  # fmt: skip
 
 
-Backend = TorchBackend | NumbaBackend
-
-
-def _objective_at(net: PreparedNet, step: int) -> Objective:
-    return net.warm_up_objective if step < net.net.warm_up else net.objective
-
-
 def _groups(nets: Sequence[PreparedNet], step: int) -> list[tuple[slice, Objective]]:
     """Return slices of consecutive nets that have the same objective."""
     groups, at = [], 0
-    for objective, run in groupby(_objective_at(net, step) for net in nets):
+    for objective, run in groupby(net.objective_at(step) for net in nets):
         length = len(list(run))
         groups.append((slice(at, at + length), objective))
         at += length
@@ -177,9 +170,21 @@ def _output_gradient(outputs: Tensor, coefficients: Tensor, scale: Tensor, group
     return gradient
 
 
+def batch_losses(objective: Objective, z: Tensor, coefficients: Tensor, scale: Tensor) -> Tensor:
+    """Return the loss of each net, shape (nets,), from logits and coefficients (nets, batch, K).
+
+    ``scale`` (nets, batch) is the weight of a row divided by the batch size. Differentiable in ``z``.
+    """
+    if objective.family == "forward":
+        return (scale * forward_rows(z, coefficients)).sum(dim=1)
+    if objective.family == "dmi":
+        joint = torch.bmm(coefficients.transpose(1, 2), torch.softmax(z, dim=2))
+        return joint_loss(joint, objective.eps)
+    losses = as_base(objective.base).columns(z.flatten(0, 1), objective.eps)
+    return (coefficients * losses.view_as(z)).sum(dim=(1, 2))
+
+
 def _pad(array: Any, width: int) -> Any:
     """Pad the batch dimension with zeros: rows that add nothing to the loss."""
     missing = width - array.shape[1]
-    if not missing:
-        return array
-    return np.pad(array, [(0, 0), (0, missing)] + [(0, 0)] * (array.ndim - 2))
+    return np.pad(array, [(0, 0), (0, missing)] + [(0, 0)] * (array.ndim - 2)) if missing else array

@@ -11,9 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerloss._device import resolve_device
-from peerloss._threads import one_thread
-from peerloss.training.small._objective import as_class_logits
+from peerloss._device import one_thread, resolve_device
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
     from peerloss._validation import FloatArray, IntArray
-    from peerloss.training.small._batches import RealArray
+    from peerloss.training.small._nets import RealArray
 
 #: Rows (times nets) predicted at a time, so that memory does not grow with the data.
 ROWS_AT_ONCE = 1 << 14
@@ -120,3 +118,10 @@ def stacked_logits(flat: Tensor, sizes: tuple[int, ...], x: Tensor) -> Tensor:
     """Return the logits (nets, n, K) of flat parameters (nets, P) for inputs (nets, n, d)."""
     *_, outputs = activations(layer_views(flat, sizes), x)
     return as_class_logits(outputs)
+
+
+def as_class_logits(outputs: Tensor) -> Tensor:
+    """Return (…, K) logits; a single output z stands for the two columns (0, z)."""
+    if outputs.shape[-1] > 1:
+        return outputs
+    return torch.cat((torch.zeros_like(outputs), outputs), dim=-1)
