@@ -14,7 +14,7 @@ from peerloss.boosting import (
     xgboost_peer_objective,
 )
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional.base import loss_matrix
+from peerloss.functional import loss_matrix
 
 ALPHAS = [-2.0, 0.0, 0.3, 0.5, 1.0, 2.5]
 

@@ -13,7 +13,7 @@ from peerloss import theory
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import BASES, loss_matrix, peer_loss, plain_loss
 from peerloss.functional.batch import make_batch
-from peerloss.functional.sampling import draw_peers
+from peerloss.functional.kernels.reference import draw_peers
 
 DIFFERENTIABLE = sorted(set(BASES) - {"zero_one"})
 

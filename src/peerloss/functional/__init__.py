@@ -8,7 +8,6 @@ from peerloss.functional.base import (
     gce_matrix,
     hinge_matrix,
     logistic_matrix,
-    loss_matrix,
     mae_matrix,
     margins,
     ramp_matrix,
@@ -18,9 +17,8 @@ from peerloss.functional.base import (
     zero_one_matrix,
 )
 from peerloss.functional.correction import backward_loss, forward_loss
-from peerloss.functional.f_divergence import f_divergence_loss
-from peerloss.functional.information import dmi_loss
-from peerloss.functional.peer import peer_loss, plain_loss
+from peerloss.functional.information import dmi_loss, f_divergence_loss
+from peerloss.functional.peer import loss_matrix, peer_loss, plain_loss
 
 __all__ = [
     "BASES",

@@ -3,7 +3,7 @@
 Each base loss is one short function of that shape, with p = softmax(z) and the log-odds margin
 m_k = z_k − logsumexp_{j≠k} z_j, so that p_k = σ(m_k). All other losses of this package are linear algebra on
 the matrix. What the library knows about a base loss (does it clip, is it bounded, …) is in its record in
-:data:`BASES`.
+:data:`BASES`. The checks of arguments that several losses take, and of what torch is doing, are here as well.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from peerloss._validation import check_choice, check_in_range
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional.batch import as_columns, without_autocast
 
 LossMatrix: TypeAlias = Callable[[Tensor], Tensor]
 
@@ -26,6 +26,12 @@ LossMatrix: TypeAlias = Callable[[Tensor], Tensor]
 DEFAULT_EPS = 1e-5
 #: Exponent of generalised cross entropy, unless the caller passes another value (``"gce:0.5"``).
 DEFAULT_GCE_Q = 0.7
+
+# torch has no public functions for these. Looking them up once keeps the checks fast.
+_is_jit_tracing = torch._C._is_tracing  # noqa: SLF001
+_count_modes = torch._C._len_torch_dispatch_stack  # noqa: SLF001
+#: Whether a transform of ``torch.func`` (``vmap``, ``grad``, ``jvp``, …) is active.
+has_transforms: Callable[[], bool] = torch._C._are_functorch_transforms_active  # noqa: SLF001
 
 
 def cross_entropy_matrix(logits: Tensor, *, eps: float = DEFAULT_EPS) -> Tensor:
@@ -122,10 +128,7 @@ class Base:
         return self.matrix(logits)
 
     def clip(self, eps: float) -> float:
-        """Return the number added to probabilities.
-
-        It is ``eps``, or 0 if this base does not clip.
-        """
+        """Return the number added to probabilities: ``eps``, or 0 if this base does not clip."""
         return eps if self.clips else 0.0
 
     def columns(self, z: Tensor, eps: float) -> Tensor:
@@ -222,30 +225,48 @@ def check_eps(eps: float) -> float:
     return check_in_range(eps, "eps", 0.0, 1.0)
 
 
-def loss_matrix(
-    logits: Tensor, base: str | LossMatrix = "cross_entropy", *, eps: float = DEFAULT_EPS
-) -> Tensor:
-    """Return the loss for every possible label.
+def check_vector(value: Any, name: str) -> Tensor:
+    """Return class weights or similar as a non-negative, finite vector."""
+    tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    if tensor.ndim != 1:
+        raise InvalidInputError(
+            f"`{name}` must have shape (K,), one entry per class; got {tuple(tensor.shape)}."
+        )
+    if values_are_checkable(tensor) and not (torch.isfinite(tensor).all() and (tensor >= 0).all()):
+        raise InvalidInputError(
+            f"`{name}` must be finite and non-negative; got {tensor.tolist()[:8]}. Use 0 to exclude a class."
+        )
+    return tensor
 
-    Parameters
-    ----------
-    logits
-        (n, K); (n,) or (n, 1) for two classes, meaning the columns (0, z).
-    base
-        A name in :data:`BASES`, ``"gce:q"``, or a callable from logits (n, K) to losses (n, K).
-    eps
-        Added to probabilities inside the logarithm of ``"cross_entropy"``; other bases do not use it.
 
-    Returns
-    -------
-    Losses (n, K): column k is the loss if the label is k.
+def check_prior(value: Any, name: str = "noisy_prior") -> Tensor:
+    """Return a prior as a vector of probabilities that sum to one."""
+    prior = check_vector(value, name)
+    if values_are_checkable(prior) and abs((total := float(prior.detach().double().sum())) - 1.0) > 1e-4:
+        raise InvalidInputError(
+            f"`{name}` must be probabilities that sum to 1; the sum is {total:g}. Divide counts by the total."
+        )
+    return prior
 
-    Examples
-    --------
-    >>> loss_matrix(torch.tensor([0.0, 2.0]), "hinge")
-    tensor([[1., 1.],
-            [3., 0.]])
+
+def is_tracing() -> bool:
+    """Whether torch is tracing: what numba or Triton computes would then become a constant.
+
+    True for ``torch.compile``, ``torch.export``, ``torch.jit.trace`` and modes that intercept operations.
     """
-    z = as_columns(logits)
-    with without_autocast(z):
-        return as_base(base).columns(z, check_eps(eps))
+    return torch.compiler.is_compiling() or _is_jit_tracing() or _count_modes() > 0
+
+
+def values_are_readable() -> bool:
+    """Whether Python may branch on the values of tensors."""
+    return not (is_tracing() or has_transforms())
+
+
+def values_are_checkable(tensor: Tensor) -> bool:
+    """Whether values can be read without waiting for a device and without a graph break."""
+    return tensor.is_cpu and values_are_readable()
+
+
+def needs_operations(z: Tensor) -> bool:
+    """Whether ``torch.func`` or forward mode is active: both need differentiable torch operations."""
+    return has_transforms() or forward_ad.unpack_dual(z).tangent is not None

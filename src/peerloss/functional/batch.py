@@ -11,7 +11,7 @@ from torch import Tensor
 
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional.tracing import values_are_readable
+from peerloss.functional.base import values_are_checkable
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -52,11 +52,6 @@ class Batch(NamedTuple):
 def label_frequencies(counts: Tensor, dtype: torch.dtype) -> Tensor:
     """Return counts of labels as probabilities; zeros if nothing was counted."""
     return counts.to(dtype) / counts.sum().clamp(min=1)
-
-
-def values_are_checkable(tensor: Tensor) -> bool:
-    """Whether values can be read without waiting for a device and without a graph break."""
-    return tensor.is_cpu and values_are_readable()
 
 
 def as_columns(logits: Tensor) -> Tensor:
@@ -136,30 +131,6 @@ def weighted_sum(coefficients: Tensor, losses: Tensor, batch: Batch) -> Tensor:
     return (coefficients * losses).sum(dim=1)
 
 
-def check_vector(value: Any, name: str) -> Tensor:
-    """Return class weights or similar as a non-negative, finite vector."""
-    tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
-    if tensor.ndim != 1:
-        raise InvalidInputError(
-            f"`{name}` must have shape (K,), one entry per class; got {tuple(tensor.shape)}."
-        )
-    if values_are_checkable(tensor) and not (torch.isfinite(tensor).all() and (tensor >= 0).all()):
-        raise InvalidInputError(
-            f"`{name}` must be finite and non-negative; got {tensor.tolist()[:8]}. Use 0 to exclude a class."
-        )
-    return tensor
-
-
-def check_prior(value: Any, name: str) -> Tensor:
-    """Return a prior as a vector of probabilities that sum to one."""
-    prior = check_vector(value, name)
-    if values_are_checkable(prior) and abs((total := float(prior.detach().double().sum())) - 1.0) > 1e-4:
-        raise InvalidInputError(
-            f"`{name}` must be probabilities that sum to 1; the sum is {total:g}. Divide counts by the total."
-        )
-    return prior
-
-
 def fit_to_batch(tensor: Tensor, name: str, batch: Batch) -> Tensor:
     """Return a checked vector (K,) or matrix (K, K) in the dtype and on the device of the logits."""
     k = batch.logits.shape[1]
@@ -179,7 +150,7 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
     return nullcontext()
 
 
-def reduce_rows(rows: Tensor, batch: Batch, *, weight: Tensor | None, reduction: str) -> Tensor:
+def reduce_rows(rows: Tensor, batch: Batch, weight: Tensor | None, reduction: str) -> Tensor:
     """Set ignored rows to 0, then reduce."""
     check_choice(reduction, "reduction", REDUCTIONS)
     if batch.valid is not None:

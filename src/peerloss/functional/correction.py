@@ -8,10 +8,9 @@ import torch
 from torch import Tensor
 
 from peerloss._deprecation import renamed_parameters
-from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps
+from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps, check_vector
 from peerloss.functional.batch import (
     Batch,
-    check_vector,
     fit_to_batch,
     make_batch,
     reduce_rows,
@@ -73,13 +72,7 @@ def backward_loss(
 
 
 def batch_backward_loss(
-    batch: Batch,
-    inverse: Tensor,
-    *,
-    base: Base,
-    eps: float,
-    weight: Tensor | None,
-    reduction: str,
+    batch: Batch, inverse: Tensor, *, base: Base, eps: float, weight: Tensor | None, reduction: str
 ) -> Tensor:
     """Compute :func:`backward_loss` from a checked batch and T⁻¹ (shared with the module)."""
     inverse = fit_to_batch(inverse, "noise", batch)
@@ -88,7 +81,7 @@ def batch_backward_loss(
         weight = fit_to_batch(weight, "weight", batch)
         coefficients = coefficients * weight
     rows = weighted_sum(coefficients, base.columns(batch.logits, eps), batch)
-    return reduce_rows(rows, batch, weight=weight, reduction=reduction)
+    return reduce_rows(rows, batch, weight, reduction)
 
 
 @renamed_parameters(transition="noise")
@@ -137,17 +130,9 @@ def batch_forward_loss(
     if weight is not None:
         weight = fit_to_batch(weight, "weight", batch)
         rows = rows * weight[batch.target]
-    return reduce_rows(rows, batch, weight=weight, reduction=reduction)
+    return reduce_rows(rows, batch, weight, reduction)
 
 
 def forward_rows(z: Tensor, log_likelihood: Tensor) -> Tensor:
-    """Return −log Σ_k p_k T[k, ỹ_n] of each row.
-
-    Parameters
-    ----------
-    z
-        Logits (…, n, K).
-    log_likelihood
-        log T[k, ỹ_n], of the shape of ``z``.
-    """
+    """Return −log Σ_k p_k T[k, ỹ_n] of rows ``z`` (…, n, K), from log T[k, ỹ_n] of the same shape."""
     return -torch.logsumexp(torch.log_softmax(z, dim=-1) + log_likelihood, dim=-1)

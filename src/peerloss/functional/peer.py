@@ -1,4 +1,4 @@
-"""Peer loss: the loss against the label minus α times the loss against a peer's label. And the plain loss."""
+"""Peer loss: the loss against the label minus α times the loss against a peer's label. And its parts."""
 
 from __future__ import annotations
 
@@ -9,28 +9,54 @@ from torch import Tensor
 
 from peerloss._validation import check_choice, check_finite
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps
-from peerloss.functional.batch import (
-    Batch,
+from peerloss.functional.base import (
+    DEFAULT_EPS,
+    as_base,
+    check_eps,
     check_prior,
     check_vector,
-    fit_to_batch,
-    make_batch,
-    reduce_rows,
     values_are_checkable,
-    without_autocast,
 )
+from peerloss.functional.batch import as_columns, fit_to_batch, make_batch, reduce_rows, without_autocast
 from peerloss.functional.kernels.dispatch import PeerSettings, compute_peer_loss
 from peerloss.functional.kernels.reference import label_entries
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-    from peerloss.functional.base import Base, LossMatrix
+    from peerloss.functional.base import LossMatrix
 
 PEERS = ("expected", "sampled")
-#: The prior of a single call is counted from zero.
-_NO_COUNTS = torch.zeros(0, dtype=torch.int64)
+_NO_COUNTS = torch.zeros(0, dtype=torch.int64)  # the prior of a single call is counted from zero
+
+
+def loss_matrix(
+    logits: Tensor, base: str | LossMatrix = "cross_entropy", *, eps: float = DEFAULT_EPS
+) -> Tensor:
+    """Return the loss for every possible label.
+
+    Parameters
+    ----------
+    logits
+        (n, K); (n,) or (n, 1) for two classes, meaning the columns (0, z).
+    base
+        A name in :data:`BASES`, ``"gce:q"``, or a callable from logits (n, K) to losses (n, K).
+    eps
+        Added to probabilities inside the logarithm of ``"cross_entropy"``; other bases do not use it.
+
+    Returns
+    -------
+    Losses (n, K): column k is the loss if the label is k.
+
+    Examples
+    --------
+    >>> loss_matrix(torch.tensor([0.0, 2.0]), "hinge")
+    tensor([[1., 1.],
+            [3., 0.]])
+    """
+    z = as_columns(logits)
+    with without_autocast(z):
+        return as_base(base).columns(z, check_eps(eps))
 
 
 def plain_loss(
@@ -56,10 +82,14 @@ def plain_loss(
     with without_autocast(batch.logits):
         if weight is not None:
             weight = fit_to_batch(check_vector(weight, "weight"), "weight", batch)
-        rows = _label_rows(batch, as_base(base), check_eps(eps))
-        if weight is not None:
-            rows = rows * weight[batch.target]
-        return reduce_rows(rows, batch, weight=weight, reduction=reduction)
+        record, z, y = as_base(base), batch.logits, batch.target
+        clip = record.clip(check_eps(eps))
+        if record.log_loss:  # without computing the other columns
+            exact = torch.nn.functional.cross_entropy(z, y, reduction="none")
+            rows = exact if clip == 0 else -torch.log(torch.exp(-exact) + clip)
+        else:
+            rows = label_entries(record.columns(z, clip), y)
+        return reduce_rows(rows if weight is None else rows * weight[y], batch, weight, reduction)
 
 
 def peer_loss(
@@ -149,7 +179,7 @@ def peer_loss(
         reduction=reduction,
         generator=generator,
     )
-    prior = None if noisy_prior is None else check_prior(noisy_prior, "noisy_prior")
+    prior = None if noisy_prior is None else check_prior(noisy_prior)
     return compute_peer_loss(logits, target, settings, noisy_prior=prior, label_counts=_NO_COUNTS).loss
 
 
@@ -174,12 +204,3 @@ def check_score_matrix(value: Tensor | ArrayLike) -> Tensor:
             "`score_matrix` must be finite; found NaN or infinity. Use theory.sign_matrix(delta)."
         )
     return matrix
-
-
-def _label_rows(batch: Batch, base: Base, eps: float) -> Tensor:
-    """Return L[n, y_n] (n,); for cross entropy without computing the other columns."""
-    if not base.log_loss:
-        return label_entries(base.columns(batch.logits, eps), batch.target)
-    exact = torch.nn.functional.cross_entropy(batch.logits, batch.target, reduction="none")
-    clip = base.clip(eps)
-    return exact if clip == 0 else -torch.log(torch.exp(-exact) + clip)

@@ -3,8 +3,7 @@
 from peerloss._deprecation import renamed
 from peerloss.losses._correction import BackwardLoss, ForwardLoss
 from peerloss.losses._divergence_watch import LOGIT_LIMIT, DivergenceWatch
-from peerloss.losses._f_divergence import FDivergenceLoss
-from peerloss.losses._information import DMILoss
+from peerloss.losses._information import DMILoss, FDivergenceLoss
 from peerloss.losses._peer import PeerLoss, PlainLoss
 from peerloss.losses._schedule import AlphaSchedule
 

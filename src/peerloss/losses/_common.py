@@ -1,18 +1,25 @@
-"""The base class of the loss modules: reduction, ignored targets, class weights."""
+"""The base classes of the loss modules: their common options, and the noisy prior, given or counted."""
 
 from __future__ import annotations
 
+import gc
+import sys
 from typing import TYPE_CHECKING, Any, Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional.batch import REDUCTIONS, Batch, check_vector, make_batch
+from peerloss.functional.base import check_prior, check_vector, has_transforms
+from peerloss.functional.batch import REDUCTIONS, Batch, label_frequencies, make_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import ArrayLike
+
+REMEDY = "Pass `noisy_prior=`, the label frequencies of the training set; nothing is counted then."
 
 
 class LabelLoss(nn.Module):
@@ -53,6 +60,113 @@ class LabelLoss(nn.Module):
         if self.weight is not None:
             parts.append(f"weight of {len(self.weight)} classes")
         return parts
+
+
+class PriorLoss(LabelLoss):
+    """Base class of the losses that need π̃.
+
+    Without ``noisy_prior`` labels are counted. In training mode with gradients enabled, a batch is added to
+    the counts (over all ranks of a process group) before its own loss is computed. Otherwise the counts stay
+    as they are, and a module that has counted nothing yet uses the labels of the current batch.
+    """
+
+    noisy_prior: Tensor | None
+    label_counts: Tensor
+    _checked_ranks = False
+
+    def __init__(self, *, noisy_prior: Tensor | ArrayLike | None, **options: Any) -> None:
+        super().__init__(**options)
+        prior = None if noisy_prior is None else as_buffer(check_prior(noisy_prior))
+        self.register_buffer("noisy_prior", prior)
+        self.register_buffer("label_counts", torch.zeros(0, dtype=torch.int64))
+
+    def current_prior(self) -> Tensor | None:
+        """Return π̃ as given or as counted so far; ``None`` before the first label."""
+        if self.noisy_prior is not None:
+            return self.noisy_prior
+        counts = self.label_counts
+        return None if len(counts) == 0 else label_frequencies(counts, torch.get_default_dtype())
+
+    def reset_prior(self) -> None:
+        """Set the counts to zero, for example because the data change."""
+        self.label_counts = self.label_counts.new_zeros(0)
+
+    def _counts_labels(self) -> bool:
+        """Whether the labels of the current batch are counted."""
+        return self.training and torch.is_grad_enabled() and self.noisy_prior is None
+
+    def _kernels_may_count(self) -> bool:
+        """Whether a kernel may count the labels of the current batch: this process counts alone."""
+        return self._counts_labels() and count_ranks() <= 1
+
+    def _prior(self, batch: Batch) -> Tensor:
+        if self.noisy_prior is not None:
+            return self.noisy_prior
+        if self._counts_labels():
+            self._count(batch)
+        if len(self.label_counts) == 0:
+            return batch.counted_prior()
+        return label_frequencies(self.label_counts, batch.logits.dtype)
+
+    def _count(self, batch: Batch) -> None:
+        if has_transforms():
+            raise InvalidInputError(
+                "`noisy_prior` must be given under torch.func (vmap, grad, …) while the loss is in training "
+                f"mode: labels cannot be counted there. {REMEDY} Or call `loss.eval()` to use the prior "
+                "counted so far."
+            )
+        counts = batch.label_counts()
+        if count_ranks() > 1:
+            self._sum_over_ranks(counts)
+        if len(self.label_counts) == 0:
+            self.label_counts = counts
+            return
+        if len(self.label_counts) != len(counts):
+            raise InvalidInputError(
+                f"`logits` must keep their number of classes: labels of {len(self.label_counts)} classes "
+                f"have been counted, these logits have {len(counts)}. Use one loss per task, or "
+                "`reset_prior()`."
+            )
+        if not torch.compiler.is_compiling() and self.label_counts.is_inference():
+            self.label_counts = self.label_counts.clone()  # loaded under torch.inference_mode()
+        self.label_counts.add_(counts)
+
+    def _sum_over_ranks(self, counts: Tensor) -> None:
+        # Looking for Join takes milliseconds. It surrounds the training loop, so one check is enough.
+        if not self._checked_ranks and not torch.compiler.is_compiling():
+            if in_join():
+                raise InvalidInputError(
+                    "`noisy_prior` must be given inside torch's Join (`model.join()`): ranks that have no "
+                    f"batches left would not take part in counting labels. {REMEDY}"
+                )
+            self._checked_ranks = True
+        distributed.all_reduce(counts)
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
+        # Checkpoints of losses that did not count labels have no counts.
+        saved = state_dict.setdefault(f"{prefix}label_counts", self.label_counts)
+        if saved.shape != self.label_counts.shape:
+            self.label_counts = self.label_counts.new_zeros(saved.shape)
+        super()._load_from_state_dict(state_dict, prefix, *args)
+
+    def extra_repr(self) -> str:
+        """Show where the prior comes from, and options."""
+        return f"noisy_prior {'counted' if self.noisy_prior is None else 'given'}, {super().extra_repr()}"
+
+
+def count_ranks() -> int:
+    """Return the number of processes that count labels together."""
+    in_group = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if in_group else 1
+
+
+def in_join() -> bool:
+    """Whether a ``torch.distributed.algorithms.Join`` context is open; torch keeps no list of them."""
+    module = sys.modules.get("torch.distributed.algorithms.join")
+    if module is None:
+        return False
+    contexts = [thing for thing in gc.get_referrers(module.Join) if isinstance(thing, module.Join)]
+    return any(context._enable for context in contexts)  # noqa: SLF001 (there is no public attribute)
 
 
 def as_buffer(tensor: Tensor) -> Tensor:

@@ -110,8 +110,5 @@ class ForwardLoss(LabelLoss):
         batch = self.batch(logits, target)
         with without_autocast(batch.logits):
             return batch_forward_loss(
-                batch,
-                self.log_transition,
-                weight=self.weight,
-                reduction=self.reduction,
+                batch, self.log_transition, weight=self.weight, reduction=self.reduction
             )

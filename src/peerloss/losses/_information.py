@@ -1,14 +1,17 @@
-"""DMI as a module."""
+"""The losses from information theory as modules."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from peerloss._validation import check_in_range
-from peerloss.functional.information import DEFAULT_DMI_EPS, dmi_loss
-from peerloss.losses._common import LabelLoss
+from peerloss._validation import check_choice
+from peerloss.functional.base import check_eps
+from peerloss.functional.batch import without_autocast
+from peerloss.functional.information import DEFAULT_DMI_EPS, DIVERGENCES, batch_divergence_loss, dmi_loss
+from peerloss.losses._common import LabelLoss, PriorLoss
 
 if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
     from torch import Tensor
 
 
@@ -33,7 +36,7 @@ class DMILoss(LabelLoss):
 
     def __init__(self, *, eps: float = DEFAULT_DMI_EPS, ignore_index: int = -100) -> None:
         super().__init__(ignore_index=ignore_index)
-        self.eps = check_in_range(eps, "eps", 0.0, 1.0)
+        self.eps = check_eps(eps)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
@@ -42,3 +45,49 @@ class DMILoss(LabelLoss):
     def extra_repr(self) -> str:
         """Show eps and options; there is no reduction."""
         return ", ".join((f"eps={self.eps:g}", *self._shown_options()))
+
+
+class FDivergenceLoss(PriorLoss):
+    """f-divergence between own and peers' labels; twin of :func:`peerloss.functional.f_divergence_loss`.
+
+    Gradients of total variation vanish for confident predictions: start from a model that has been trained
+    with another loss.
+
+    Parameters
+    ----------
+    divergence
+        ``"total_variation"`` or ``"jensen_shannon"``.
+    noisy_prior
+        π̃ (K,), or ``None`` to count it as :class:`PeerLoss` does: over all training batches so far.
+    ignore_index, reduction
+        As in :class:`PeerLoss`.
+
+    Examples
+    --------
+    >>> import torch
+    >>> FDivergenceLoss()(torch.tensor([-99.0, 99.0]), torch.tensor([0, 1]))
+    tensor(-0.3333)
+    """
+
+    def __init__(
+        self,
+        divergence: str = "total_variation",
+        *,
+        noisy_prior: Tensor | ArrayLike | None = None,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+    ) -> None:
+        super().__init__(noisy_prior=noisy_prior, ignore_index=ignore_index, reduction=reduction)
+        self.divergence = check_choice(divergence, "divergence", DIVERGENCES)
+
+    def forward(self, logits: Tensor, target: Tensor) -> Tensor:
+        """Return the loss of logits (n, K) against noisy labels (n,)."""
+        batch = self.batch(logits, target)
+        with without_autocast(batch.logits):
+            return batch_divergence_loss(
+                batch, divergence=self.divergence, noisy_prior=self._prior(batch), reduction=self.reduction
+            )
+
+    def extra_repr(self) -> str:
+        """Show divergence and options."""
+        return f"{self.divergence!r}, {super().extra_repr()}"

@@ -8,14 +8,12 @@ import torch
 from torch import Tensor
 
 from peerloss._validation import check_choice
-from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps
+from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps, values_are_readable
 from peerloss.functional.kernels.dispatch import PeerResult, PeerSettings, compute_peer_loss
 from peerloss.functional.kernels.triton_gpu import has_kernels
 from peerloss.functional.peer import PEERS, check_alpha, check_score_matrix, plain_loss
-from peerloss.functional.tracing import values_are_readable
-from peerloss.losses._common import LabelLoss, as_buffer
+from peerloss.losses._common import LabelLoss, PriorLoss, as_buffer
 from peerloss.losses._divergence_watch import DivergenceWatch
-from peerloss.losses._prior import PriorLoss
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from peerloss._validation import check_choice
+from peerloss.functional.base import needs_operations
 from peerloss.functional.batch import (
     REDUCTIONS,
     Batch,
@@ -27,9 +28,6 @@ from peerloss.functional.batch import (
 )
 from peerloss.functional.kernels import numba_cpu, reference, triton_gpu
 from peerloss.functional.kernels.blocked import blocked_rows
-from peerloss.functional.kernels.reference import Formula
-from peerloss.functional.sampling import draw_peers
-from peerloss.functional.tracing import needs_operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -106,11 +104,11 @@ def compute_peer_loss(
     prepare
         Replaces :func:`~peerloss.functional.batch.make_batch`. There is no fast path then.
     """
-    if prepare is None and settings.has_fast_path():
-        result = _try_fast_path(logits, target, settings, noisy_prior, label_counts)
-        if result is not None:
-            return result
     if prepare is None:
+        if settings.has_fast_path():
+            result = _try_fast_path(logits, target, settings, noisy_prior, label_counts)
+            if result is not None:
+                return result
         batch = make_batch(logits, target, ignore_index=settings.ignore_index)
     else:
         batch = prepare(logits, target)
@@ -123,21 +121,25 @@ def _try_fast_path(
     target: Tensor,
     settings: PeerSettings,
     noisy_prior: Tensor | None,
-    label_counts: Tensor | None,
+    counts: Tensor | None,
 ) -> PeerResult | None:
     """Compute the common case with Triton or numba; ``None``, with unchanged counts, if neither can."""
-    on_gpu = triton_gpu.accepts(logits, target)
-    if (noisy_prior is None and label_counts is None) or not (on_gpu or numba_cpu.accepts(logits, target)):
+    if type(logits) is not Tensor or type(target) is not Tensor:
         return None
-    if noisy_prior is None and label_counts is not None and label_counts.shape[0] == 0:
-        label_counts = torch.zeros(logits.shape[1], dtype=torch.int64, device=logits.device)
-    clip = settings.base.clip(settings.eps)
-    formula = Formula(float(settings.alpha), clip, settings.ignore_index, settings.reduction == "mean")
-    counts = label_counts if noisy_prior is None else None
-    if on_gpu:
-        loss = triton_gpu.triton_peer_loss(logits, target, formula, noisy_prior, counts)
-        return None if loss is None else PeerResult(loss, Batch(logits, target, None), None, counts)
-    computed = numba_cpu.numba_peer_loss(logits, target, formula, noisy_prior, counts)
+    path = triton_gpu if logits.is_cuda else numba_cpu
+    if (noisy_prior is None and counts is None) or not path.accepts(logits, target):
+        return None
+    if noisy_prior is not None:
+        counts = None
+    elif counts is not None and counts.shape[0] == 0:
+        counts = torch.zeros(logits.shape[1], dtype=torch.int64, device=logits.device)
+    formula = reference.Formula(
+        float(settings.alpha),
+        settings.base.clip(settings.eps),
+        settings.ignore_index,
+        settings.reduction == "mean",
+    )
+    computed = path.fast_peer_loss(logits, target, formula, noisy_prior, counts)
     if computed is None:
         return None
     loss, value, largest = computed
@@ -145,10 +147,7 @@ def _try_fast_path(
 
 
 def _compute_in_torch(
-    batch: Batch,
-    settings: PeerSettings,
-    noisy_prior: Tensor | None,
-    prior_of: Callable[[Batch], Tensor],
+    batch: Batch, settings: PeerSettings, noisy_prior: Tensor | None, prior_of: Callable[[Batch], Tensor]
 ) -> Tensor:
     """Compute any peer loss in torch operations."""
     base, alpha, peers, score_matrix, eps, weight, _, reduction, generator = settings
@@ -159,16 +158,16 @@ def _compute_in_torch(
         score_matrix = fit_to_batch(score_matrix, "score_matrix", batch)
         score_matrix = score_matrix if weight is None else weight[:, None] * score_matrix
     if peers == "sampled":
-        losses, drawn = base.columns(batch.logits, eps), draw_peers(batch, generator=generator)
+        losses, drawn = base.columns(batch.logits, eps), reference.draw_peers(batch, generator=generator)
         rows = reference.sampled_rows(losses, alpha, drawn, weight, score_matrix, batch)
-        return reduce_rows(rows, batch, weight=weight, reduction=reduction)
+        return reduce_rows(rows, batch, weight, reduction)
     prior = prior_of(batch) if noisy_prior is None else noisy_prior
     prior = fit_to_batch(prior, "noisy_prior", batch)
     shared = reference.shared_coefficients(alpha, prior, weight, score_matrix)
     if base.log_loss and score_matrix is None:
         return _cross_entropy(batch, shared, base.clip(eps), weight, reduction)
     rows = reference.expected_rows(base.columns(batch.logits, eps), shared, weight, score_matrix, batch)
-    return reduce_rows(rows, batch, weight=weight, reduction=reduction)
+    return reduce_rows(rows, batch, weight, reduction)
 
 
 def _cross_entropy(
@@ -185,4 +184,4 @@ def _cross_entropy(
     in_torch = is_compiling or is_small or not z.requires_grad or needs_operations(z)
     compute = reference.cross_entropy_rows if in_torch else blocked_rows
     rows = compute(z, y, own, shared, clip, masked=masked)
-    return reduce_rows(rows, batch, weight=weight, reduction=reduction)
+    return reduce_rows(rows, batch, weight, reduction)

@@ -17,9 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerloss.functional.batch import values_are_checkable
+from peerloss.functional.base import needs_operations, values_are_checkable
 from peerloss.functional.kernels.reference import cross_entropy_gradient
-from peerloss.functional.tracing import needs_operations
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,10 +30,9 @@ MAX_NUMBA_LOGITS = 1 << 14
 
 
 def accepts(logits: Tensor, target: Tensor) -> bool:
-    """Whether :func:`numba_peer_loss` handles batches of this form."""
+    """Whether :func:`fast_peer_loss` handles batches of this form."""
     return (
-        type(logits) is type(target) is Tensor
-        and values_are_checkable(logits)
+        values_are_checkable(logits)
         and target.is_cpu
         and logits.dtype in (torch.float32, torch.float64)
         and target.dtype == torch.int64
@@ -47,25 +45,14 @@ def accepts(logits: Tensor, target: Tensor) -> bool:
     )
 
 
-def numba_peer_loss(
+def fast_peer_loss(
     logits: Tensor, target: Tensor, formula: Formula, noisy_prior: Tensor | None, label_counts: Tensor | None
 ) -> tuple[Tensor, float, float] | None:
     """Return the loss of a batch that :func:`accepts` accepts, its value and the largest finite |logit|.
 
-    Parameters
-    ----------
-    logits, target
-        (n, K) and (n,).
-    formula
-        The numbers in the formula.
-    noisy_prior
-        π̃ (K,). If ``None``, the labels are added to ``label_counts`` and π̃ is the frequencies there.
-    label_counts
-        Counts of labels (K,), int64; unused if ``noisy_prior`` is given.
-
-    Returns
-    -------
-    ``None``, with unchanged counts, if torch operations must compute the loss.
+    Without a ``noisy_prior`` (K,) the labels are added to ``label_counts`` (K,), int64, and π̃ is the
+    frequencies there. If torch operations must compute the loss, ``None`` is returned and the counts are
+    unchanged.
     """
     loops, known = _compiled_loops(logits.dtype), label_counts if noisy_prior is None else noisy_prior
     if (

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import torch
 from torch import Tensor
 
+from peerloss.exceptions import InvalidInputError
+from peerloss.functional.base import values_are_checkable
 from peerloss.functional.batch import weighted_sum
 
 if TYPE_CHECKING:
@@ -76,6 +78,31 @@ def sampled_rows(
     return own - alpha * peer
 
 
+def draw_peers(batch: Batch, *, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+    """Draw for each row two *different* rows n₁ ≠ n₂, uniformly among the rows that are not ignored.
+
+    Returns two index vectors (n,); nothing waits for the device.
+    """
+    y, valid = batch.target, batch.valid
+    n = y.shape[0]
+    if n < 2 or (valid is not None and values_are_checkable(y) and int(valid.sum()) < 2):
+        raise InvalidInputError(
+            f"`target` must hold at least 2 labelled rows for sampled peers; got a batch of {n}"
+            f"{'' if valid is None else f' with {int(valid.sum())} not ignored'}. Use a larger batch "
+            "(DataLoader(drop_last=True) avoids a last batch of one) or peers='expected'."
+        )
+    # Modulo of 62 random bits: integers on every device, bias under 2^-40.
+    bits = torch.randint(1 << 62, (2, n), generator=generator, device=y.device)
+    if valid is None:
+        first = bits[0] % n
+        return first, (first + 1 + bits[1] % (n - 1)) % n
+    count = valid.sum()
+    labelled_first = torch.argsort(valid, descending=True, stable=True)
+    first = bits[0] % count.clamp(min=1)
+    second = (first + 1 + bits[1] % (count - 1).clamp(min=1)) % count.clamp(min=1)
+    return labelled_first[first], labelled_first[second]
+
+
 def _against_labels(
     losses: Tensor, labels: Tensor, weight: Tensor | None, score_matrix: Tensor | None, batch: Batch
 ) -> Tensor:
@@ -96,18 +123,8 @@ def cross_entropy_rows(
 ) -> Tensor:
     """Return ``own_n · L[n, y_n] + Σ_k shared_k · L[n, k]`` for cross entropy, shape (n,).
 
-    Parameters
-    ----------
-    z, y
-        Logits (n, K) and labels (n,).
-    own
-        Factor of the loss against the row's own label, (n,); ``None`` means 1.
-    shared
-        Factor of each column, the same for every row, (K,).
-    eps
-        The clip.
-    masked
-        Whether logits may be −inf. The infinite loss of such a class is then left out if its factor is 0.
+    ``own`` (n,) is 1 if it is ``None``; ``shared`` (K,) is the same for every row; ``eps`` is the clip. If
+    logits may be −inf (``masked``), the infinite loss of such a class is left out if its factor is 0.
     """
     c, logs = _terms(z, y, own, shared, eps, masked=masked)
     return -(c * logs).sum(dim=1)

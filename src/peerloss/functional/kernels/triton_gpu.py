@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from peerloss.functional.base import is_tracing, needs_operations
 from peerloss.functional.batch import label_frequencies
 from peerloss.functional.kernels.reference import Formula, cross_entropy_gradient
-from peerloss.functional.tracing import is_tracing, needs_operations
 
 if TYPE_CHECKING:
     from types import ModuleType
@@ -33,11 +33,9 @@ LABELS_PER_PROGRAM = 1024
 
 
 def accepts(logits: Tensor, target: Tensor) -> bool:
-    """Whether :func:`triton_peer_loss` handles batches of this form."""
+    """Whether :func:`fast_peer_loss` handles batches of this form."""
     return (
-        type(logits) is Tensor
-        and type(target) is Tensor
-        and logits.is_cuda
+        logits.is_cuda
         and not is_tracing()
         and target.device == logits.device
         and logits.requires_grad
@@ -63,13 +61,10 @@ def has_kernels(device: torch.device, dtype: torch.dtype) -> bool:
     )
 
 
-def triton_peer_loss(
+def fast_peer_loss(
     logits: Tensor, target: Tensor, formula: Formula, noisy_prior: Tensor | None, label_counts: Tensor | None
-) -> Tensor | None:
-    """Return the loss of a batch that :func:`accepts` accepts.
-
-    Parameters and the meaning of ``None`` are those of ``numba_cpu.numba_peer_loss``.
-    """
+) -> tuple[Tensor, None, None] | None:
+    """Return what ``numba_cpu.fast_peer_loss`` returns; no number is known without waiting for the GPU."""
     counts = target.new_empty(0) if label_counts is None else label_counts  # kernels always take a pointer
     known = counts if noisy_prior is None else noisy_prior
     if (
@@ -83,7 +78,7 @@ def triton_peer_loss(
     ):
         return None
     loss: Tensor = _TritonLoss.apply(logits, target, noisy_prior, counts, formula)
-    return loss
+    return loss, None, None
 
 
 class _TritonLoss(torch.autograd.Function):

@@ -19,24 +19,9 @@ def weighted_logs(c, log_p, eps, clipped: tl.constexpr):
 
 @triton.jit  # type: ignore[untyped-decorator]
 def small_batch(
-    z,
-    y,
-    counts,
-    prior,
-    labelled,
-    loss,
-    gradient,
-    n,
-    k,
-    alpha,
-    eps,
-    ignored,
-    counting: tl.constexpr,
-    clipped: tl.constexpr,
-    mean: tl.constexpr,
-    rows: tl.constexpr,
-    wide: tl.constexpr,
-) -> None:
+    z, y, counts, prior, labelled, loss, gradient, n, k, alpha, eps, ignored, counting: tl.constexpr,
+    clipped: tl.constexpr, mean: tl.constexpr, rows: tl.constexpr, wide: tl.constexpr,
+) -> None:  # fmt: skip
     """Compute loss and gradient of a small batch in one program, ``rows`` rows at a time.
 
     If labels are counted the ``prior`` is written, otherwise it is read. The number of labels that are not
@@ -89,16 +74,7 @@ def small_batch(
 
 
 @triton.jit  # type: ignore[untyped-decorator]
-def count(
-    y,
-    counts,
-    labelled,
-    n,
-    k,
-    ignored,
-    counting: tl.constexpr,
-    size: tl.constexpr,
-) -> None:
+def count(y, counts, labelled, n, k, ignored, counting: tl.constexpr, size: tl.constexpr) -> None:
     """Add how many labels are not ignored to ``labelled`` and, if ``counting``, the labels to ``counts``."""
     rows = tl.program_id(0) * size + tl.arange(0, size)
     label = tl.load(y + rows, mask=rows < n, other=ignored)
@@ -110,20 +86,9 @@ def count(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def one_row(
-    z,
-    y,
-    prior,
-    labelled,
-    rows,
-    gradient,
-    k,
-    alpha,
-    eps,
-    ignored,
-    clipped: tl.constexpr,
-    mean: tl.constexpr,
-    size: tl.constexpr,
-) -> None:
+    z, y, prior, labelled, rows, gradient, k, alpha, eps, ignored,
+    clipped: tl.constexpr, mean: tl.constexpr, size: tl.constexpr,
+) -> None:  # fmt: skip
     """Write loss and gradient of one row, ``size`` columns at a time.
 
     There are three passes over the row: its log-sum-exp; the loss and the sum Σ_k c_k r_k; the gradient.
