@@ -41,8 +41,11 @@ def read_annotations(
         reports = Reports.from_table(table, duplicates=duplicates)
         rows, name = _rows_of_tasks(reports, X, pred_proba)
         return _aggregate(reports, _places(reports, rows, name), rows)
-    has_rows = isinstance(X, pd.DataFrame | pd.Series) and len(X) == len(table)
-    rows = X.index if has_rows else table.index
+    rows = X.index if isinstance(X, pd.DataFrame | pd.Series) else table.index
+    if len(rows) != len(table):
+        raise InvalidInputError(
+            f"`X` and `labels` must be equally long; got {len(rows)} and {len(table)} rows."
+        )
     return _aggregate(_from_columns(table), np.arange(len(rows)), rows)
 
 

@@ -206,9 +206,8 @@ class _Model:
         self.worker, self.label = pairs // k, pairs % k
         # The position of each worker's first pair, since pairs are sorted by worker.
         self.starts = np.flatnonzero(np.diff(self.worker, prepend=-1))
-        ones = np.ones(len(cells))
         self.answers: sparse.csr_array[Any, tuple[int, int]] = sparse.csr_array(
-            (ones, (reports.task_codes, cells)), shape=(n_tasks, len(pairs))
+            (np.ones(len(cells)), (reports.task_codes, cells)), shape=(n_tasks, len(pairs))
         )
         self.answers_transposed = self.answers.T.tocsr()
         self.of_label: sparse.csr_array[Any, tuple[int, int]] = sparse.csr_array(
