@@ -18,11 +18,7 @@ from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training.deep._augment import Augment, crop_and_flip, distort, mix_pairs, to_inputs
-from peerloss.training.deep._inputs import (
-    check_outputs,
-    largest_label,
-    training_rows,
-)
+from peerloss.training.deep._inputs import check_outputs, largest_label, training_rows
 from peerloss.training.deep._predict import AveragedPredictor, WeightAverage, is_images, precision
 from peerloss.training.deep._sieve_targets import FixedTargets, RefreshedTargets, SieveTargets, soft_loss
 from peerloss.training.deep._training_output import Record, training_settings
@@ -144,19 +140,14 @@ class Run:
     def train_epoch(self) -> Record:
         """Train one epoch and return its record."""
         started = time.perf_counter()
-        # The random draws depend on seed and epoch only, so that no generator has to be saved.
-        self.generator.manual_seed(_mix(self.recipe.random_state, self.epoch))
         if self.epoch in self.decisions[:1]:
             self.before_sieve = _copy(self.model)
         targets = None if self.sieve is None else self.sieve.targets_for(self.epoch)
-        augment = self.recipe.augment
-        if targets is not None and self.recipe.sieve is not None:
-            augment = self.recipe.sieve.augment
-        order = self._order()
+        settings: Any = self.recipe if targets is None else self.recipe.sieve
         total = torch.zeros((), device=self.device)
         self.model.train()
         with _fastest_kernels():
-            for step, (rows, inputs) in enumerate(self._batches(order, augment)):
+            for step, (rows, inputs) in enumerate(self._batches(settings.augment)):
                 total += self._step(step, inputs, rows, None if targets is None else targets.probs[rows])
         self.epoch += 1
         # The last step can damage the weights after a finite loss. This is the only wait for the device.
@@ -182,12 +173,13 @@ class Run:
                 f"the mean loss is {mean_loss:g}, the norm of the weights {weights_norm:g}. {REMEDY}"
             )
 
-    def _order(self) -> Tensor:
-        """Draw the order of the rows of an epoch, without those of an incomplete batch."""
+    def _batches(self, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield rows and inputs of an epoch in random order, without an incomplete batch."""
+        # The random draws depend on seed and epoch only, so that no generator has to be saved.
+        seed = np.random.SeedSequence((self.recipe.random_state, self.epoch)).generate_state(1, np.uint64)
+        self.generator.manual_seed(int(seed[0]) >> 1)
         order = torch.randperm(len(self.rows), device=self.device, generator=self.generator)
-        return self.rows[order[: self.steps * self.batch]]
-
-    def _batches(self, order: Tensor, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
+        order = self.rows[order[: self.steps * self.batch]]
         images = is_images(self.X)
         epoch = crop_and_flip(self.X, order, augment, generator=self.generator) if images else self.X[order]
         for rows, inputs in zip(order.split(self.batch), epoch.split(self.batch), strict=True):
@@ -250,10 +242,9 @@ class Run:
 
     def _recompute_batchnorm(self) -> Weights:
         """Return the averaged weights with batch norm statistics of one epoch, augmented by the recipe."""
-        self.generator.manual_seed(_mix(self.recipe.random_state, self.epoch))
-        batches = self._batches(self._order(), self.recipe.augment)
+        batches = (self._channels_last(inputs) for _, inputs in self._batches(self.recipe.augment))
         with self.predictor.averaged(), precision(self.device, self.recipe.half_precision):
-            update_bn((self._channels_last(inputs) for _, inputs in batches), self.model)
+            update_bn(batches, self.model)
             return _copy(self.model)
 
     def score(self, X: Tensor, y: IntArray) -> Record:
@@ -315,10 +306,6 @@ class Run:
 
 def _copy(model: nn.Module) -> Weights:
     return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
-
-
-def _mix(seed: int, epoch: int) -> int:
-    return int(np.random.SeedSequence((seed, epoch)).generate_state(1, np.uint64)[0]) >> 1
 
 
 @torch.no_grad()

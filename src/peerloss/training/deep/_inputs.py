@@ -62,7 +62,6 @@ def largest_label(y: Tensor, *, ignored: int | None) -> int:
 
 
 def _check_augmentation(X: Tensor, recipe: DeepRecipe) -> None:
-    """Refuse augmentation that the inputs do not allow."""
     sieve = recipe.sieve
     crop = max(recipe.augment.crop, 0 if sieve is None else sieve.augment.crop)
     if is_images(X) and crop >= min(X.shape[1:3]):

@@ -33,17 +33,15 @@ def predict_logits(
         A model in evaluation mode.
     X
         Inputs on the device of the model; uint8 images (n, height, width, channels) are scaled.
-    batch_size
-        Rows per batch.
-    half_precision
-        Whether to compute in bfloat16 on a GPU.
+    batch_size, half_precision
+        Rows per batch, and whether to compute in bfloat16 on a GPU.
     """
     n = len(X)
     size = min(batch_size, n)
     order = torch.arange(-(-n // size) * size, device=X.device) % n
     parts = []
-    for start in range(0, len(order), size):
-        rows = X[order[start : start + size]]
+    for batch in order.split(size):
+        rows = X[batch]
         with precision(X.device, half_precision):
             # A copy: a compiled model writes its next outputs to the same memory.
             parts.append(model(to_inputs(rows) if is_images(X) else rows).to(torch.float32, copy=True))
@@ -98,11 +96,9 @@ class WeightAverage:
             torch._foreach_copy_(self._live, kept)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
         return {"updates": self.updates, "mean": dict(zip(self.names, self._mean, strict=True))}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the ``state`` of a checkpoint."""
         self.updates = int(state["updates"])
         for name, mean in zip(self.names, self._mean, strict=True):
             mean.copy_(state["mean"][name])

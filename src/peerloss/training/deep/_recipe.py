@@ -185,7 +185,6 @@ class DeepRecipe:
 
 
 def _check_knots(alpha: object) -> None:
-    """Refuse an ``alpha`` that is not a list of knots."""
     knots: list[Any] = list(alpha) if isinstance(alpha, tuple | list) else [alpha]
     if not all(isinstance(knot, tuple | list) and len(knot) == 2 for knot in knots):
         raise InvalidInputError(

@@ -71,9 +71,9 @@ class SieveTargets(ABC):
         """Return the targets of probabilities (n, K), before rows are weighted."""
 
     def label_likelihood(self, probs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return labels as one-hot rows (n, K) and their likelihood T[k, ỹ] (n, K), T counted from ``probs``.
+        """Return labels as one-hot rows (zeros without a label) and their likelihood T[k, ỹ] (then ones).
 
-        A row without a label has zeros in the first result and ones in the second.
+        Both have shape (n, K); T is counted from ``probs``.
         """
         has_label = (self.y >= 0)[:, None]
         codes = self.y.clamp(min=0)
@@ -82,11 +82,9 @@ class SieveTargets(ABC):
         return onehot, torch.where(has_label, transition.T[codes], 1.0)
 
     def state_dict(self) -> dict[str, Any]:
-        """Return the state for a checkpoint."""
         return {"teacher_probs": self.teacher_probs}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Restore the ``state`` of a checkpoint."""
         probs = state["teacher_probs"]
         self.teacher_probs = None if probs is None else probs.to(self.y.device)
 

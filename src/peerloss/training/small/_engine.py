@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from numpy.typing import ArrayLike
+    from torch import Tensor
 
 BACKENDS = ("auto", "numba", "torch")
 DTYPES = ("float32", "float64")
@@ -116,107 +117,35 @@ def train_nets(
     """
     k = check_count(n_classes, "n_classes", minimum=2)
     widths = [check_count(width, "hidden_layer_sizes") for width in hidden_layer_sizes]
-    plan = _Plan(
+    check_choice(backend, "backend", BACKENDS)
+    check_choice(dtype, "dtype", DTYPES)
+    check_count(memory_limit, "memory_limit")
+    if keep_best and monitor is None:
+        raise InvalidInputError("`keep_best` needs a `monitor` that scores the nets; got None.")
+    table, prepared = prepare_nets(X, nets, k, dtype)
+    training = _Training(
+        table=table,
+        nets=prepared,
+        sizes=(table.shape[1], *widths, 1 if k == 2 else k),
         batch_size=check_count(batch_size, "batch_size"),
         steps=check_count(max_steps, "max_steps"),
         every=None if record_every is None else check_count(record_every, "record_every"),
         monitor=monitor,
         keep_best=keep_best,
         device=str(resolve_device(device, width=max(widths, default=0))),
-        dtype=check_choice(dtype, "dtype", DTYPES),
     )
-    check_choice(backend, "backend", BACKENDS)
-    check_count(memory_limit, "memory_limit")
-    if keep_best and monitor is None:
-        raise InvalidInputError("`keep_best` needs a `monitor` that scores the nets; got None.")
-    table, prepared = prepare_nets(X, nets, k, plan.dtype)
-    plan.sizes = (table.shape[1], *widths, 1 if k == 2 else k)
-    kinds = [backend_of(net, plan.device, backend) for net in prepared]
-    result = _Result(len(prepared), plan)
-
-    def train_part(members: list[int]) -> None:
-        _train_part(table, [prepared[i] for i in members], members, plan, kinds[members[0]], result)
-
-    _run_in_threads(train_part, [[i] for i, kind in enumerate(kinds) if kind == "numba"])
+    kinds = tuple(backend_of(net, training.device, backend) for net in prepared)
+    compiled = [[i] for i, kind in enumerate(kinds) if kind == "numba"]
+    threads = min(torch.get_num_threads(), len(compiled))
+    with ThreadPoolExecutor(max(1, threads)) as pool:  # the compiled loop releases the GIL
+        list((pool.map if threads > 1 else map)(partial(training.run, backend=NumbaBackend), compiled))
     stacked = [i for i, kind in enumerate(kinds) if kind == "torch"]
     # Nets with equal objectives become neighbours, so that the torch backend computes them together.
     stacked.sort(key=lambda i: repr((prepared[i].objective, prepared[i].net.warm_up)))
-    size = max(1, memory_limit // _bytes_per_net(plan, k))
+    size = max(1, memory_limit // training.bytes_per_net(k))
     for start in range(0, len(stacked), size):
-        train_part(stacked[start : start + size])
-    return result.finished(tuple(kinds))
-
-
-def _run_in_threads(function: Callable[[list[int]], None], parts: list[list[int]]) -> None:
-    """Spread parts over the number of threads that torch uses; the compiled loop releases the GIL."""
-    threads = min(torch.get_num_threads(), len(parts))
-    with ThreadPoolExecutor(max(1, threads)) as pool:
-        list(pool.map(function, parts) if threads > 1 else map(function, parts))
-
-
-@dataclass
-class _Plan:
-    """The settings that all nets share."""
-
-    batch_size: int
-    steps: int
-    every: int | None
-    monitor: Monitor | None
-    keep_best: bool
-    device: str
-    dtype: str
-    sizes: tuple[int, ...] = ()
-
-    def records(self) -> list[int]:
-        """Return the steps after which curves are recorded, always including the last one."""
-        return sorted({*range(self.every or self.steps, self.steps, self.every or self.steps), self.steps})
-
-    def n_parameters(self) -> int:
-        return sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
-
-
-class _Result:
-    """The results of all nets; each part of the training writes its rows."""
-
-    def __init__(self, n_nets: int, plan: _Plan) -> None:
-        self.plan = plan
-        self.parameters: RealArray = np.empty((n_nets, plan.n_parameters()), dtype=plan.dtype)
-        self.losses: FloatArray = np.full((n_nets, len(plan.records())), np.nan)
-        self.scores = self.losses.copy()
-        self.best_score: FloatArray = np.full(n_nets, -np.inf)
-        self.best_step: IntArray = np.full(n_nets, plan.steps, dtype=np.int64)
-
-    def record(self, net: int, step: int, loss: float, parameters: RealArray) -> None:
-        """Store loss, score and weights of a net after a step; a diverged net has no score."""
-        plan, point = self.plan, self.plan.records().index(step)
-        self.losses[net, point] = loss
-        if plan.monitor is not None and np.isfinite(parameters).all():
-            self.scores[net, point] = plan.monitor(net, partial(_logits, parameters, plan.sizes))
-        is_better = self.scores[net, point] > self.best_score[net]
-        if is_better:
-            self.best_score[net] = self.scores[net, point]
-        if is_better or not plan.keep_best or not np.isfinite(self.best_score[net]):
-            self.parameters[net] = parameters
-            self.best_step[net] = step if plan.keep_best else plan.steps
-
-    def finished(self, kinds: tuple[str, ...]) -> TrainedNets:
-        return TrainedNets(
-            sizes=self.plan.sizes,
-            parameters=self.parameters,
-            diverged=np.array([not np.isfinite(row).all() for row in self.parameters]),
-            steps=np.array(self.plan.records(), dtype=np.int64),
-            loss_curve=self.losses,
-            score_curve=None if self.plan.monitor is None else self.scores,
-            best_step=self.best_step,
-            backend=kinds,
-        )
-
-
-def _bytes_per_net(plan: _Plan, k: int) -> int:
-    """Estimate the memory of parameters with moments, activations with gradients, and batches drawn ahead."""
-    activations = 3 * plan.batch_size * (sum(plan.sizes) + 8 * k)
-    ahead = STEPS_AT_ONCE * plan.batch_size * (4 + 2 * k)  # row indices are int64
-    return np.dtype(plan.dtype).itemsize * (8 * plan.n_parameters() + activations + 2 * ahead)
+        training.run(stacked[start : start + size], partial(TorchBackend, device=training.device))
+    return training.result(kinds)
 
 
 @contextmanager
@@ -230,47 +159,83 @@ def flushed_denormals() -> Iterator[None]:
         torch.set_flush_denormal(was_flushing)
 
 
-@flushed_denormals()
-def _train_part(
-    table: RealArray, nets: list[PreparedNet], members: list[int], plan: _Plan, kind: str, result: _Result
-) -> None:
-    streams = [
-        BatchStream(net, batch_size=plan.batch_size, steps=plan.steps, dtype=plan.dtype) for net in nets
-    ]
-    engine: NumbaBackend | TorchBackend = (
-        NumbaBackend(table, nets, plan.sizes)
-        if kind == "numba"
-        else TorchBackend(table, nets, plan.sizes, plan.device)
-    )
-    engine.start(np.stack([first_weights(net.net.random_state, plan.sizes, plan.dtype) for net in nets]))
-    records = plan.records()
-    stops = sorted({*records, *(net.net.warm_up for net in nets if 0 < net.net.warm_up < plan.steps)})
-    step = 0
-    for stop in stops:
-        while step < stop:
-            count = min(STEPS_AT_ONCE, stop - step)
-            blocks = [stream.take(count) for stream in streams]
-            engine.run(blocks, step)
-            step += count
-        if stop in records:
-            for net, member, block, weights in zip(nets, members, blocks, engine.parameters(), strict=True):
-                loss = _last_loss(weights, net, block, table, plan.sizes, stop)
-                result.record(member, stop, loss, weights)
+@dataclass
+class _Training:
+    """Data and settings of all nets, and their results; each part of the training writes its rows."""
 
+    table: RealArray
+    nets: list[PreparedNet]
+    sizes: tuple[int, ...]
+    batch_size: int
+    steps: int
+    every: int | None
+    monitor: Monitor | None
+    keep_best: bool
+    device: str
 
-def _last_loss(
-    parameters: RealArray, net: PreparedNet, block: Block, table: RealArray, sizes: tuple[int, ...], step: int
-) -> float:
-    """Return the loss of the last batch of a block."""
-    x = torch.from_numpy(table[block.rows[-1:]])
-    coefficients, scale = (torch.from_numpy(part[-1:]) for part in (block.coefficients, block.scale))
-    z = stacked_logits(torch.from_numpy(parameters[None]), sizes, x)
-    return float(batch_losses(net.objective_at(step - 1), z, coefficients, scale))
+    def __post_init__(self) -> None:
+        every, n_nets = self.every or self.steps, len(self.nets)
+        self.records = sorted({*range(every, self.steps, every), self.steps})
+        n_parameters = sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
+        self.parameters: RealArray = np.empty((n_nets, n_parameters), dtype=self.table.dtype)
+        self.losses: FloatArray = np.full((n_nets, len(self.records)), np.nan)
+        self.scores = self.losses.copy()
+        self.best_score: FloatArray = np.full(n_nets, -np.inf)
+        self.best_step: IntArray = np.full(n_nets, self.steps, dtype=np.int64)
 
+    def bytes_per_net(self, k: int) -> int:
+        """Estimate the memory of parameters and moments, activations and gradients, and drawn batches."""
+        activations = 3 * self.batch_size * (sum(self.sizes) + 8 * k)
+        ahead = STEPS_AT_ONCE * self.batch_size * (4 + 2 * k)  # row indices are int64
+        return int(self.table.itemsize * (8 * self.parameters.shape[1] + activations + 2 * ahead))
 
-def _logits(parameters: RealArray, sizes: tuple[int, ...], X: Any) -> RealArray:
-    """Return the logits of one net."""
-    flat = torch.from_numpy(parameters[None])
-    x = torch.as_tensor(np.ascontiguousarray(X), dtype=flat.dtype)[None]
-    values: RealArray = stacked_logits(flat, sizes, x)[0].numpy()
-    return values
+    @flushed_denormals()
+    def run(self, members: list[int], backend: Callable[..., NumbaBackend | TorchBackend]) -> None:
+        nets, dtype = [self.nets[i] for i in members], str(self.table.dtype)
+        size, steps = self.batch_size, self.steps
+        streams = [BatchStream(net, batch_size=size, steps=steps, dtype=dtype) for net in nets]
+        first = np.stack([first_weights(net.net.random_state, self.sizes, dtype) for net in nets])
+        engine = backend(self.table, nets, self.sizes, first)
+        warm_ups = {net.net.warm_up for net in nets if 0 < net.net.warm_up < steps}
+        step = 0
+        for stop in sorted({*self.records, *warm_ups}):
+            while step < stop:
+                blocks = [stream.take(min(STEPS_AT_ONCE, stop - step)) for stream in streams]
+                engine.run(blocks, step)
+                step += len(blocks[0].rows)
+            if stop in self.records:
+                for member, block, weights in zip(members, blocks, engine.parameters(), strict=True):
+                    self._record(member, stop, block, weights)
+
+    def _record(self, net: int, step: int, block: Block, parameters: RealArray) -> None:
+        """Store loss, score and weights of a net after a step; a diverged net has no score."""
+        point = self.records.index(step)
+        coefficients, scale = (torch.from_numpy(part[-1:]) for part in (block.coefficients, block.scale))
+        z = self._logits(parameters, self.table[block.rows[-1]])
+        self.losses[net, point] = batch_losses(self.nets[net].objective_at(step - 1), z, coefficients, scale)
+        if self.monitor is not None and np.isfinite(parameters).all():
+            self.scores[net, point] = self.monitor(net, lambda X: self._logits(parameters, X)[0].numpy())
+        is_better = self.scores[net, point] > self.best_score[net]
+        if is_better:
+            self.best_score[net] = self.scores[net, point]
+        if is_better or not self.keep_best or not np.isfinite(self.best_score[net]):
+            self.parameters[net] = parameters
+            self.best_step[net] = step if self.keep_best else self.steps
+
+    def _logits(self, parameters: RealArray, X: Any) -> Tensor:
+        """Return the logits (1, n, K) of one net."""
+        flat = torch.from_numpy(parameters[None])
+        x = torch.as_tensor(np.ascontiguousarray(X), dtype=flat.dtype)[None]
+        return stacked_logits(flat, self.sizes, x)
+
+    def result(self, kinds: tuple[str, ...]) -> TrainedNets:
+        return TrainedNets(
+            sizes=self.sizes,
+            parameters=self.parameters,
+            diverged=np.array([not np.isfinite(row).all() for row in self.parameters]),
+            steps=np.array(self.records, dtype=np.int64),
+            loss_curve=self.losses,
+            score_curve=None if self.monitor is None else self.scores,
+            best_step=self.best_step,
+            backend=kinds,
+        )

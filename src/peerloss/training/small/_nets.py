@@ -193,9 +193,8 @@ def _prepare_net(net: Net, rows: IntArray, codes: IntArray, n_classes: int, name
     check_in_range(net.weight_decay, f"{name}.weight_decay", 0.0, float("inf"))
     check_count(net.warm_up, f"{name}.warm_up", minimum=0)
     weight = None if net.weight is None else _check_weight(net.weight, codes, name)
-    return PreparedNet(
-        net, rows, codes, weight, _coefficients(net, codes, weight, n_classes, name), _objective(net)
-    )
+    coefficients = _coefficients(net, codes, weight, n_classes, name)
+    return PreparedNet(net, rows, codes, weight, coefficients, _objective(net))
 
 
 def _check_weight(value: ArrayLike, codes: IntArray, name: str) -> FloatArray:
@@ -215,10 +214,8 @@ def _coefficients(
     identity: FloatArray = np.eye(n_classes)
     if net.loss == "peer" and net.peers == "expected":
         if net.noisy_prior is None:
-            noisy_prior = label_frequencies(codes, n_classes, weight)
-        else:
-            noisy_prior = as_prior(net.noisy_prior, f"{name}.noisy_prior", n_classes=n_classes)
-        return identity - net.alpha * noisy_prior
+            return identity - net.alpha * label_frequencies(codes, n_classes, weight)
+        return identity - net.alpha * as_prior(net.noisy_prior, f"{name}.noisy_prior", n_classes=n_classes)
     if net.loss in ("backward", "forward"):
         if net.noise is None:
             raise InvalidInputError(
@@ -246,14 +243,15 @@ def _objective(net: Net) -> Objective:
 
 
 class Block(NamedTuple):
-    """Batches of consecutive steps."""
+    """Batches of consecutive steps: row indices (steps, batch) and what weights their losses.
+
+    The loss of a step is Σ coefficients · L, with coefficients (steps, batch, K); for forward correction they
+    are log T[:, y]. The scale (steps, batch) is the weight of a row divided by the batch size.
+    """
 
     rows: IntArray
-    """(steps, batch) row indices in the feature table."""
     coefficients: RealArray
-    """(steps, batch, K): the loss is Σ coefficients · L (forward: they are log T[:, y])."""
     scale: RealArray
-    """(steps, batch): weight of the row divided by the batch size."""
 
 
 class BatchStream:
@@ -265,10 +263,8 @@ class BatchStream:
 
     def __init__(self, prepared: PreparedNet, *, batch_size: int, steps: int, dtype: str = "float32") -> None:
         _, batches, peers = np.random.SeedSequence(prepared.net.random_state).spawn(3)
-        self._rng = np.random.default_rng(batches)
-        self._peers = np.random.default_rng(peers)
-        self._net = prepared
-        self._dtype = dtype
+        self._rng, self._peers = np.random.default_rng(batches), np.random.default_rng(peers)
+        self._net, self._dtype = prepared, dtype
         self.n_rows = len(prepared.rows)
         self.batch = min(batch_size, self.n_rows)
         if prepared.net.peers == "sampled" and prepared.net.loss == "peer" and self.batch < 2:

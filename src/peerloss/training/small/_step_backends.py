@@ -65,26 +65,23 @@ def decay_factors(nets: Sequence[PreparedNet], sizes: tuple[int, ...], dtype: np
 class TorchBackend:
     """AdamW on stacked parameters; autograd computes the gradient of the logits only, the rest is explicit.
 
-    It uses one thread: its many small operations gain little from a second one, and become up to thirty times
-    slower (measured) if another process uses that core.
+    It starts from the parameters ``first`` (nets, P) with zero moments. It uses one thread: its many small
+    operations gain little from a second one, and become up to thirty times slower (measured) if another
+    process uses that core.
     """
 
     def __init__(
-        self, X: RealArray, nets: Sequence[PreparedNet], sizes: tuple[int, ...], device: str
+        self, X: RealArray, nets: Sequence[PreparedNet], sizes: tuple[int, ...], first: RealArray, device: str
     ) -> None:
-        self._X = torch.from_numpy(X).to(device)
-        self._nets, self._sizes, self._device = nets, sizes, device
+        self._X, self._nets, self._device = torch.from_numpy(X).to(device), nets, device
         decay = decay_factors(nets, sizes, X.dtype)
         self._decay = torch.from_numpy(decay).to(device) if decay.any() else None
         rates = [[net.net.learning_rate] for net in nets]
         self._rate = torch.tensor(rates, dtype=self._X.dtype, device=device)
-
-    def start(self, parameters: RealArray) -> None:
-        """Start from these parameters (nets, P) with zero moments."""
-        self._flat = torch.from_numpy(parameters.copy()).to(self._device)
+        self._flat = torch.from_numpy(first).to(device)
         self._gradient, self._m, self._v, self._work = (torch.zeros_like(self._flat) for _ in range(4))
-        self._layers = layer_views(self._flat, self._sizes)
-        self._layer_gradients = layer_views(self._gradient, self._sizes)
+        self._layers = layer_views(self._flat, sizes)
+        self._layer_gradients = layer_views(self._gradient, sizes)
 
     def parameters(self) -> RealArray:
         """Return a copy of the current parameters."""
@@ -128,16 +125,16 @@ class TorchBackend:
 class NumbaBackend:
     """The compiled loop, one net after the other; it releases the GIL. Methods as in the torch backend."""
 
-    def __init__(self, X: RealArray, nets: Sequence[PreparedNet], sizes: tuple[int, ...]) -> None:
+    def __init__(
+        self, X: RealArray, nets: Sequence[PreparedNet], sizes: tuple[int, ...], first: RealArray
+    ) -> None:
         from peerloss.training.small import _numba_loop  # noqa: PLC0415 (numba is optional and slow to import)
 
         self._loop, self._X, self._nets = _numba_loop, X, nets
         self._sizes = np.array(sizes, dtype=np.int64)
         self._decay = decay_factors(nets, sizes, X.dtype)
-
-    def start(self, parameters: RealArray) -> None:
-        self._state = np.zeros((len(parameters), 3, parameters.shape[1]), dtype=parameters.dtype)
-        self._state[:, 0] = parameters
+        self._state = np.zeros((len(first), 3, first.shape[1]), dtype=first.dtype)
+        self._state[:, 0] = first
 
     def parameters(self) -> RealArray:
         return self._state[:, 0].copy()
@@ -171,10 +168,7 @@ def _output_gradient(outputs: Tensor, coefficients: Tensor, scale: Tensor, group
 
 
 def batch_losses(objective: Objective, z: Tensor, coefficients: Tensor, scale: Tensor) -> Tensor:
-    """Return the loss of each net, shape (nets,), from logits and coefficients (nets, batch, K).
-
-    ``scale`` (nets, batch) is the weight of a row divided by the batch size. Differentiable in ``z``.
-    """
+    """Return the loss of each net (nets,), from logits and coefficients (nets, batch, K)."""
     if objective.family == "forward":
         return (scale * forward_rows(z, coefficients)).sum(dim=1)
     if objective.family == "dmi":
