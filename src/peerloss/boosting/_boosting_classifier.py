@@ -100,6 +100,8 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     array([ True, False])
     """
 
+    _checks_features = False  # they may contain NaN and text
+
     def __init__(
         self,
         *,
@@ -148,7 +150,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             Non-negative weights of the rows.
         """
         with all_or_nothing(self):
-            labels = self._check_fit(X, y, sample_weight, check_features=False)  # X may contain NaN and text
+            labels = self._check_fit(X, y, sample_weight)
             validate_data(self, X, skip_check_array=True)
             self._columns = CategoricalColumns.learn(X, self.categorical_features)
             used = np.flatnonzero(labels.weight)

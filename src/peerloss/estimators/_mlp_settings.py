@@ -153,8 +153,7 @@ def rule_for_alpha(plain: FloatArray, y: IntArray, weight: FloatArray | None) ->
     if np.isnan(plain).any():
         return None
     weights = np.ones(len(y)) if weight is None else weight
-    prior = label_frequencies(y, plain.shape[1], weights)
-    return automatic_alpha(plain, y, weights, prior)
+    return automatic_alpha(plain, y, weights, label_frequencies(y, plain.shape[1], weights))
 
 
 def _mean_score(
