@@ -11,14 +11,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.svm import SVC
 
 from peerloss._random import RandomState, as_generator
-from peerloss._validation import (
-    FloatArray,
-    as_float_array,
-    check_choice,
-    check_count,
-    check_finite,
-    check_in_range,
-)
+from peerloss._validation import as_float_array, check_choice, check_count, check_finite, check_in_range
 from peerloss.estimators.folds import FoldClassifier, held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
@@ -30,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from peerloss._classifier import FitInput
-    from peerloss._validation import IntArray
+    from peerloss._validation import FloatArray, IntArray
 
 #: The grids in the code of the paper.
 MARGINS = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
@@ -54,9 +47,9 @@ class _TunedMachine(FoldClassifier):
             for i, setting in enumerate(grid):
                 machine = self._train(data, train, setting, seed)
                 scores[i, test] = as_score_columns(machine.decision_function(data.X[test]))
-        options = {"alpha": alpha, "sample_weight": data.weight}
+        options: dict[str, Any] = {"alpha": alpha, "sample_weight": data.weight}
         self.scores_ = np.array([peer_score(data.codes, p, **options) for p in scores.argmax(axis=2)])
-        best = min(range(len(grid)), key=lambda i: (-self.scores_[i], self._tie_break(grid[i])))
+        best = min(range(len(grid)), key=lambda i: (-self.scores_[i], self._tie_break(float(grid[i]))))
         rows = np.flatnonzero(data.weight > 0)
         self._calibrator = Calibrator.fit(
             scores[best][rows], data.codes[rows], data.weight[rows], with_bias=False

@@ -83,7 +83,6 @@ def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[tuple[
 
 
 def _resolve_loss(model: RobustMLPClassifier) -> LossChoice:
-    """Translate deprecated losses."""
     given = LossChoice(model.loss, model.base, model.alpha, model.peers)
     if not (isinstance(model.loss, str) and model.loss in DEPRECATED_LOSSES):
         return given

@@ -15,13 +15,7 @@ from peerloss._validation import check_choice
 from peerloss.estimators.folds import FoldClassifier, held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.posterior.calibrator import Calibrator, as_score_columns, log_scores
-from peerloss.posterior.decision import (
-    METRICS,
-    CleanMap,
-    automatic_alpha,
-    check_alpha_or_auto,
-    clean_proba,
-)
+from peerloss.posterior.decision import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto, clean_proba
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

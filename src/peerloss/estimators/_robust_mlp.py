@@ -239,15 +239,14 @@ class RobustMLPClassifier(FoldClassifier):
         if not isinstance(loss.alpha, str):
             return float(loss.alpha)
         plain = self._out_of_fold(task, loss, (0.0,), stream=2)
-        scoring_alpha = 1.0 if self.scoring_alpha == "auto" else float(self.scoring_alpha)
-        if self.scoring_alpha == "auto":
-            rule = rule_for_alpha(plain[0], task.codes, task.weight)
-            if rule is not None:
-                scoring_alpha = rule.alpha
-                if np.ptp(rule.label_weights):  # balanced labels have no α* unless they are weighted
-                    own = 1.0 if task.weight is None else task.weight
-                    task.weight = own * rule.label_weights[task.codes]
-                    plain = self._out_of_fold(task, loss, (0.0,), stream=2)
+        is_auto = self.scoring_alpha == "auto"
+        rule = rule_for_alpha(plain[0], task.codes, task.weight) if is_auto else None
+        scoring_alpha = 1.0 if is_auto else float(self.scoring_alpha)
+        if rule is not None:
+            scoring_alpha = rule.alpha
+            if np.ptp(rule.label_weights):  # balanced labels have no α* unless they are weighted
+                task.weight = (1.0 if task.weight is None else task.weight) * rule.label_weights[task.codes]
+                plain = self._out_of_fold(task, loss, (0.0,), stream=2)
         others = self._out_of_fold(task, loss, ALPHA_GRID[1:], stream=2)
         alpha, scores = search_alpha(
             np.concatenate([plain, others]), scoring_alpha, y=task.codes, weight=task.weight, folds=task.folds

@@ -65,7 +65,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         self.feature_names_in_ = np.array(list(kinds), dtype=object)
         self.n_features_in_ = len(kinds)
-        self.kinds_, self.dropped_ = dict(used), dropped
+        self.kinds_: dict[str, str] = dict(used)
+        self.dropped_ = dropped
         self._common = {name: _common_values(table[name]) for name, kind in used.items() if kind == "text"}
         self.encoder_ = make_encoder().fit(self._plain(table))
         return self
