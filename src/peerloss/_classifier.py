@@ -33,6 +33,8 @@ class FitInput(NamedTuple):
     """(n,) non-negative, not all zero."""
     classes: NDArray[Any]
     """(K,) the distinct labels as given, sorted."""
+    weighted: bool = False
+    """Whether ``sample_weight`` was given."""
 
 
 class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
@@ -40,21 +42,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     classes_: NDArray[Any]
     n_features_in_: int
+    #: If false, ``X`` may be of any kind: only its rows are counted, and the checked features are zeros.
+    _checks_features = True
 
-    def _check_fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        check_features: bool = True,
-    ) -> FitInput:
-        """Check the arguments of ``fit``; call it inside :func:`all_or_nothing`.
-
-        With ``check_features=False`` only the number of rows of ``X`` is used, and the features of the result
-        are zeros: for estimators that accept other kinds of ``X``.
-        """
-        given = X if check_features else np.zeros((_num_samples(X), 1))
+    def _check_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
+        """Check the arguments of ``fit``; call it inside :func:`all_or_nothing`."""
+        given = X if self._checks_features else np.zeros((_num_samples(X), 1))
         with no_overflow("`X` and `y`"):
             features, y = validate_data(self, given, y, dtype=np.float64)
         classes, codes = sorted_labels(y)
@@ -64,7 +57,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
                 f"`y` must have at least two classes; every label is class {classes.tolist()[0]!r}. "
                 "A classifier cannot be trained on one class."
             )
-        if check_features:
+        if self._checks_features:
             check_magnitude(features, names=getattr(self, "feature_names_in_", None))
             check_varies(features)
         with no_overflow("`sample_weight`"):
@@ -74,7 +67,8 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
             raise InvalidInputError(
                 "`sample_weight` must not be zero for all rows; use at least one positive weight."
             )
-        return FitInput(features, np.asarray(codes, dtype=np.int64), weight, classes)
+        codes = np.asarray(codes, dtype=np.int64)
+        return FitInput(features, codes, weight, classes, sample_weight is not None)
 
     def _check_predict(self, X: ArrayLike) -> FloatArray:
         """Check the argument of ``predict`` against the features of ``fit``."""
@@ -90,9 +84,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """Return the most probable clean class of each row, shape (n,)."""
-        best = self.predict_proba(X).argmax(
-            axis=1
-        )  # first, so that an unfitted classifier raises NotFittedError
+        best = self.predict_proba(X).argmax(axis=1)  # first, as it raises NotFittedError
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
 

@@ -8,20 +8,9 @@ from peerloss.exceptions import InvalidInputError
 def check_unpacked_size(
     unpacked: int, packed: int, name: str, *, free_bytes: int, max_ratio: int, advice: str
 ) -> None:
-    """Raise an error if a file unpacks to far more than its own size explains.
+    """Raise an error if a file unpacks to more than ``free_bytes`` and than ``max_ratio`` times its size.
 
-    Parameters
-    ----------
-    unpacked, packed
-        Sizes in bytes with and without compression.
-    name
-        Name of the file, for the message.
-    free_bytes
-        Size that every file may unpack to.
-    max_ratio
-        Ratio of the two sizes up to which a larger file is accepted.
-    advice
-        The last sentence of the message.
+    ``unpacked`` and ``packed`` are its sizes in bytes, ``advice`` is the last sentence of the message.
     """
     allowed = max(free_bytes, max_ratio * packed)
     if unpacked > allowed:

@@ -24,7 +24,7 @@ from peerloss import (
     save_model,
 )
 from peerloss.exceptions import InvalidInputError, ModelFolderError
-from peerloss.persistence import _skops_types
+from peerloss.persistence import _skops_parts
 from tests.persistence.saved_models import CODES, X, assert_same
 
 
@@ -233,7 +233,7 @@ def test_a_listed_type_under_another_kind_of_entry_is_rejected(saved, tmp_path):
 
 def test_parts_that_unpack_to_too_much_are_rejected(saved, tmp_path, monkeypatch):
     """A file of zeros, and a file that many entries name."""
-    monkeypatch.setattr(_skops_types, "_FREE_BYTES", 10**6)
+    monkeypatch.setattr(_skops_parts, "_FREE_BYTES", 10**6)
     folder = copy_of(saved, tmp_path)
     rewrite(folder, "parts.skops", skops.io.dumps([np.zeros(10**6)], compression=zipfile.ZIP_DEFLATED))
     with pytest.raises(

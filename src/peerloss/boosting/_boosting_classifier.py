@@ -22,17 +22,8 @@ from peerloss._validation import (
     check_magnitude,
     check_varies,
 )
+from peerloss.boosting import libraries
 from peerloss.boosting._objectives import BASES, PeerObjective, raw_to_proba
-from peerloss.boosting.libraries import (
-    BACKENDS,
-    BoosterSettings,
-    CategoricalColumns,
-    Rows,
-    TrainedBooster,
-    import_backend,
-    raw_scores,
-    train,
-)
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -100,6 +91,8 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     array([ True, False])
     """
 
+    _checks_features = False  # they may contain NaN and text
+
     def __init__(
         self,
         *,
@@ -148,9 +141,9 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             Non-negative weights of the rows.
         """
         with all_or_nothing(self):
-            labels = self._check_fit(X, y, sample_weight, check_features=False)  # X may contain NaN and text
+            labels = self._check_fit(X, y, sample_weight)
             validate_data(self, X, skip_check_array=True)
-            self._columns = CategoricalColumns.learn(X, self.categorical_features)
+            self._columns = libraries.CategoricalColumns.learn(X, self.categorical_features)
             used = np.flatnonzero(labels.weight)
             if len(np.unique(labels.codes[used])) < 2:
                 raise InvalidInputError(
@@ -159,12 +152,12 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
                 )
             features = self._features(X)
             check_varies(features)
-            rows = Rows(features, labels.codes, labels.weight).take(used)
+            rows = libraries.Rows(features, labels.codes, labels.weight).take(used)
             self.classes_ = labels.classes
             self.noisy_prior_ = label_frequencies(rows.codes, len(labels.classes), rows.weight)
             self._settings = self._make_settings(as_generator(self.random_state))
-            self._backend = check_choice(self.backend, "backend", BACKENDS)
-            import_backend(self._backend)
+            self._backend = check_choice(self.backend, "backend", libraries.BACKENDS)
+            libraries.import_backend(self._backend)
             self._trained = self._train(rows)
             self.n_iter_ = self._trained.n_rounds
             self.validation_scores_ = self._trained.scores
@@ -173,7 +166,9 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the clean classes, the softmax of the scores, shape (n, K)."""
         check_is_fitted(self)
-        return raw_to_proba(raw_scores(self._backend, self._trained, self._settings, self._features(X)))
+        return raw_to_proba(
+            libraries.raw_scores(self._backend, self._trained, self._settings, self._features(X))
+        )
 
     @property
     def booster_(self) -> Any:
@@ -200,12 +195,12 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         check_magnitude(features, names=getattr(self, "feature_names_in_", None))
         return features
 
-    def _make_settings(self, generator: np.random.Generator) -> BoosterSettings:
+    def _make_settings(self, generator: np.random.Generator) -> libraries.BoosterSettings:
         stop = self.early_stopping_rounds
         if self.max_depth != -1:
             check_count(self.max_depth, "max_depth")
         prior, base = tuple(self.noisy_prior_.tolist()), check_choice(self.base, "base", BASES)
-        return BoosterSettings(
+        return libraries.BoosterSettings(
             objective=PeerObjective(check_finite(self.alpha, "alpha"), prior, base),
             n_classes=len(self.classes_),
             categorical=list(self._columns.categories),
@@ -225,12 +220,12 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     def _check_share(self, name: str, *, high_open: bool = False) -> float:
         return check_in_range(getattr(self, name), name, 0.0, 1.0, low_open=True, high_open=high_open)
 
-    def _train(self, rows: Rows) -> TrainedBooster:
+    def _train(self, rows: libraries.Rows) -> libraries.TrainedBooster:
         validation = None
         if self._settings.early_stopping_rounds is not None:
             kept, held_out = self._hold_out(rows.codes)
             validation, rows = rows.take(held_out), rows.take(kept)
-        trained = train(self._backend, self._settings, rows, validation)
+        trained = libraries.train(self._backend, self._settings, rows, validation)
         if trained.n_splits == 0:
             warnings.warn(
                 f"No tree could split the {len(rows.codes)} rows, so every prediction is {self.classes_[0]!r}"

@@ -100,8 +100,7 @@ def peer_gradient(
 def raw_to_proba(raw_score: FloatArray) -> FloatArray:
     """Turn raw scores, (n,) or (n, K), into probabilities (n, K)."""
     if raw_score.ndim == 2:
-        probabilities: FloatArray = softmax(raw_score, axis=1)
-        return probabilities
+        return np.asarray(softmax(raw_score, axis=1))
     return np.column_stack([expit(-raw_score), expit(raw_score)])
 
 

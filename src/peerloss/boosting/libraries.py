@@ -52,11 +52,6 @@ class BoosterSettings:
     seed: int
     n_jobs: int
 
-    @property
-    def class_parameters(self) -> dict[str, int]:
-        """The parameter of both libraries for more than two classes."""
-        return {"num_class": self.n_classes} if self.n_classes > 2 else {}
-
 
 class TrainedBooster(NamedTuple):
     """A booster with the rounds up to the best one, their number, and the validation scores."""
@@ -129,8 +124,9 @@ def _train_lightgbm(
         "feature_pre_filter": False,
         "metric": "None",
         "verbosity": -1,
-        **settings.class_parameters,
     }
+    if settings.n_classes > 2:
+        parameters["num_class"] = settings.n_classes
     data = lightgbm.Dataset(
         rows.X, rows.codes, weight=rows.weight, categorical_feature=settings.categorical, params=parameters
     )
@@ -165,8 +161,9 @@ def _train_xgboost(
         "nthread": settings.n_jobs,
         "base_score": 0.0,
         "disable_default_eval_metric": True,
-        **settings.class_parameters,
     }
+    if settings.n_classes > 2:
+        parameters["num_class"] = settings.n_classes
     extra: dict[str, Any] = {}
     if validation is not None:
         extra = {

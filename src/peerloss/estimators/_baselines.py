@@ -11,14 +11,7 @@ from sklearn.linear_model import SGDClassifier
 from sklearn.svm import SVC
 
 from peerloss._random import RandomState, as_generator
-from peerloss._validation import (
-    FloatArray,
-    as_float_array,
-    check_choice,
-    check_count,
-    check_finite,
-    check_in_range,
-)
+from peerloss._validation import as_float_array, check_choice, check_count, check_finite, check_in_range
 from peerloss.estimators.folds import FoldClassifier, held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
@@ -30,7 +23,7 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from peerloss._classifier import FitInput
-    from peerloss._validation import IntArray
+    from peerloss._validation import FloatArray, IntArray
 
 #: The grids in the code of the paper.
 MARGINS = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
@@ -38,14 +31,14 @@ CLASS_WEIGHTS = (0.1, 0.2, 0.25, 0.33, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0)
 
 
 class _TunedMachine(FoldClassifier):
-    """A machine with one setting: the one of a grid with the best peer score on held-out noisy labels."""
+    """A machine whose setting is the one of a grid with the best peer score on held-out noisy labels."""
 
     cv: Any
     scoring_alpha: float
     random_state: RandomState
-    scores_: FloatArray
 
-    def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
+    def _tune(self, data: FitInput, groups: ArrayLike | None) -> tuple[float, Any]:
+        """Return the best setting and the machine with it; set ``scores_`` and the calibrator."""
         alpha = check_finite(self.scoring_alpha, "scoring_alpha")
         grid = self._check_grid()
         seed = int(as_generator(self.random_state).integers(2**31 - 1))
@@ -54,16 +47,14 @@ class _TunedMachine(FoldClassifier):
             for i, setting in enumerate(grid):
                 machine = self._train(data, train, setting, seed)
                 scores[i, test] = as_score_columns(machine.decision_function(data.X[test]))
-        predicted = scores.argmax(axis=2)
-        self.scores_ = np.array(
-            [peer_score(data.codes, p, alpha=alpha, sample_weight=data.weight) for p in predicted]
-        )
-        best = min(range(len(grid)), key=lambda i: (-self.scores_[i], self._tie_break(grid[i])))
+        options: dict[str, Any] = {"alpha": alpha, "sample_weight": data.weight}
+        self.scores_ = np.array([peer_score(data.codes, p, **options) for p in scores.argmax(axis=2)])
+        best = min(range(len(grid)), key=lambda i: (-self.scores_[i], self._tie_break(float(grid[i]))))
         rows = np.flatnonzero(data.weight > 0)
-        self._keep(float(grid[best]), self._train(data, rows, grid[best], seed))
         self._calibrator = Calibrator.fit(
             scores[best][rows], data.codes[rows], data.weight[rows], with_bias=False
         )
+        return float(grid[best]), self._train(data, rows, grid[best], seed)
 
     @abstractmethod
     def _check_grid(self) -> FloatArray:
@@ -72,10 +63,6 @@ class _TunedMachine(FoldClassifier):
     @abstractmethod
     def _train(self, data: FitInput, rows: IntArray, setting: float, seed: int) -> Any:
         """Return a trained machine of scikit-learn."""
-
-    @abstractmethod
-    def _keep(self, setting: float, machine: Any) -> None:
-        """Set the fitted attributes."""
 
     def _tie_break(self, setting: float) -> float:  # noqa: ARG002 - the first of equally good settings
         return 0.0
@@ -137,10 +124,6 @@ class MarginPerceptron(_TunedMachine):
     array([ True, False])
     """
 
-    coef_: FloatArray
-    intercept_: FloatArray
-    margin_: float
-
     def __init__(
         self,
         *,
@@ -160,6 +143,10 @@ class MarginPerceptron(_TunedMachine):
         self.scoring_alpha = scoring_alpha
         self.random_state = random_state
 
+    def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
+        self.margin_, machine = self._tune(data, groups)
+        self.coef_, self.intercept_ = machine.coef_, machine.intercept_
+
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return w·x + b, shape (n,) for two classes and (n, K) for more."""
         decision: FloatArray = self._check_predict(X) @ self.coef_.T + self.intercept_
@@ -167,7 +154,8 @@ class MarginPerceptron(_TunedMachine):
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return the softmax of the scores times the fitted slope, shape (n, K)."""
-        return self._calibrator.proba(as_score_columns(self.decision_function(X)))
+        scores = as_score_columns(self.decision_function(X))
+        return self._calibrator.proba(scores)
 
     def _check_grid(self) -> FloatArray:
         check_count(self.n_epochs, "n_epochs")
@@ -195,9 +183,6 @@ class MarginPerceptron(_TunedMachine):
         machine.fit(data.X[rows], data.codes[rows], sample_weight=data.weight[rows])
         machine.coef_, machine.intercept_ = unit * machine.coef_, unit * machine.intercept_
         return machine
-
-    def _keep(self, setting: float, machine: SGDClassifier) -> None:
-        self.margin_, self.coef_, self.intercept_ = setting, machine.coef_, machine.intercept_
 
 
 class CostSensitiveSVC(_TunedMachine):
@@ -253,9 +238,6 @@ class CostSensitiveSVC(_TunedMachine):
     array([ True, False])
     """
 
-    svc_: SVC
-    class_weight_: float
-
     def __init__(
         self,
         *,
@@ -282,7 +264,7 @@ class CostSensitiveSVC(_TunedMachine):
                 f"have two classes for CostSensitiveSVC; got {len(data.classes)}. Wrap it in "
                 "sklearn.multiclass.OneVsRestClassifier, or use MarginPerceptron or PeerPlugInClassifier."
             )
-        super()._fit(data, groups)
+        self.class_weight_, self.svc_ = self._tune(data, groups)
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return signed distances, positive for the larger label, shape (n,)."""
@@ -314,9 +296,6 @@ class CostSensitiveSVC(_TunedMachine):
     def _train(self, data: FitInput, rows: IntArray, setting: float, seed: int) -> SVC:  # noqa: ARG002
         machine = SVC(C=self.C, gamma=self.gamma, tol=self.tol, class_weight={0: 1.0, 1: float(setting)})
         return machine.fit(data.X[rows], data.codes[rows], sample_weight=data.weight[rows])
-
-    def _keep(self, setting: float, machine: SVC) -> None:
-        self.class_weight_, self.svc_ = setting, machine
 
     def _tie_break(self, setting: float) -> float:
         return abs(float(np.log(setting)))

@@ -83,7 +83,6 @@ def check_parameters(model: RobustMLPClassifier, n_classes: int) -> tuple[tuple[
 
 
 def _resolve_loss(model: RobustMLPClassifier) -> LossChoice:
-    """Translate deprecated losses."""
     given = LossChoice(model.loss, model.base, model.alpha, model.peers)
     if not (isinstance(model.loss, str) and model.loss in DEPRECATED_LOSSES):
         return given
@@ -153,8 +152,7 @@ def rule_for_alpha(plain: FloatArray, y: IntArray, weight: FloatArray | None) ->
     if np.isnan(plain).any():
         return None
     weights = np.ones(len(y)) if weight is None else weight
-    prior = label_frequencies(y, plain.shape[1], weights)
-    return automatic_alpha(plain, y, weights, prior)
+    return automatic_alpha(plain, y, weights, label_frequencies(y, plain.shape[1], weights))
 
 
 def _mean_score(

@@ -2,35 +2,29 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._probabilities import label_frequencies
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import check_choice
-from peerloss.estimators.folds import held_out_folds
+from peerloss.estimators.folds import FoldClassifier, held_out_folds
 from peerloss.exceptions import InvalidInputError
 from peerloss.posterior.calibrator import Calibrator, as_score_columns, log_scores
-from peerloss.posterior.decision import (
-    METRICS,
-    CleanMap,
-    automatic_alpha,
-    check_alpha_or_auto,
-    clean_proba,
-)
+from peerloss.posterior.decision import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto, clean_proba
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray, IntArray
 
 
-class PeerPlugInClassifier(NoisyLabelClassifier):
+class PeerPlugInClassifier(FoldClassifier):
     """Turn a probabilistic classifier into the minimiser of the α-peer risk.
 
     The population minimiser of the α-weighted peer 0-1 risk is ``argmax_k (η̃_k(x) − α·π̃_k)``, where η̃ is
@@ -50,7 +44,7 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     ----------
     estimator
         A classifier with ``predict_proba`` or ``decision_function``; it is cloned. ``X`` is passed to it
-        unchanged, so it may be a pipeline that takes a DataFrame.
+        unchanged, so it may be a pipeline that takes a DataFrame; ``sample_weight`` is passed on if given.
     alpha
         Weight of the peer term: any number, see :func:`peerloss.theory.optimal_alpha`. ``"auto"``: chosen
         from the noisy labels for accuracy, as α* at the noise rates estimated from the out-of-fold
@@ -104,13 +98,8 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     Natarajan, Dhillon, Ravikumar, Tewari (2013), Learning with noisy labels, NeurIPS.
     """
 
-    estimator_: Any
-    calibrator_: Calibrator
-    noisy_prior_: FloatArray
-    alpha_: float
-    label_weights_: FloatArray
     clean_map_: CleanMap | None
-    oof_proba_: FloatArray
+    _checks_features = False  # the estimator checks them
 
     def __init__(
         self,
@@ -127,55 +116,29 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
         self.cv = cv
         self.random_state = random_state
 
-    def fit(
-        self,
-        X: ArrayLike,
-        y: ArrayLike,
-        sample_weight: ArrayLike | None = None,
-        *,
-        groups: ArrayLike | None = None,
-    ) -> Self:
-        """Fit to features and noisy labels.
+    def _check_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
+        self._check_alpha()
+        data = super()._check_fit(X, y, sample_weight)
+        validate_data(self, X, skip_check_array=True)
+        self._check_estimator(weighted=data.weighted)
+        return data._replace(X=indexable(X)[0])
 
-        Parameters
-        ----------
-        X
-            Features in any form that the estimator accepts, one row per example.
-        y
-            Noisy labels of any dtype, shape (n,).
-        sample_weight
-            Non-negative weights of the rows, passed on to the estimator.
-        groups
-            Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
-        """
-        with all_or_nothing(self):
-            alpha = self._check_alpha()
-            data = self._check_fit(X, y, sample_weight, check_features=False)  # the estimator checks X
-            validate_data(self, X, skip_check_array=True)
-            (X,) = indexable(X)
-            self._check_estimator(weighted=sample_weight is not None)
-            self.classes_ = data.classes
-            folds = held_out_folds(self.cv, data, seed=self._seed(), groups=groups, X=X)
-            self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
-            weighted = sample_weight is not None
-            scores = np.zeros((len(data.codes), len(data.classes)))
-            for train, test in folds:
-                model = self._fit_clone(X, data, train, weighted=weighted)
-                scores[test] = self._scores(model, _safe_indexing(X, test))
-            held_out = np.flatnonzero(data.weight > 0)
-            self.calibrator_ = Calibrator.fit(
-                scores[held_out],
-                data.codes[held_out],
-                data.weight[held_out],
-                scale=1.0 if self._probabilistic else None,
-            )
-            self.estimator_ = self._fit_clone(X, data, held_out, weighted=weighted)
-            unseen = np.flatnonzero(data.weight == 0)
-            if unseen.size:  # the final fit has not seen rows of weight zero, so it is out of fold for them
-                scores[unseen] = self._scores(self.estimator_, _safe_indexing(X, unseen))
-            self.oof_proba_ = self.calibrator_.proba(scores)
-            self._decide(data, alpha)
-        return self
+    def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
+        folds = held_out_folds(self.cv, data, seed=self._seed(), groups=groups)
+        self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
+        scores = np.zeros((len(data.codes), len(data.classes)))
+        for train, test in folds:
+            scores[test] = self._scores(self._fit_clone(data, train), _safe_indexing(data.X, test))
+        used = np.flatnonzero(data.weight > 0)
+        self.calibrator_ = Calibrator.fit(
+            scores[used], data.codes[used], data.weight[used], scale=1.0 if self._probabilistic else None
+        )
+        self.estimator_ = self._fit_clone(data, used)
+        unseen = np.flatnonzero(data.weight == 0)
+        if unseen.size:  # the final fit has not seen rows of weight zero, so it is out of fold for them
+            scores[unseen] = self._scores(self.estimator_, _safe_indexing(data.X, unseen))
+        self.oof_proba_ = self.calibrator_.proba(scores)
+        self._decide(data)
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
         """Return calibrated probabilities of the *noisy* label, η̃, shape (n, K)."""
@@ -218,8 +181,9 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
             )
         return None
 
-    def _decide(self, data: FitInput, alpha: float | None) -> None:
+    def _decide(self, data: FitInput) -> None:
         """Set ``alpha_``, ``label_weights_`` and ``clean_map_``."""
+        alpha = self._check_alpha()
         self.label_weights_, self.clean_map_ = np.ones(len(data.classes)), None
         if alpha is not None:
             self.alpha_ = alpha
@@ -268,14 +232,14 @@ class PeerPlugInClassifier(NoisyLabelClassifier):
     def _probabilistic(self) -> bool:
         return hasattr(self.estimator, "predict_proba")
 
-    def _fit_clone(self, X: Any, data: FitInput, rows: IntArray, *, weighted: bool) -> Any:
-        weights = {"sample_weight": data.weight[rows]} if weighted else {}
+    def _fit_clone(self, data: FitInput, rows: IntArray) -> Any:
+        weights = {"sample_weight": data.weight[rows]} if data.weighted else {}
         labels = data.classes[data.codes[rows]]
-        subset = X if len(rows) == len(data.codes) else _safe_indexing(X, rows)
+        subset = data.X if len(rows) == len(data.codes) else _safe_indexing(data.X, rows)
         return clone(self.estimator).fit(subset, labels, **weights)
 
     def _scores(self, model: Any, X: Any) -> FloatArray:
-        n_classes = len(self.classes_)
+        n_classes = len(self.noisy_prior_)
         if self._probabilistic:
             scores = log_scores(np.asarray(model.predict_proba(X), dtype=np.float64))
         else:

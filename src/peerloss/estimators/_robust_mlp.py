@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -172,14 +173,11 @@ class RobustMLPClassifier(FoldClassifier):
 
     def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
         hidden, loss = check_parameters(self, len(data.classes))
-        features, codes, weight = data.X, data.codes, data.weight
-        if not weight.all():  # rows of weight zero are left out
-            used = weight > 0
-            features, codes, weight = features[used], codes[used], weight[used]
+        used: Any = slice(None) if data.weight.all() else data.weight > 0
+        features, codes, weight = data.X[used], data.codes[used], data.weight[used]
         self.mean_, self.scale_ = _mean_and_scale(features, weight)
         seed = int(as_generator(self.random_state).integers(2**62))
-        estimates_noise = loss.uses_noise and isinstance(self.noise, str)
-        needs_folds = loss.searches_alpha or estimates_noise
+        needs_folds = loss.searches_alpha or (loss.uses_noise and isinstance(self.noise, str))
         task = _Task(
             loss=loss,
             X=self._standardise(features),
@@ -187,9 +185,17 @@ class RobustMLPClassifier(FoldClassifier):
             weight=None if np.ptp(weight) == 0 else weight,
             seed=seed,
             folds=search_folds(self.cv, data, groups, seed) if needs_folds else [],
-            train=self._trainer(hidden, len(data.classes)),
+            train=partial(
+                train_nets,
+                n_classes=len(data.classes),
+                hidden_layer_sizes=hidden,
+                batch_size=self.batch_size,
+                max_steps=self.max_steps,
+                device=resolve_device(self.device, width=max(hidden, default=0)),
+            ),
         )
         self.report_: dict[str, Any] = {"loss": self.loss, "members": self.n_members, "diverged": []}
+        self.noise_: NoiseModel | None = None  # plain nets estimate it
         self.noise_ = self._find_noise(task)
         self.alpha_ = self._find_alpha(task)
         self.report_ |= {"alpha": self.alpha_, "noise": None if self.noise_ is None else repr(self.noise_)}
@@ -233,14 +239,14 @@ class RobustMLPClassifier(FoldClassifier):
         if not isinstance(loss.alpha, str):
             return float(loss.alpha)
         plain = self._out_of_fold(task, loss, (0.0,), stream=2)
-        scoring_alpha = 1.0 if self.scoring_alpha == "auto" else float(self.scoring_alpha)
-        if self.scoring_alpha == "auto":
-            rule = rule_for_alpha(plain[0], task.codes, task.weight)
-            if rule is not None:
-                scoring_alpha = rule.alpha
-                if np.ptp(rule.label_weights):  # balanced labels have no α* unless they are weighted
-                    task.weight_labels(rule.label_weights)
-                    plain = self._out_of_fold(task, loss, (0.0,), stream=2)
+        is_auto = self.scoring_alpha == "auto"
+        rule = rule_for_alpha(plain[0], task.codes, task.weight) if is_auto else None
+        scoring_alpha = 1.0 if is_auto else float(self.scoring_alpha)
+        if rule is not None:
+            scoring_alpha = rule.alpha
+            if np.ptp(rule.label_weights):  # balanced labels have no α* unless they are weighted
+                task.weight = (1.0 if task.weight is None else task.weight) * rule.label_weights[task.codes]
+                plain = self._out_of_fold(task, loss, (0.0,), stream=2)
         others = self._out_of_fold(task, loss, ALPHA_GRID[1:], stream=2)
         alpha, scores = search_alpha(
             np.concatenate([plain, others]), scoring_alpha, y=task.codes, weight=task.weight, folds=task.folds
@@ -263,40 +269,14 @@ class RobustMLPClassifier(FoldClassifier):
 
     def _net_options(self, loss: LossChoice, alpha: float) -> dict[str, Any]:
         """Return the loss and the settings of the optimiser as options of :class:`Net`."""
-        options: dict[str, Any] = {
-            "loss": loss.loss,
-            "learning_rate": self.learning_rate,
-            "weight_decay": self.weight_decay,
-            "eps": self.eps,
-            "peers": loss.peers,
+        by_loss: dict[str, dict[str, Any]] = {
+            "peer": {"base": loss.base, "alpha": alpha},
+            "backward": {"base": loss.base, "noise": self.noise_},
+            "forward": {"noise": self.noise_},
+            "dmi": {"warm_up": max(1, round(self.max_steps * self.warm_up_fraction))},
         }
-        if loss.loss == "peer":
-            options |= {"base": loss.base, "alpha": alpha}
-        elif loss.loss == "backward":
-            options |= {"base": loss.base, "noise": self.noise_}
-        elif loss.loss == "forward":
-            options |= {"noise": self.noise_}
-        else:
-            n_warm_up = round(self.max_steps * self.warm_up_fraction)
-            options |= {"warm_up": min(self.max_steps, max(1, n_warm_up))}
-        return options
-
-    def _trainer(self, hidden: tuple[int, ...], n_classes: int) -> Callable[..., TrainedNets]:
-        device = resolve_device(self.device, width=max(hidden, default=0))
-
-        def train(X: Any, nets: list[Net], **options: Any) -> TrainedNets:
-            return train_nets(
-                X,
-                nets,
-                n_classes=n_classes,
-                hidden_layer_sizes=hidden,
-                batch_size=self.batch_size,
-                max_steps=self.max_steps,
-                device=device,
-                **options,
-            )
-
-        return train
+        common = {name: getattr(self, name) for name in ("learning_rate", "weight_decay", "eps")}
+        return {"loss": loss.loss, "peers": loss.peers, **common, **by_loss[loss.loss]}
 
     def _standardise(self, X: FloatArray) -> Any:
         with np.errstate(over="ignore"):
@@ -345,11 +325,6 @@ class _Task:
         chosen: Any = slice(None) if rows is None else rows
         weight = None if self.weight is None else self.weight[chosen]
         return Net(self.codes[chosen], rows=rows, weight=weight, **settings)
-
-    def weight_labels(self, label_weights: FloatArray) -> None:
-        """Multiply the weight of each row by the weight of its label."""
-        own = 1.0 if self.weight is None else self.weight
-        self.weight = own * label_weights[self.codes]
 
 
 def _mean_and_scale(X: FloatArray, weight: FloatArray) -> tuple[FloatArray, FloatArray]:

@@ -52,15 +52,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     (4, 4)
     """
 
-    kinds_: dict[str, str]
-    dropped_: dict[str, str]
-
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Choose the columns and learn their encoding."""
         table = _as_table(X)
         kinds = column_kinds(table)
-        reasons = {name: _why_useless(table[name], kind) for name, kind in kinds.items()}
-        dropped = {name: reason for name, reason in reasons.items() if reason}
+        dropped = {name: why for name, kind in kinds.items() if (why := _why_useless(table[name], kind))}
         used = {name: kind for name, kind in kinds.items() if name not in dropped}
         if not used:
             reasons_given = "; ".join(f"{name!r} {reason}" for name, reason in dropped.items())
@@ -69,7 +65,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         self.feature_names_in_ = np.array(list(kinds), dtype=object)
         self.n_features_in_ = len(kinds)
-        self.kinds_, self.dropped_ = dict(used), dropped
+        self.kinds_: dict[str, str] = dict(used)
+        self.dropped_ = dropped
         self._common = {name: _common_values(table[name]) for name, kind in used.items() if kind == "text"}
         self.encoder_ = make_encoder().fit(self._plain(table))
         return self
@@ -77,10 +74,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def transform(self, X: pd.DataFrame) -> FloatArray:
         """Return features (n, d); columns that are not in use are ignored."""
         check_is_fitted(self)
-        features: FloatArray = np.asarray(
-            self.encoder_.transform(self._plain(_as_table(X))), dtype=np.float64
-        )
-        return features
+        return np.asarray(self.encoder_.transform(self._plain(_as_table(X))), dtype=np.float64)
 
     def _plain(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the columns in use, as floats and Python strings."""
@@ -135,10 +129,8 @@ def _counts_rows(known: pd.Series) -> bool:
 
 def _common_values(column: pd.Series) -> list[str]:
     counts = _as_text(column.dropna()).value_counts()
-    order = sorted(
-        counts.index, key=lambda value: (-counts[value], value)
-    )  # ties do not depend on the order of the rows
-    return order[:MAX_CATEGORIES]
+    # Sorted, so that ties do not depend on the order of the rows.
+    return sorted(counts.index, key=lambda value: (-counts[value], value))[:MAX_CATEGORIES]
 
 
 def _numbers(column: pd.Series) -> pd.Series:

@@ -72,28 +72,12 @@ def check_cv_kind(cv: Any) -> None:
         )
 
 
-def held_out_folds(
-    cv: Any, data: FitInput, *, seed: int, groups: ArrayLike | None = None, X: Any = None
-) -> Folds:
+def held_out_folds(cv: Any, data: FitInput, *, seed: int, groups: ArrayLike | None = None) -> Folds:
     """Return pairs of training and held-out rows; rows of weight zero are never trained on.
 
-    ``cv`` is what scikit-learn accepts: a number of folds, a splitter, or an iterable of index pairs. A
+    ``cv`` is what scikit-learn accepts: a number of folds (``None`` is 5), a splitter, or index pairs. A
     number makes shuffled, stratified folds of the rows with positive weight (fewer folds if a class has fewer
-    rows), or of complete groups. A splitter or an iterable is used unchanged and must hold out each row once.
-
-    Parameters
-    ----------
-    cv
-        Number of folds, splitter or index pairs; ``None`` is 5.
-    data
-        Checked input of ``fit``.
-    seed
-        Seed of the shuffled folds, used if ``cv`` is a number.
-    groups
-        Group of each row (n,), passed to the splitter. With a number of folds, rows of one group stay
-        together.
-    X
-        Features for the splitter, if not those of ``data``.
+    rows), or of complete ``groups``. A splitter or index pairs must hold out each row once.
     """
     rows = np.flatnonzero(data.weight > 0)
     counts = np.bincount(data.codes[rows], minlength=len(data.classes))
@@ -105,18 +89,22 @@ def held_out_folds(
             "with another."
         )
     check_cv_kind(cv)
-    groups = check_groups(groups, len(data.codes))
+    groups = None if groups is None else np.asarray(groups)
+    if groups is not None and groups.shape != data.codes.shape:
+        raise InvalidInputError(
+            f"`groups` must have one entry for each of {len(data.codes)} rows; got shape {groups.shape}."
+        )
     if not is_fold_count(cv):
-        return _given_folds(cv, data, groups, data.X if X is None else X)
+        return _given_folds(cv, data, groups)
     n_folds = DEFAULT_FOLDS if cv is None else int(cv)
     if groups is not None:
-        return _given_folds(shuffled_splitter(n_folds, groups, seed % 2**31), data, groups, data.X)
+        return _given_folds(shuffled_splitter(n_folds, groups, seed % 2**31), data, groups)
     if n_folds > counts[rarest]:
         warnings.warn(
             f"`cv`={n_folds} folds were requested, but class {_plain(data.classes[rarest])!r} has only "
             f"{counts[rarest]} rows; {counts[rarest]} folds are used.",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,
         )
         n_folds = int(counts[rarest])
     splits = shuffled_splitter(n_folds, None, seed).split(rows, data.codes[rows])
@@ -129,29 +117,17 @@ def shuffled_splitter(n_folds: int, groups: Any, seed: int | None) -> Stratified
     return kind(n_folds, shuffle=True, random_state=seed)
 
 
-def check_groups(groups: ArrayLike | None, n_rows: int) -> Any:
-    """Return ``groups`` as an array of one group per row, or ``None``."""
-    if groups is None:
-        return None
-    array = np.asarray(groups)
-    if array.shape != (n_rows,):
-        raise InvalidInputError(
-            f"`groups` must have one entry for each of {n_rows} rows; got shape {array.shape}."
-        )
-    return array
-
-
 def _plain(label: Any) -> Any:
     """Return a label as a Python object instead of a NumPy scalar, for messages."""
     return label.item() if isinstance(label, np.generic) else label
 
 
-def _given_folds(cv: Any, data: FitInput, groups: Any, X: Any) -> Folds:
+def _given_folds(cv: Any, data: FitInput, groups: Any) -> Folds:
     """Return the folds of a splitter or of index pairs, checked."""
     n_rows = len(data.codes)
     try:
         labels = data.classes[data.codes]
-        splits = list(check_cv(cv, labels, classifier=True).split(X, labels, groups))
+        splits = list(check_cv(cv, labels, classifier=True).split(data.X, labels, groups))
         folds = [(np.arange(n_rows)[train], np.arange(n_rows)[test]) for train, test in splits]
     except (TypeError, ValueError, IndexError) as error:
         needs = "If the splitter needs groups, pass them as fit(..., groups=...)."

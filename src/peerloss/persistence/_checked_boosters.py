@@ -15,7 +15,7 @@ import numpy as np
 
 from peerloss.boosting.libraries import import_backend
 from peerloss.exceptions import ModelFolderError
-from peerloss.persistence._tree_arrays import check_nodes, require, tree_depth
+from peerloss.persistence._content_checks import check_nodes, require, require_range, tree_depth
 
 _INTEGER = re.compile(r"-?[0-9]{1,10}")
 _NUMBER = re.compile(r"-?(?:[0-9]+(?:\.[0-9]*)?(?:[eE][-+]?[0-9]+)?|inf|nan)")
@@ -95,13 +95,12 @@ def _checked_lightgbm_tree(tree: dict[str, str], n_features: int) -> list[str]:
     if n_categorical:
         values["cat_boundaries"] = _numbers(tree["cat_boundaries"], n_categorical + 1)
         bounds = _integers(values["cat_boundaries"])
-        require(bounds[0] == 0 and bool((np.diff(bounds) > 0).all()), "categories that overlap")
+        require(bounds[0] == 0 and (np.diff(bounds) > 0), "categories that overlap")
         values["cat_threshold"] = _numbers(tree["cat_threshold"], int(bounds[-1]))
-        words = _integers(values["cat_threshold"])
-        require(bool(((words >= 0) & (words < 2**32)).all()), "unknown categories")
+        require_range(_integers(values["cat_threshold"]), 2**32, "unknown categories")
     if n_splits:
         places = np.array(values["threshold"], dtype=np.float64)[_integers(values["decision_type"]) & 1 == 1]
-        require(bool(np.isin(places, np.arange(n_categorical)).all()), "unknown categories")
+        require(np.isin(places, np.arange(n_categorical)), "unknown categories")
     require(_NUMBER.fullmatch(tree.get("shrinkage", "1")) is not None, "a number that cannot be read")
     return [
         f"num_leaves={n_leaves}",
@@ -115,15 +114,13 @@ def _checked_lightgbm_tree(tree: dict[str, str], n_features: int) -> list[str]:
 def _check_lightgbm_nodes(values: dict[str, list[str]], n_features: int) -> None:
     """Check splits and leaves; the child −1 − l denotes leaf l."""
     n_splits, n_leaves = len(values["left_child"]), len(values["leaf_value"])
-    decisions = _integers(values["decision_type"])
-    require(bool(((decisions >= 0) & (decisions < 16)).all()), "splits of an unknown kind")
-    features = _integers(values["split_feature"])
-    require(bool(((features >= 0) & (features < n_features)).all()), "a tree with unknown features")
+    require_range(_integers(values["decision_type"]), 16, "splits of an unknown kind")
+    require_range(_integers(values["split_feature"]), n_features, "a tree with unknown features")
     for side in ("left_child", "right_child"):
         child = _integers(values[side])
         inner = (child > np.arange(n_splits)) & (child < n_splits)
         leaf = (child < 0) & (-1 - child < n_leaves)
-        require(bool((inner | leaf).all()), "a tree with nodes that point outside it")
+        require(inner | leaf, "a tree with nodes that point outside it")
 
 
 def checked_xgboost(text: str) -> str:
@@ -163,7 +160,7 @@ def _checked_xgboost_model(model: dict[str, Any], n_classes: int, n_features: in
     trees = [_checked_xgboost_tree(tree, n_features, number) for number, tree in enumerate(model["trees"])]
     groups = _index_list(model["tree_info"])
     require(len(trees) == len(groups) > 0, "a booster with incomplete rounds")
-    require(all(0 <= group < max(1, n_classes) for group in groups), "trees of other classes")
+    require_range(groups, max(1, n_classes), "trees of other classes")
     require(len(trees) % max(1, n_classes) == 0, "a booster with incomplete rounds")
     bits = sum(max(tree["categories"], default=0) * len(tree["categories_nodes"]) for tree in trees)
     require(bits < _MAX_CATEGORY_BITS, "more categories than a model needs")
@@ -194,7 +191,7 @@ def _checked_xgboost_tree(tree: dict[str, Any], n_features: int, number: int) ->
     check_nodes(left, right, np.array(checked["split_indices"]), n_features)
     require(tree_depth(left, right) <= _MAX_DEPTH, f"a tree of more than {_MAX_DEPTH} levels")
     inner = np.flatnonzero(left != -1)
-    require(bool((right[left == -1] == -1).all()), "a leaf with a child")
+    require(right[left == -1] == -1, "a leaf with a child")
     parents = np.full(n_nodes, _NO_PARENT)
     parents[left[inner]] = parents[right[inner]] = inner
     require(checked["parents"] == parents.tolist(), "nodes of other parents")
@@ -207,7 +204,7 @@ def _checked_xgboost_tree(tree: dict[str, Any], n_features: int, number: int) ->
 
 def _check_xgboost_categories(tree: dict[str, Any]) -> None:
     values = tree["categories"]
-    require(all(0 <= value < 2**24 for value in values), "unknown categories")
+    require_range(values, 2**24, "unknown categories")
     splits = [node for node, kind in enumerate(tree["split_type"]) if kind == 1]
     require(tree["categories_nodes"] == splits, "categories of other nodes")
     require(all(tree["left_children"][node] != -1 for node in splits), "categories of a leaf")
@@ -215,10 +212,8 @@ def _check_xgboost_categories(tree: dict[str, Any]) -> None:
     require(len(starts) == len(sizes) == len(splits), "categories of other nodes")
     ends = [start + size for start, size in zip(starts, sizes, strict=True)]
     require(all(size > 0 for size in sizes), "a node without categories")
-    require(
-        starts == [0, *ends[:-1]][: len(splits)] and ends[-1:] == [len(values)][: len(splits)],
-        "unknown categories",
-    )
+    adjacent = starts == [0, *ends[:-1]][: len(splits)]
+    require(adjacent and ends[-1:] == [len(values)][: len(splits)], "unknown categories")
 
 
 def _fields(block: str) -> dict[str, str]:

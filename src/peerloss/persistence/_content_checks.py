@@ -1,4 +1,4 @@
-"""Check indices and shapes of loaded objects that compiled code uses without a check.
+"""Check indices and shapes of loaded objects that compiled code uses without a check; trees as arrays.
 
 A crafted file could otherwise make it read or write anywhere in memory. Every loaded object is checked before
 it can be used; a ``ValueError`` describes what is wrong.
@@ -24,14 +24,15 @@ from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, OrdinalEncoder
 from sklearn.svm._base import BaseLibSVM
 from sklearn.tree import BaseDecisionTree
-from sklearn.tree._tree import Tree
+from sklearn.tree._tree import NODE_DTYPE, Tree
 
 from peerloss.boosting import PeerBoostingClassifier
 from peerloss.boosting.libraries import BoosterSettings
-from peerloss.persistence._tree_arrays import check_nodes, require
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+
+    from numpy.typing import NDArray
 
 #: Largest number of threads that a file may request.
 MAX_JOBS = 1024
@@ -119,7 +120,7 @@ def _check_histogram_boosting(boosting: Any) -> None:
     require(categorical.shape == (n_features,), "a bin mapper for other features")
     for feature in np.flatnonzero(categorical):
         values = np.asarray(mapper.bin_thresholds_[feature], dtype=np.float64)
-        require(bool(((values >= 0) & (values < _MAX_CATEGORIES)).all()), "categories out of range")
+        require_range(values, _MAX_CATEGORIES, "categories out of range")
     _check_preprocessor(boosting._preprocessor, n_features)  # noqa: SLF001
     for group in boosting._predictors:  # noqa: SLF001
         require(len(group) == boosting.n_trees_per_iteration_, "boosting with another number of trees")
@@ -152,9 +153,9 @@ def _check_histogram_tree(tree: Any, n_features: int, categorical: Any) -> None:
     check_nodes(left, nodes["right"], nodes["feature_idx"], n_features)
     split = nodes[(nodes["is_leaf"] == 0) & (nodes["is_categorical"] != 0)]
     if len(split):
-        require(bool(categorical[split["feature_idx"]].all()), "a category in a numeric feature")
+        require(categorical[split["feature_idx"]], "a category in a numeric feature")
         require(bitsets.ndim == 2 and bitsets.shape[1] == _BITSET_WORDS, "categories of another shape")
-        require(bool((split["bitset_idx"] < len(bitsets)).all()), "unknown categories")
+        require((split["bitset_idx"] < len(bitsets)), "unknown categories")
 
 
 def _check_dummy(dummy: Any) -> None:
@@ -181,11 +182,11 @@ def _check_machine(machine: Any) -> None:
     n_classes, n_vectors = len(machine.classes_), len(vectors)
     require(counts.shape == (n_classes,) and n_classes > 1, "support vectors of other classes")
     same = counts.sum() == n_vectors and machine.support_.shape == (n_vectors,)
-    require(bool(same and (counts >= 0).all()), "support vectors that do not match")
+    require(same and (counts >= 0).all(), "support vectors that do not match")
     n_features = _n_features(machine)
     require(vectors.shape[1] == n_features == machine.shape_fit_[1], "a machine for other features")
     support = np.asarray(machine.support_)
-    require(bool(((support >= 0) & (support < machine.shape_fit_[0])).all()), "support vectors out of range")
+    require_range(support, machine.shape_fit_[0], "support vectors out of range")
     pairs = n_classes * (n_classes - 1) // 2
     require(dual.shape == (n_classes - 1, n_vectors), "coefficients of other classes")
     require(machine._intercept_.shape == (pairs,), "intercepts of other classes")
@@ -221,9 +222,7 @@ def _check_order(categories: Any) -> None:
         return
     known = [value for value in categories.tolist() if value == value]  # noqa: PLR0124
     require(all(a < b for a, b in pairwise(known)), "categories that are not sorted")
-    require(
-        bool((categories[: len(known)] == categories[: len(known)]).all()), "categories that are not sorted"
-    )
+    require((categories[: len(known)] == categories[: len(known)]), "categories that are not sorted")
 
 
 def _grouped_width(n_categories: int, grouped: Any) -> int:
@@ -235,9 +234,9 @@ def _grouped_width(n_categories: int, grouped: Any) -> int:
     require(
         infrequent.ndim == 1 and infrequent.size > 0 and infrequent.dtype.kind in "iu", "unknown categories"
     )
-    require(bool(((infrequent >= 0) & (infrequent < n_categories)).all()), "unknown categories")
+    require_range(infrequent, n_categories, "unknown categories")
     require(mapping.shape == (n_categories,) and mapping.dtype.kind in "iu", "unknown categories")
-    require(bool(((mapping >= 0) & (mapping < width)).all()), "unknown categories")
+    require_range(mapping, width, "unknown categories")
     return width
 
 
@@ -268,6 +267,74 @@ def _n_features(estimator: Any) -> int:
 
 def _is_integer(value: Any) -> bool:
     return isinstance(value, int | np.integer) and not isinstance(value, bool)
+
+
+def require(condition: Any, what: str) -> None:
+    """Raise ``ValueError`` with a description of the wrong content, unless all conditions are true."""
+    if not np.all(condition):
+        raise ValueError(f"it contains {what}")
+
+
+def require_range(values: Any, end: float, what: str) -> None:
+    """Require 0 ≤ value < ``end`` of every value."""
+    array = np.asarray(values)
+    require((array >= 0) & (array < end), what)
+
+
+def tree_to_arrays(tree: Any) -> dict[str, NDArray[Any]]:
+    """Return a tree as arrays: one per property of its nodes, the values of the nodes, and its sizes."""
+    _, (n_features, n_classes, n_outputs), state = tree.__reduce__()
+    nodes = state["nodes"]
+    return {
+        "sizes": np.array([n_features, n_outputs, state["max_depth"]], dtype=np.int64),
+        "n_classes": np.asarray(n_classes),
+        "values": state["values"],
+        **{f"node_{name}": np.ascontiguousarray(nodes[name]) for name in nodes.dtype.names},
+    }
+
+
+def tree_from_arrays(arrays: dict[str, NDArray[Any]]) -> Any:
+    """Return the tree that :func:`tree_to_arrays` converted; indices are checked before it is built."""
+    n_features, n_outputs, max_depth = (int(size) for size in arrays["sizes"])
+    n_classes, values = arrays["n_classes"].astype(np.intp), arrays["values"]
+    require(n_outputs > 0 and n_classes.shape == (n_outputs,), "a tree with other outputs than declared")
+    require(n_classes > 0, "a tree without classes")
+    found = {name.removeprefix("node_") for name in arrays if name.startswith("node_")}
+    known = found == set(NODE_DTYPE.names or ())
+    require(known, "trees of another version of scikit-learn; install that version")
+    nodes = np.zeros(len(values), dtype=NODE_DTYPE)
+    for name in found:
+        require(arrays[f"node_{name}"].shape == nodes.shape, "a tree with fewer nodes than declared")
+        nodes[name] = arrays[f"node_{name}"]
+    check_nodes(nodes["left_child"], nodes["right_child"], nodes["feature"], n_features)
+    depth = tree_depth(nodes["left_child"], nodes["right_child"])
+    require(depth <= max_depth, "a tree that is deeper than declared")
+    tree = Tree(n_features, n_classes, n_outputs)
+    content = {"nodes": nodes, "values": np.ascontiguousarray(values, dtype=np.float64)}
+    tree.__setstate__({"max_depth": max_depth, "node_count": len(nodes), **content})
+    return tree
+
+
+def tree_depth(left: NDArray[Any], right: NDArray[Any]) -> int:
+    """Return the number of splits on the longest path of a tree that has passed :func:`check_nodes`."""
+    depths = [0] * len(left)
+    for node, children in enumerate(zip(left.tolist(), right.tolist(), strict=True)):
+        if children[0] != -1:
+            for child in children:
+                depths[child] = max(depths[child], depths[node] + 1)
+    return max(depths)
+
+
+def check_nodes(left: NDArray[Any], right: NDArray[Any], feature: NDArray[Any], n_features: int) -> None:
+    """Reject a tree with child indices out of range, with cycles, or with unknown features.
+
+    The left child of a leaf is −1. Children come after their parent, so that every path ends.
+    """
+    require(len(left) > 0, "a tree without nodes")
+    inner = np.flatnonzero(left != -1)
+    for child in (left[inner].astype(np.int64), right[inner].astype(np.int64)):
+        require((child > inner) & (child < len(left)), "a tree with nodes that point outside it")
+    require_range(feature[inner], n_features, "a tree with unknown features")
 
 
 _CHECKS: dict[Any, Callable[[Any], None]] = {

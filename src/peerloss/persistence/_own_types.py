@@ -7,16 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sklearn.ensemble import (
-    AdaBoostClassifier,
-    BaggingClassifier,
-    ExtraTreesClassifier,
-    GradientBoostingClassifier,
-    RandomForestClassifier,
-    VotingClassifier,
-)
+from sklearn import ensemble, tree
 from sklearn.pipeline import Pipeline
-from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor, ExtraTreeClassifier
 
 from peerloss.boosting import PeerBoostingClassifier, PeerObjective
 from peerloss.boosting.libraries import BoosterSettings, CategoricalColumns, TrainedBooster
@@ -41,8 +33,8 @@ from peerloss.training import TrainedNets
 #: they contain classifiers of this library, trees because compiled code would copy their nodes before they
 #: can be checked, and ensembles because they contain trees.
 OWN_TYPES: dict[str, type] = {
-    "AdaBoostClassifier": AdaBoostClassifier,
-    "BaggingClassifier": BaggingClassifier,
+    "AdaBoostClassifier": ensemble.AdaBoostClassifier,
+    "BaggingClassifier": ensemble.BaggingClassifier,
     "Calibrator": Calibrator,
     "CategoricalColumns": CategoricalColumns,
     "CleanCurve": CleanCurve,
@@ -50,12 +42,12 @@ OWN_TYPES: dict[str, type] = {
     "CleanMap": CleanMap,
     "CleanPosterior": CleanPosterior,
     "CostSensitiveSVC": CostSensitiveSVC,
-    "DecisionTreeClassifier": DecisionTreeClassifier,
-    "DecisionTreeRegressor": DecisionTreeRegressor,
-    "ExtraTreeClassifier": ExtraTreeClassifier,
-    "ExtraTreesClassifier": ExtraTreesClassifier,
+    "DecisionTreeClassifier": tree.DecisionTreeClassifier,
+    "DecisionTreeRegressor": tree.DecisionTreeRegressor,
+    "ExtraTreeClassifier": tree.ExtraTreeClassifier,
+    "ExtraTreesClassifier": ensemble.ExtraTreesClassifier,
     "FoldNet": FoldNet,
-    "GradientBoostingClassifier": GradientBoostingClassifier,
+    "GradientBoostingClassifier": ensemble.GradientBoostingClassifier,
     "MarginPerceptron": MarginPerceptron,
     "Member": Member,
     "NoiseModel": NoiseModel,
@@ -66,12 +58,12 @@ OWN_TYPES: dict[str, type] = {
     "PeerReport": PeerReport,
     "Pipeline": Pipeline,
     "Plan": BoosterSettings,
-    "RandomForestClassifier": RandomForestClassifier,
+    "RandomForestClassifier": ensemble.RandomForestClassifier,
     "RobustMLPClassifier": RobustMLPClassifier,
     "TableEncoder": TableEncoder,
     "Trained": TrainedBooster,
     "TrainedNets": TrainedNets,
-    "VotingClassifier": VotingClassifier,
+    "VotingClassifier": ensemble.VotingClassifier,
 }
 #: Name in the file → old name of a field → its present name.
 RENAMED_FIELDS = {

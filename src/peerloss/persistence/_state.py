@@ -20,12 +20,11 @@ from sklearn.utils import Bunch
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 from peerloss.noise import NoiseModel
 from peerloss.persistence._checked_boosters import load_booster
-from peerloss.persistence._content_checks import check_loaded
+from peerloss.persistence._content_checks import check_loaded, tree_from_arrays, tree_to_arrays
 from peerloss.persistence._own_types import OWN_TYPES, current_fields
-from peerloss.persistence._tree_arrays import tree_from_arrays, tree_to_arrays
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -58,9 +57,9 @@ class Writer:
         self._places: dict[int, int] = {}
         self._alive: list[Any] = []  # an id is unique only while its object exists
         self._encoders: dict[type, Callable[[Any, str], Any]] = {
-            float: self._float,
+            float: lambda value, _: value if math.isfinite(value) else {"$": "float", "value": str(value)},
             list: self._list,
-            tuple: self._tuple,
+            tuple: lambda value, name: {"$": "tuple", "items": self._list(value, name)},
             dict: self._dict,
             Bunch: lambda value, name: {"$": "bunch", "items": self._dict(dict(value), name)["items"]},
             np.ndarray: self._array,
@@ -76,32 +75,25 @@ class Writer:
     def _encode(self, value: Any, name: str) -> Any:
         if value is None or type(value) in {bool, int, str}:
             return value
-        if type(value) in _NAMES:
-            return self._object(value, name)
-        if type(value) in self._encoders:  # exact types only: a subclass may have more content
-            return self._encoders[type(value)](value, name)
-        if isinstance(value, np.generic | pd.Index):
-            return self._scalar(value, name) if isinstance(value, np.generic) else self._index(value, name)
+        # Exact types only: a subclass may have more content.
+        encode = self._object if type(value) in _NAMES else self._encoders.get(type(value))
+        if encode is not None:
+            return encode(value, name)
+        if isinstance(value, np.generic):
+            return {"$": "scalar", "array": self._array(np.asarray(value), name)}
+        if isinstance(value, pd.Index):
+            return self._index(value, name)
         if _library(value) in BOOSTER_FILES and type(value).__name__ == "Booster":
             return self._booster(value)
         self.state.parts.append((name, value))
         return {"$": "part", "number": len(self.state.parts) - 1}
 
-    def _float(self, value: float, _: str) -> Any:
-        return value if math.isfinite(value) else {"$": "float", "value": str(value)}
-
-    def _list(self, value: list[Any], name: str) -> Any:
+    def _list(self, value: Sequence[Any], name: str) -> Any:
         return [self._encode(item, f"{name}[{i}]") for i, item in enumerate(value)]
-
-    def _tuple(self, value: tuple[Any, ...], name: str) -> Any:
-        return {"$": "tuple", "items": self._list(list(value), name)}
 
     def _dict(self, value: dict[Any, Any], name: str) -> Any:
         items = [[self._encode(k, name), self._encode(v, f"{name}[{k!r}]")] for k, v in value.items()]
         return {"$": "dict", "items": items}
-
-    def _scalar(self, value: np.generic, name: str) -> Any:
-        return {"$": "scalar", "array": self._array(np.asarray(value), name)}
 
     def _index(self, value: pd.Index, name: str) -> Any:
         array = self._array(value.to_numpy(), name)
@@ -121,8 +113,7 @@ class Writer:
             self._alive.append(value)
             self.state.objects.append(None)
             fields = {key: self._encode(item, f"{name}.{key}") for key, item in _fields(value).items()}
-            written = {"type": _NAMES[type(value)], "fields": fields}
-            self.state.objects[self._places[id(value)]] = written
+            self.state.objects[self._places[id(value)]] = {"type": _NAMES[type(value)], "fields": fields}
         return {"$": "object", "number": self._places[id(value)]}
 
     def _array(self, array: NDArray[Any], name: str) -> Any:
@@ -144,9 +135,8 @@ class Writer:
     def _booster(self, booster: Any) -> Any:
         library = _library(booster)
         file = BOOSTER_FILES[library].format(len(self.state.boosters))
-        content = (
-            booster.model_to_string().encode() if library == "lightgbm" else bytes(booster.save_raw("json"))
-        )
+        is_text = library == "lightgbm"
+        content = booster.model_to_string().encode() if is_text else bytes(booster.save_raw("json"))
         self.state.boosters[file] = content
         return {"$": "booster", "library": library, "file": file}
 
@@ -154,16 +144,8 @@ class Writer:
 class Reader:
     """Rebuild a classifier from untrusted data, with every value checked."""
 
-    def __init__(
-        self,
-        objects: Sequence[Any],
-        *,
-        arrays: Mapping[str, NDArray[Any]],
-        parts: Sequence[Any],
-        boosters: Mapping[str, bytes],
-    ) -> None:
-        self._written = objects
-        self._arrays, self._parts, self._boosters = arrays, parts, boosters
+    def __init__(self, objects: Sequence[Any], *, arrays: Any, parts: Sequence[Any], boosters: Any) -> None:
+        self._written, self._arrays, self._parts, self._boosters = objects, arrays, parts, boosters
         self._built: dict[int, Any] = {}
         self._open: set[int] = set()
         self._decoders: dict[str, Callable[[Any], Any]] = {
@@ -176,7 +158,7 @@ class Reader:
             "scalar": lambda value: self._decode(value["array"])[()],
             "index": lambda value: pd.Index(self._decode(value["array"]), name=self._decode(value["name"])),
             "frame": self._frame,
-            "tree": self._tree,
+            "tree": lambda value: tree_from_arrays({key: self._decode(v) for key, v in value["arrays"]}),
             "object": lambda value: self._object(value["number"]),
             "part": lambda value: self._parts[value["number"]],
             "booster": lambda value: load_booster(value["library"], self._boosters[value["file"]]),
@@ -216,9 +198,6 @@ class Reader:
     def _frame(self, value: Any) -> Any:
         columns = {label: self._decode(array) for label, array in value["columns"]}
         return pd.DataFrame(columns, index=self._decode(value["index"]))
-
-    def _tree(self, value: Any) -> Any:
-        return tree_from_arrays({key: self._decode(array) for key, array in value["arrays"]})
 
     def _object(self, number: int) -> Any:
         if number in self._built:

@@ -25,7 +25,7 @@ from peerloss._classifier import NoisyLabelClassifier
 from peerloss._files import atomic_folder, restore_folder
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 from peerloss.persistence._skops_parts import dump_parts, load_parts
-from peerloss.persistence._state import Reader, State, Writer
+from peerloss.persistence._state import Reader, Writer
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -88,9 +88,18 @@ def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[st
     check_is_fitted(model)
     target = Path(folder).resolve()
     check_replaceable(target)
-    files = _as_files(Writer().write(model), trusted)
-    manifest = _manifest(model, files)
-    _write_folder(target, {**files, MANIFEST: _json(manifest, indent=2)})
+    state = Writer().write(model)
+    files = {
+        STATE: _json({"root": state.root, "objects": state.objects}),
+        ARRAYS: safetensors.numpy.save(state.arrays),
+        **state.boosters,
+    }
+    if state.parts:
+        files[PARTS] = dump_parts(state.parts, trusted)
+    files[MANIFEST] = _json(_manifest(model, files), indent=2)
+    with atomic_folder(target) as fresh:
+        for name, content in files.items():
+            (fresh / name).write_bytes(content)
     return Path(folder)
 
 
@@ -116,8 +125,7 @@ def load_model(folder: str | Path, *, trusted: Sequence[str] = ()) -> Any:
         names a type that is not trusted.
     """
     home = Path(folder)
-    manifest = read_manifest(home)
-    files = _read_files(home, manifest["files"])
+    files = _read_files(home, read_manifest(home)["files"])
     try:
         state = json.loads(files[STATE])
         arrays = safetensors.numpy.load(files[ARRAYS])
@@ -175,17 +183,6 @@ def _is_savable(model: Any) -> bool:
     if isinstance(model, Pipeline):
         return bool(getattr(model, "steps", None)) and _is_savable(model.steps[-1][1])
     return isinstance(model, NoisyLabelClassifier)
-
-
-def _as_files(state: State, trusted: Sequence[str]) -> dict[str, bytes]:
-    files = {
-        STATE: _json({"root": state.root, "objects": state.objects}),
-        ARRAYS: safetensors.numpy.save(state.arrays),
-        **state.boosters,
-    }
-    if state.parts:
-        files[PARTS] = dump_parts(state.parts, trusted)
-    return files
 
 
 def _manifest(model: Any, files: Mapping[str, bytes]) -> dict[str, Any]:
@@ -248,13 +245,7 @@ def _read_regular(path: Path) -> bytes:
 
 
 def check_replaceable(target: Path) -> None:
-    """Raise an error unless ``target`` is free, an empty folder, or a model folder without other files.
-
-    Parameters
-    ----------
-    target
-        The folder that :func:`save_model` would replace.
-    """
+    """Raise an error unless ``target`` is free, an empty folder, or a model folder without other files."""
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     advice = "Choose another folder, or remove this one yourself."
@@ -270,9 +261,3 @@ def check_replaceable(target: Path) -> None:
         raise ModelFolderError(
             f"{target} contains more than a model ({', '.join(others[:5])}); it was not changed. {advice}"
         )
-
-
-def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
-    with atomic_folder(target) as fresh:
-        for name, content in files.items():
-            (fresh / name).write_bytes(content)

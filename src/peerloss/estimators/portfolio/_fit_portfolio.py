@@ -77,21 +77,7 @@ class Portfolio:
 
 
 def fit_portfolio(data: FitInput, folds: Folds, *, seed: int, n_jobs: int | None, device: str) -> Portfolio:
-    """Fit all candidates to the noisy labels of standardised features.
-
-    Parameters
-    ----------
-    data
-        Checked input of ``fit``, with standardised features.
-    folds
-        Pairs of training and held-out rows. A row may be held out several times.
-    seed
-        Seed of the models.
-    n_jobs
-        Processes for the models; ``None`` is one.
-    device
-        Torch device of the networks.
-    """
+    """Fit all candidates to the noisy labels of standardised features; ``folds`` may hold a row out twice."""
     fitted = _fit_models(data, folds, seed, n_jobs)
     fitted |= fit_networks(data, folds, seed=seed, device=device)
     members, held_out = [], []
