@@ -7,7 +7,7 @@ import torch
 
 from peerloss.functional import plain_loss
 from peerloss.report import build_report
-from peerloss.report._words import findings
+from peerloss.report._exports import findings
 from tests.report.made_up import row, store
 
 # Printed, original prior. heart .1, .3: peer .856, surrogate .802, nn .75; thyroid .1, .3 is looked up below.

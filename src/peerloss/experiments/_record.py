@@ -13,6 +13,7 @@ import shutil
 import subprocess
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib import metadata
@@ -28,8 +29,6 @@ from peerloss.exceptions import InvalidInputError
 #: Part of every hash and record: raised when the meaning of a recipe or a record changes, so that runs in an
 #: older format are run again.
 FORMAT = 1
-#: Fields of a run on tables, and of its record, that identify it.
-IDENTITY = ("experiment", "protocol", "data_set", "e_neg", "e_pos", "prior", "method", "seed")
 #: Width of the networks in a smoke test on images.
 SMOKE_WIDTH = 4
 #: Packages that can change results.
@@ -38,6 +37,23 @@ PACKAGES = ("peerloss", "numpy", "scipy", "scikit-learn", "torch", "numba")
 MAX_DEPTH = 8
 _TEXTS = ("protocol", "data_set", "prior", "spec", "choose", "finished")
 _COUNTS = ("seed", "n_test", "chosen")
+
+
+@dataclass(frozen=True)
+class TableIdentity:
+    """The fields that identify a run on tables, its record and its result."""
+
+    experiment: str
+    protocol: str
+    data_set: str
+    e_neg: float
+    e_pos: float
+    prior: str
+    method: str
+    seed: int
+
+
+IDENTITY = tuple(TableIdentity.__annotations__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,17 +145,9 @@ class Record(Mapping[str, Any]):
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(TableIdentity):
     """The result of one run on tables."""
 
-    experiment: str
-    protocol: str
-    data_set: str
-    e_neg: float
-    e_pos: float
-    prior: str
-    method: str
-    seed: int
     test_accuracy: float | None
     """On clean labels; ``None`` if every trial diverged."""
     noisy_validation: float | None
@@ -224,10 +232,8 @@ def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that are installed."""
     found = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(metadata.PackageNotFoundError):
             found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections import defaultdict
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments import IMAGE_EXPERIMENTS, METHODS, Store, list_experiments, progress
@@ -39,13 +39,11 @@ class Group:
         return self.records[0].has_images
 
 
-@dataclass(frozen=True)
-class Results:
-    """The content of a folder."""
+class Results(NamedTuple):
+    """The content of a folder, and notes on what is missing or was left out."""
 
     groups: tuple[Group, ...]
     notes: tuple[str, ...]
-    """What is missing or was left out."""
 
 
 def read_results(folder: Path) -> Results:
@@ -81,12 +79,10 @@ def read_results(folder: Path) -> Results:
 
 def _newest_settings(records: list[Record]) -> tuple[list[Record], list[str]]:
     """Keep, of runs with different settings, those with the settings used last."""
-    latest: dict[tuple[str, ...], tuple[str, str]] = {}
-    for record in records:
-        place = _place(record)
-        latest[place] = max(latest.get(place, ("", "")), (record["finished"], record["spec"]))
-    kept = [record for record in records if record["spec"] == latest[_place(record)][1]]
-    old = sorted({_place(record) for record in records if record["spec"] != latest[_place(record)][1]})
+    in_order = sorted(records, key=lambda record: (record["finished"], record["spec"]))
+    last = {_place(record): record["spec"] for record in in_order}
+    kept = [record for record in records if record["spec"] == last[_place(record)]]
+    old = sorted({_place(record) for record in records if record["spec"] != last[_place(record)]})
     return kept, [
         f"{experiment} ({protocol}): {method}, {prior} prior, was run with several settings; "
         "only the settings used last are shown."

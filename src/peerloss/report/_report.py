@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Section:
-    """The results of one experiment under one protocol; fields are empty if there is nothing of a kind."""
+    """The results of one experiment under one protocol.
+
+    Each of ``table``, ``summaries``, ``tests``, ``deviations``, ``curves``, ``invariance`` and ``boundaries``
+    is empty if there is nothing of its kind.
+    """
 
     experiment: str
     protocol: str

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 from peerloss._files import atomic_files
 from peerloss._pages import render
 from peerloss.exceptions import InvalidInputError
+from peerloss.report import _exports as export
 from peerloss.report import _pictures as draw
-from peerloss.report import _words as words
-from peerloss.report._exports import report_numbers, section_markdown, table_csv
 from peerloss.report._read_results import method_title
 
 if TYPE_CHECKING:
@@ -49,10 +48,10 @@ def write_report(report: Report, page: Path) -> list[Path]:
     for section in report.sections:
         name = file_name(section.experiment, section.protocol)
         if section.table or section.images:
-            files[folder / f"{name}.md"] = section_markdown(section).encode()
+            files[folder / f"{name}.md"] = export.section_markdown(section).encode()
         if section.table:
-            files[folder / f"{name}.csv"] = table_csv(section.table).encode()
-    files[folder / "figures.json"] = (json.dumps(report_numbers(report), indent=1) + "\n").encode()
+            files[folder / f"{name}.csv"] = export.table_csv(section.table).encode()
+    files[folder / "figures.json"] = (json.dumps(export.report_numbers(report), indent=1) + "\n").encode()
     files[page] = report_page(report, pictures).encode()
     _write_files(files)
     return list(files)
@@ -143,7 +142,7 @@ def _boundaries(section: Section) -> Iterator[Picture]:
     for boundary in section.boundaries:
         alt = (
             f"Decision boundary of {method_title(boundary.method)} on {boundary.row.data_set}, noise "
-            f"{boundary.row.noise}; test accuracy {words.accuracy(boundary.test_accuracy)}."
+            f"{boundary.row.noise}; test accuracy {export.accuracy(boundary.test_accuracy)}."
         )
         png = draw.picture(draw.draw_boundary, boundary, size=(3.2, 3.4), legend=False)
         yield _picture(section, "boundaries", alt, png, boundary.method, *boundary.row)
@@ -177,7 +176,7 @@ def file_name(*parts: object) -> str:
 def report_page(report: Report, pictures: Sequence[Sequence[Picture]]) -> str:
     """Return the page of a report; ``pictures`` holds those of each section."""
     sections = [
-        {"content": section, "findings": words.findings(section), "pictures": own}
+        {"content": section, "findings": export.findings(section), "pictures": own}
         for section, own in zip(report.sections, pictures, strict=True)
     ]
     return _render("report.html", sections=sections, notes=report.notes)
@@ -186,7 +185,7 @@ def report_page(report: Report, pictures: Sequence[Sequence[Picture]]) -> str:
 def demo_page(rows: Sequence[DemoRow], *, steps: int) -> str:
     """Return the page of ``peerloss demo``."""
     gains = ", ".join(
-        f"{row.data_set} {row.e_neg:g}, {row.e_pos:g}: {words.points(row.peer - row.plain)}" for row in rows
+        f"{row.data_set} {row.e_neg:g}, {row.e_pos:g}: {export.points(row.peer - row.plain)}" for row in rows
     )
     alt = f"Plain training compared with peer loss; gain of peer loss in points: {gains}."
     picture = Picture("demo.png", "demo", alt, draw.picture(draw.draw_demo, rows, size=(6.4, 3.4)))
@@ -196,10 +195,10 @@ def demo_page(rows: Sequence[DemoRow], *, steps: int) -> str:
 
 def _render(template: str, **values: Any) -> str:
     filters: dict[str, Callable[..., str]] = {
-        "accuracy": words.accuracy,
-        "with_error": lambda pair: words.with_error(*pair),
-        "points": words.points,
-        "p_value": words.p_value,
+        "accuracy": export.accuracy,
+        "with_error": lambda pair: export.with_error(*pair),
+        "points": export.points,
+        "p_value": export.p_value,
         "title_of": method_title,
     }
     return render("peerloss.report", template, filters=filters, **values)

@@ -20,7 +20,8 @@ from peerloss.datasets import load_dataset, split_and_flip
 from peerloss.experiments._experiment import Outcome
 from peerloss.experiments._record import FORMAT, Record, machine, versions
 from peerloss.experiments.tables._methods import METHODS, EstimatorMethod, NetMethod
-from peerloss.experiments.tables._train_networks import Trial, accuracy, train_networks, validation_score
+from peerloss.experiments.tables._train_networks import Trial, accuracy, train_networks
+from peerloss.metrics import peer_score
 from peerloss.noise import NoiseModel
 
 if TYPE_CHECKING:
@@ -152,7 +153,9 @@ def _fit(run: TableRun, data: RunData) -> list[Trial]:
 def _choose(run: TableRun, data: RunData, trials: list[Trial]) -> tuple[list[float | None], int]:
     """Return the score of every trial on noisy validation labels (``None``: diverged) and the best trial."""
     alpha = run.recipe.scoring_alpha
-    scores = [t.predict and validation_score(data, t.predict(data.X_validation), alpha) for t in trials]
+    scores = [
+        t.predict and peer_score(data.y_validation, t.predict(data.X_validation), alpha=alpha) for t in trials
+    ]
     finite = {i: score for i, score in enumerate(scores) if score is not None}
     return scores, max(finite, key=finite.__getitem__, default=0)
 

@@ -27,7 +27,7 @@ from peerloss.datasets import OTHER_DATASETS, list_datasets
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._experiment import Experiment, Run, check_keys, check_seeds
 from peerloss.experiments._parallel import check_backend, spread
-from peerloss.experiments._record import FORMAT, IDENTITY, run_key
+from peerloss.experiments._record import FORMAT, IDENTITY, TableIdentity, run_key
 from peerloss.experiments.tables._execute_runs import PRIORS, try_runs
 from peerloss.experiments.tables._methods import METHODS, NET_SETTINGS, NetMethod, check_setting
 from peerloss.experiments.tables._train_networks import OBSERVATIONS
@@ -76,17 +76,9 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class TableRun(Run):
+class TableRun(TableIdentity, Run):
     """One method on one table with noisy labels, with one seed."""
 
-    experiment: str
-    protocol: str
-    data_set: str
-    e_neg: float
-    e_pos: float
-    prior: str
-    method: str
-    seed: int
     recipe: Recipe = field(compare=False, repr=False)
 
     @cached_property
@@ -132,10 +124,7 @@ class TableExperiment(Experiment):
         }
 
     def batches(self, runs: Sequence[TableRun]) -> list[list[TableRun]]:
-        """Return ``runs`` in random order, with the networks of one row in one batch.
-
-        The engine trains these together.
-        """
+        """Return ``runs`` in random order; networks of one row are in one batch, to be trained together."""
         batches: list[list[TableRun]] = []
         open_batches: dict[tuple[Any, ...], list[TableRun]] = {}
         for run in runs:

@@ -133,11 +133,6 @@ def _trial(
     return Trial(predict, seconds, curve, plane)
 
 
-def validation_score(data: RunData, predicted: IntArray, alpha: float) -> float:
-    """Return the peer score on the noisy validation labels; at α = 0 it is noisy accuracy."""
-    return peer_score(data.y_validation, predicted, alpha=alpha)
-
-
 def accuracy(data: RunData, predicted: IntArray) -> float:
     """Return the accuracy on the clean test labels."""
     return float((predicted == data.y_test).mean())
@@ -148,7 +143,7 @@ def observe(run: TableRun, data: RunData, logits: Callable[[FloatArray], Any]) -
     recipe, point = run.recipe, {}
     if "curve" in recipe.record:
         validated = logits(data.X_validation).argmax(axis=1)
-        point["noisy_validation"] = validation_score(data, validated, recipe.scoring_alpha)
+        point["noisy_validation"] = peer_score(data.y_validation, validated, alpha=recipe.scoring_alpha)
         point["test_accuracy"] = accuracy(data, logits(data.X_test).argmax(axis=1))
     if "invariance" in recipe.record and data.clean is not None:
         base = str(recipe.settings.get("base", "logistic"))
