@@ -155,26 +155,12 @@ _BUILT_IN = (
     Base("squared", squared_matrix, bounded=True),
     Base("zero_one", zero_one_matrix, bounded=True, symmetric=True, has_gradient=False),
 )
-
 #: Name → base loss. To register another one, add a function (n, K) → (n, K) or a :class:`Base`.
 BASES: dict[str, LossMatrix] = {str(base.name): base for base in _BUILT_IN}
 
 
 def as_base(base: str | LossMatrix) -> Base:
-    """Return the record of a base loss, given as a name, a callable or a record.
-
-    ``"gce:0.5"`` is generalised cross entropy with q = 0.5.
-
-    Raises
-    ------
-    InvalidInputError
-        For an unknown name, a q outside (0, 1], or a value that is neither a name nor a callable.
-
-    Examples
-    --------
-    >>> as_base("sigmoid").bounded
-    True
-    """
+    """Return the record of a base loss, given as a name (``"gce:0.5"`` sets q), a callable or a record."""
     if isinstance(base, str) and base in BASES:
         found = BASES[base]
         return found if isinstance(found, Base) else Base(base, found)

@@ -124,13 +124,6 @@ def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
     return Batch(z, y.masked_fill(~valid, 0), None if bool(valid.all()) else valid, largest, masked)
 
 
-def weighted_sum(coefficients: Tensor, losses: Tensor, batch: Batch) -> Tensor:
-    """Return Σ_k c[n, k]·L[n, k]. An infinite loss (of a masked class) times a coefficient of 0 is 0."""
-    if batch.may_be_masked:
-        losses = losses.masked_fill(coefficients == 0, 0.0)
-    return (coefficients * losses).sum(dim=1)
-
-
 def fit_to_batch(tensor: Tensor, name: str, batch: Batch) -> Tensor:
     """Return a checked vector (K,) or matrix (K, K) in the dtype and on the device of the logits."""
     k = batch.logits.shape[1]

@@ -9,14 +9,8 @@ from torch import Tensor
 
 from peerloss._deprecation import renamed_parameters
 from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps, check_vector
-from peerloss.functional.batch import (
-    Batch,
-    fit_to_batch,
-    make_batch,
-    reduce_rows,
-    weighted_sum,
-    without_autocast,
-)
+from peerloss.functional.batch import Batch, fit_to_batch, make_batch, reduce_rows, without_autocast
+from peerloss.functional.kernels.reference import weighted_sum
 from peerloss.noise import NoiseModel, as_noise_model
 
 if TYPE_CHECKING:
@@ -60,28 +54,23 @@ def backward_loss(
     tensor(-1.)
     """
     batch = make_batch(logits, target, ignore_index=ignore_index)
-    with without_autocast(batch.logits):
-        return batch_backward_loss(
-            batch,
-            torch.tensor(as_noise_model(noise, "noise").inverse()),
-            base=as_base(base),
-            eps=check_eps(eps),
-            weight=None if weight is None else check_vector(weight, "weight"),
-            reduction=reduction,
-        )
+    inverse = torch.tensor(as_noise_model(noise, "noise").inverse())
+    record, eps = as_base(base), check_eps(eps)
+    weight = None if weight is None else check_vector(weight, "weight")
+    return batch_backward_loss(batch, inverse, record, eps, weight, reduction)
 
 
 def batch_backward_loss(
-    batch: Batch, inverse: Tensor, *, base: Base, eps: float, weight: Tensor | None, reduction: str
+    batch: Batch, inverse: Tensor, base: Base, eps: float, weight: Tensor | None, reduction: str
 ) -> Tensor:
     """Compute :func:`backward_loss` from a checked batch and T⁻¹ (shared with the module)."""
-    inverse = fit_to_batch(inverse, "noise", batch)
-    coefficients = inverse[batch.target]
-    if weight is not None:
-        weight = fit_to_batch(weight, "weight", batch)
-        coefficients = coefficients * weight
-    rows = weighted_sum(coefficients, base.columns(batch.logits, eps), batch)
-    return reduce_rows(rows, batch, weight, reduction)
+    with without_autocast(batch.logits):
+        coefficients = fit_to_batch(inverse, "noise", batch)[batch.target]
+        if weight is not None:
+            weight = fit_to_batch(weight, "weight", batch)
+            coefficients = coefficients * weight
+        rows = weighted_sum(coefficients, base.columns(batch.logits, eps), batch)
+        return reduce_rows(rows, batch, weight, reduction)
 
 
 @renamed_parameters(transition="noise")
@@ -112,25 +101,20 @@ def forward_loss(
     tensor(0.6931)
     """
     batch = make_batch(logits, target, ignore_index=ignore_index)
-    with without_autocast(batch.logits):
-        return batch_forward_loss(
-            batch,
-            torch.tensor(as_noise_model(noise, "noise").transition).log(),
-            weight=None if weight is None else check_vector(weight, "weight"),
-            reduction=reduction,
-        )
+    log_transition = torch.tensor(as_noise_model(noise, "noise").transition).log()
+    weight = None if weight is None else check_vector(weight, "weight")
+    return batch_forward_loss(batch, log_transition, weight, reduction)
 
 
-def batch_forward_loss(
-    batch: Batch, log_transition: Tensor, *, weight: Tensor | None, reduction: str
-) -> Tensor:
+def batch_forward_loss(batch: Batch, log_transition: Tensor, weight: Tensor | None, reduction: str) -> Tensor:
     """Compute :func:`forward_loss` from a checked batch and log T (shared with the module)."""
-    log_transition = fit_to_batch(log_transition, "noise", batch)
-    rows = forward_rows(batch.logits, log_transition.T[batch.target])
-    if weight is not None:
-        weight = fit_to_batch(weight, "weight", batch)
-        rows = rows * weight[batch.target]
-    return reduce_rows(rows, batch, weight, reduction)
+    with without_autocast(batch.logits):
+        log_transition = fit_to_batch(log_transition, "noise", batch)
+        rows = forward_rows(batch.logits, log_transition.T[batch.target])
+        if weight is not None:
+            weight = fit_to_batch(weight, "weight", batch)
+            rows = rows * weight[batch.target]
+        return reduce_rows(rows, batch, weight, reduction)
 
 
 def forward_rows(z: Tensor, log_likelihood: Tensor) -> Tensor:

@@ -83,25 +83,23 @@ def f_divergence_loss(
     """
     batch = make_batch(logits, target, ignore_index=ignore_index)
     check_choice(divergence, "divergence", DIVERGENCES)
-    prior = None if noisy_prior is None else check_prior(noisy_prior)
-    with without_autocast(batch.logits):
-        return batch_divergence_loss(batch, divergence=divergence, noisy_prior=prior, reduction=reduction)
+    prior = batch.counted_prior() if noisy_prior is None else check_prior(noisy_prior)
+    return batch_divergence_loss(batch, divergence, prior, reduction)
 
 
-def batch_divergence_loss(
-    batch: Batch, *, divergence: str, noisy_prior: Tensor | None, reduction: str
-) -> Tensor:
+def batch_divergence_loss(batch: Batch, divergence: str, prior: Tensor, reduction: str) -> Tensor:
     """Compute :func:`f_divergence_loss` from checked arguments (shared with the module)."""
-    prior = batch.counted_prior() if noisy_prior is None else fit_to_batch(noisy_prior, "noisy_prior", batch)
-    log_ratio = torch.log_softmax(batch.logits, dim=1) - prior.clamp(min=_SMALLEST_PRIOR).log()
-    if divergence == "total_variation":
-        own = peers = 0.5 * torch.tanh(0.5 * log_ratio)
-    else:
-        log_two = torch.log(log_ratio.new_tensor(2.0))
-        own = log_two - torch.nn.functional.softplus(-log_ratio)
-        peers = torch.nn.functional.softplus(log_ratio) - log_two
-    rows = peers @ prior - own.gather(1, batch.target[:, None]).squeeze(1)
-    return reduce_rows(rows, batch, None, reduction)
+    with without_autocast(batch.logits):
+        prior = fit_to_batch(prior, "noisy_prior", batch)
+        log_ratio = torch.log_softmax(batch.logits, dim=1) - prior.clamp(min=_SMALLEST_PRIOR).log()
+        if divergence == "total_variation":
+            own = peers = 0.5 * torch.tanh(0.5 * log_ratio)
+        else:
+            log_two = torch.log(log_ratio.new_tensor(2.0))
+            own = log_two - torch.nn.functional.softplus(-log_ratio)
+            peers = torch.nn.functional.softplus(log_ratio) - log_two
+        rows = peers @ prior - own.gather(1, batch.target[:, None]).squeeze(1)
+        return reduce_rows(rows, batch, None, reduction)
 
 
 def dmi_loss(

@@ -126,28 +126,12 @@ def peer_loss(
         (n, K); (n,) or (n, 1) for two classes, meaning the columns (0, z).
     target
         Noisy labels (n,), integers in 0..K-1 or ``ignore_index``.
-    base
-        A name in :data:`peerloss.functional.BASES`, ``"gce:0.5"`` (generalised cross entropy with q = 0.5),
-        or a callable from logits (n, K) to losses (n, K).
     alpha
         Weight of the peer term, any finite number; 0 is the plain loss.
-    peers
-        ``"expected"`` or ``"sampled"``.
     noisy_prior
         π̃, the distribution of the noisy labels; counted in this batch if not given. Expected peers only.
-    score_matrix
-        M[prediction, label] = Sgn(Δ) of correlated agreement: the same loss on ``L @ M``. The identity
-        (default) is peer loss.
-    eps
-        Clip of ``"cross_entropy"``: −log(p + eps). With 0 the loss is not bounded below for α ≥ 1.
-    weight
-        ``weight[k]`` multiplies column k of the loss matrix, so it enters both terms.
-    ignore_index
-        Rows with this target are excluded: from the loss, from the peers and from the prior.
-    reduction
-        ``"mean"`` (divided by the sum of the targets' weights), ``"sum"`` or ``"none"``.
-    generator
-        Source of the sampled peers, on the device of the logits.
+    base, peers, score_matrix, eps, weight, ignore_index, reduction, generator
+        As in :class:`~peerloss.PeerLoss`.
 
     Returns
     -------
@@ -180,7 +164,7 @@ def peer_loss(
         generator=generator,
     )
     prior = None if noisy_prior is None else check_prior(noisy_prior)
-    return compute_peer_loss(logits, target, settings, noisy_prior=prior, label_counts=_NO_COUNTS).loss
+    return compute_peer_loss(logits, target, settings, prior, _NO_COUNTS).loss
 
 
 def check_alpha(alpha: float | Tensor) -> float | Tensor:

@@ -6,6 +6,6 @@ There is one module per framework, each with its own extra: ``peerloss.integrati
 loop the losses replace ``nn.CrossEntropyLoss``; :func:`flatten_tokens` prepares sequences of tokens.
 """
 
-from peerloss.integrations._tokens import flatten_tokens
+from peerloss.integrations._training_loops import flatten_tokens
 
 __all__ = ["flatten_tokens"]

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.integrations._alpha_callbacks import check_every, check_schedule, go_to, missing_extra
-from peerloss.integrations._tokens import flatten_tokens
+from peerloss.integrations import flatten_tokens
+from peerloss.integrations._training_loops import check_every, check_schedule, go_to, missing_extra
 
 try:
     from transformers import TrainerCallback

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from peerloss.integrations._alpha_callbacks import check_every, check_schedule, go_to, missing_extra
+from peerloss.integrations._training_loops import check_every, check_schedule, go_to, missing_extra
 
 try:
     from lightning.pytorch import Callback

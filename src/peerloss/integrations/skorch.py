@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from peerloss.functional.batch import as_columns
-from peerloss.integrations._alpha_callbacks import check_every, go_to, missing_extra
+from peerloss.integrations._training_loops import check_every, go_to, missing_extra
 from peerloss.losses import AlphaSchedule
 
 try:

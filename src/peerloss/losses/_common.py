@@ -33,7 +33,8 @@ class LabelLoss(nn.Module):
         if not isinstance(ignore_index, int) or isinstance(ignore_index, bool) or abs(ignore_index) >= 2**63:
             raise InvalidInputError(f"`ignore_index` must be a 64-bit integer; got {ignore_index!r}.")
         self.ignore_index = ignore_index
-        self.register_buffer("weight", None if weight is None else as_buffer(check_vector(weight, "weight")))
+        weight = None if weight is None else check_vector(weight, "weight").detach().clone()
+        self.register_buffer("weight", weight)
 
     def batch(self, logits: Tensor, target: Tensor) -> Batch:
         """Validate and canonicalise the arguments of ``forward``."""
@@ -63,12 +64,7 @@ class LabelLoss(nn.Module):
 
 
 class PriorLoss(LabelLoss):
-    """Base class of the losses that need π̃.
-
-    Without ``noisy_prior`` labels are counted. In training mode with gradients enabled, a batch is added to
-    the counts (over all ranks of a process group) before its own loss is computed. Otherwise the counts stay
-    as they are, and a module that has counted nothing yet uses the labels of the current batch.
-    """
+    """Base class of the losses that need π̃; without ``noisy_prior`` labels are counted as in ``PeerLoss``."""
 
     noisy_prior: Tensor | None
     label_counts: Tensor
@@ -76,7 +72,7 @@ class PriorLoss(LabelLoss):
 
     def __init__(self, *, noisy_prior: Tensor | ArrayLike | None, **options: Any) -> None:
         super().__init__(**options)
-        prior = None if noisy_prior is None else as_buffer(check_prior(noisy_prior))
+        prior = None if noisy_prior is None else check_prior(noisy_prior).detach().clone()
         self.register_buffer("noisy_prior", prior)
         self.register_buffer("label_counts", torch.zeros(0, dtype=torch.int64))
 
@@ -92,11 +88,11 @@ class PriorLoss(LabelLoss):
         self.label_counts = self.label_counts.new_zeros(0)
 
     def _counts_labels(self) -> bool:
-        """Whether the labels of the current batch are counted."""
-        return self.training and torch.is_grad_enabled() and self.noisy_prior is None
+        """Whether the labels of the current batch are counted, unless the prior is given."""
+        return self.training and torch.is_grad_enabled()
 
     def _kernels_may_count(self) -> bool:
-        """Whether a kernel may count the labels of the current batch: this process counts alone."""
+        """Whether a kernel may count them: this process counts alone."""
         return self._counts_labels() and count_ranks() <= 1
 
     def _prior(self, batch: Batch) -> Tensor:
@@ -167,8 +163,3 @@ def in_join() -> bool:
         return False
     contexts = [thing for thing in gc.get_referrers(module.Join) if isinstance(thing, module.Join)]
     return any(context._enable for context in contexts)  # noqa: SLF001 (there is no public attribute)
-
-
-def as_buffer(tensor: Tensor) -> Tensor:
-    """Return a detached copy for a buffer, in its own dtype; losses cast it to that of the logits."""
-    return tensor.detach().clone()

@@ -9,9 +9,8 @@ from torch import Tensor
 
 from peerloss._deprecation import renamed_parameters
 from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps
-from peerloss.functional.batch import without_autocast
 from peerloss.functional.correction import batch_backward_loss, batch_forward_loss
-from peerloss.losses._common import LabelLoss, as_buffer
+from peerloss.losses._common import LabelLoss
 from peerloss.noise import NoiseModel, as_noise_model
 
 if TYPE_CHECKING:
@@ -53,21 +52,12 @@ class BackwardLoss(LabelLoss):
         as_base(base)  # raises if it is unknown
         self.base = base
         self.eps = check_eps(eps)
-        inverse = as_noise_model(noise, "noise").inverse()
-        self.register_buffer("inverse", as_buffer(torch.tensor(inverse)))
+        self.register_buffer("inverse", torch.tensor(as_noise_model(noise, "noise").inverse()))
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
-        batch = self.batch(logits, target)
-        with without_autocast(batch.logits):
-            return batch_backward_loss(
-                batch,
-                self.inverse,
-                base=as_base(self.base),
-                eps=self.eps,
-                weight=self.weight,
-                reduction=self.reduction,
-            )
+        batch, base = self.batch(logits, target), as_base(self.base)
+        return batch_backward_loss(batch, self.inverse, base, self.eps, self.weight, self.reduction)
 
     def extra_repr(self) -> str:
         """Show base and options."""
@@ -102,13 +92,10 @@ class ForwardLoss(LabelLoss):
         reduction: str = "mean",
     ) -> None:
         super().__init__(weight=weight, ignore_index=ignore_index, reduction=reduction)
-        matrix = as_noise_model(noise, "noise").transition
-        self.register_buffer("log_transition", as_buffer(torch.tensor(matrix).log()))
+        transition = torch.tensor(as_noise_model(noise, "noise").transition)
+        self.register_buffer("log_transition", transition.log())
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
         batch = self.batch(logits, target)
-        with without_autocast(batch.logits):
-            return batch_forward_loss(
-                batch, self.log_transition, weight=self.weight, reduction=self.reduction
-            )
+        return batch_forward_loss(batch, self.log_transition, self.weight, self.reduction)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -26,14 +26,6 @@ REMEDY = (
 )
 
 
-class _Pending(NamedTuple):
-    """Numbers being copied from the GPU, with the event that signals their arrival."""
-
-    numbers: Tensor
-    arrived: torch.cuda.Event
-    alpha: float
-
-
 class DivergenceWatch:
     """Check every loss: raise if it is not finite, warn once if logits diverge while α ≥ 1.
 
@@ -43,21 +35,17 @@ class DivergenceWatch:
 
     def __init__(self) -> None:
         self._warned = False
-        self._pending: _Pending | None = None
+        #: Numbers being copied from the GPU, the event that signals their arrival, and α.
+        self._pending: tuple[Tensor, torch.cuda.Event, float] | None = None
         self._calls = 0
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pending": None}  # pending copies belong to this process
 
     def __call__(self, batch: Batch, loss: Tensor, alpha: float, *, value: float | None = None) -> None:
-        """Check one step.
+        """Check one step; ``value`` is the loss as a number, if it is known.
 
-        Parameters
-        ----------
-        batch, loss, alpha
-            The batch, its loss and the weight of the peer term.
-        value
-            The loss as a number, if it is known.
+        ``batch``, ``loss`` and ``alpha`` are the batch, its loss and the weight of the peer term.
         """
         if value is not None or loss.device.type == "cpu":
             if value is None and loss.ndim == 0:
@@ -79,14 +67,14 @@ class DivergenceWatch:
         numbers.copy_(on_device, non_blocking=True)
         arrived = torch.cuda.Event()
         arrived.record()
-        self._pending = _Pending(numbers, arrived, alpha)
+        self._pending = numbers, arrived, alpha
 
     def _read_arrived(self) -> None:
-        if self._pending is None or not self._pending.arrived.query():
-            return
-        (finite, largest), alpha = self._pending.numbers.tolist(), self._pending.alpha
-        self._pending = None
-        self._check(bool(finite), largest, alpha, stacklevel=7)
+        if self._pending is not None and self._pending[1].query():
+            numbers, _, alpha = self._pending
+            self._pending = None
+            finite, largest = numbers.tolist()
+            self._check(bool(finite), largest, alpha, stacklevel=7)
 
     def _check(self, finite: bool, largest: float, alpha: float, *, stacklevel: int) -> None:
         """Raise or warn; ``stacklevel`` counts the frames up to the line that called the loss module."""

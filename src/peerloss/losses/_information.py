@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from peerloss._validation import check_choice
 from peerloss.functional.base import check_eps
-from peerloss.functional.batch import without_autocast
 from peerloss.functional.information import DEFAULT_DMI_EPS, DIVERGENCES, batch_divergence_loss, dmi_loss
 from peerloss.losses._common import LabelLoss, PriorLoss
 
@@ -83,10 +82,7 @@ class FDivergenceLoss(PriorLoss):
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,)."""
         batch = self.batch(logits, target)
-        with without_autocast(batch.logits):
-            return batch_divergence_loss(
-                batch, divergence=self.divergence, noisy_prior=self._prior(batch), reduction=self.reduction
-            )
+        return batch_divergence_loss(batch, self.divergence, self._prior(batch), self.reduction)
 
     def extra_repr(self) -> str:
         """Show divergence and options."""

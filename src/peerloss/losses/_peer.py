@@ -12,7 +12,7 @@ from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps, values_are
 from peerloss.functional.kernels.dispatch import PeerResult, PeerSettings, compute_peer_loss
 from peerloss.functional.kernels.triton_gpu import has_kernels
 from peerloss.functional.peer import PEERS, check_alpha, check_score_matrix, plain_loss
-from peerloss.losses._common import LabelLoss, PriorLoss, as_buffer
+from peerloss.losses._common import LabelLoss, PriorLoss
 from peerloss.losses._divergence_watch import DivergenceWatch
 
 if TYPE_CHECKING:
@@ -98,7 +98,8 @@ class PeerLoss(PriorLoss):
     noisy_prior
         π̃ (K,), or ``None`` to count it.
     score_matrix
-        M = Sgn(Δ) of correlated agreement, (K, K); ``None`` is the identity, which gives peer loss.
+        M[prediction, label] = Sgn(Δ) of correlated agreement, (K, K): the same loss on ``L @ M``. ``None`` is
+        the identity, which gives peer loss.
     eps
         Clip of ``"cross_entropy"``, −log(p + eps). With 0 the loss is unbounded below for α ≥ 1.
     weight
@@ -157,7 +158,7 @@ class PeerLoss(PriorLoss):
         self.peers = check_choice(peers, "peers", PEERS)
         self.eps = check_eps(eps)
         self.generator = generator
-        matrix = None if score_matrix is None else as_buffer(check_score_matrix(score_matrix))
+        matrix = None if score_matrix is None else check_score_matrix(score_matrix).detach().clone()
         self.register_buffer("score_matrix", matrix)
         self._watch = DivergenceWatch()
 
@@ -183,46 +184,28 @@ class PeerLoss(PriorLoss):
     def has_kernels(self, device: torch.device, dtype: torch.dtype) -> bool:
         """Whether batches go through Triton kernels, which ``torch.compile`` cannot improve on.
 
-        Parameters
-        ----------
-        device
-            Where the logits are.
-        dtype
-            Their dtype; there are kernels for float32 and bfloat16.
+        ``device`` and ``dtype`` are those of the logits; there are kernels for float32 and bfloat16.
         """
         has_prior = self.noisy_prior is not None or self._kernels_may_count()
         is_common = has_prior and self._prepare() is None and self._settings().has_fast_path()
         return is_common and has_kernels(device, dtype)
 
     def _compute(self, logits: Tensor, target: Tensor) -> PeerResult:
-        noisy_prior = self.noisy_prior
+        noisy_prior, prepare = self.noisy_prior, self._prepare()
         counts = self.label_counts if noisy_prior is None and self._kernels_may_count() else None
         result = compute_peer_loss(
-            logits,
-            target,
-            self._settings(),
-            noisy_prior=noisy_prior,
-            label_counts=counts,
-            prior_of=self._prior,
-            prepare=self._prepare(),
+            logits, target, self._settings(), noisy_prior, counts, prior_of=self._prior, prepare=prepare
         )
         if result.label_counts is not None and result.label_counts is not counts:
             self.label_counts = result.label_counts
         return result
 
     def _settings(self) -> PeerSettings:
-        return PeerSettings(
-            base=as_base(self.base),
-            # As an input of compiled graphs α is a tensor, so that another α needs no new graph.
-            alpha=self._alpha_input if torch.compiler.is_compiling() else self._alpha,
-            peers=self.peers,
-            score_matrix=self.score_matrix,
-            eps=self.eps,
-            weight=self.weight,
-            ignore_index=self.ignore_index,
-            reduction=self.reduction,
-            generator=self.generator,
-        )
+        # As an input of compiled graphs α is a tensor, so that another α needs no new graph.
+        alpha = self._alpha_input if torch.compiler.is_compiling() else self._alpha
+        base, matrix, weight = as_base(self.base), self.score_matrix, self.weight
+        rest = self.ignore_index, self.reduction, self.generator
+        return PeerSettings(base, alpha, self.peers, matrix, self.eps, weight, *rest)
 
     def _prepare(self) -> Callable[[Tensor, Tensor], Batch] | None:
         """Return the method ``batch`` if a subclass overrides it."""

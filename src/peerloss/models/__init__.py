@@ -1,6 +1,5 @@
 """Network architectures."""
 
-from peerloss.models._mlp import MLP
-from peerloss.models._resnet import ResNet, resnet18, resnet34
+from peerloss.models._networks import MLP, ResNet, resnet18, resnet34
 
 __all__ = ["MLP", "ResNet", "resnet18", "resnet34"]

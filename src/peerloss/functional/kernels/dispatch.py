@@ -1,11 +1,8 @@
 """Choose how a peer loss is computed. Both twins call :func:`compute_peer_loss`.
 
-1. `triton_gpu`, for batches on a GPU that it accepts;
-2. `numba_cpu`, for small batches on the CPU that it accepts;
-3. torch operations for everything else: `blocked` for large batches of cross entropy, `reference` otherwise.
-
-The first two handle the common case only: cross entropy, expected peers, no class weights, no score matrix, a
-mean or a sum. They decline all other cases before anything has changed.
+`triton_gpu` (on a GPU) and `numba_cpu` (small batches) handle the common case only: cross entropy, expected
+peers, no class weights, no score matrix, a mean or a sum. They decline all other cases before anything has
+changed. Those are computed by `blocked` (large batches of cross entropy) or `reference`.
 """
 
 from __future__ import annotations
@@ -16,7 +13,7 @@ import torch
 from torch import Tensor
 
 from peerloss._validation import check_choice
-from peerloss.functional.base import needs_operations
+from peerloss.functional.base import is_tracing, needs_operations
 from peerloss.functional.batch import (
     REDUCTIONS,
     Batch,
@@ -80,27 +77,21 @@ def compute_peer_loss(
     logits: Tensor,
     target: Tensor,
     settings: PeerSettings,
-    *,
     noisy_prior: Tensor | None,
-    label_counts: Tensor | None = None,
+    label_counts: Tensor | None,
+    *,
     prior_of: Callable[[Batch], Tensor] = Batch.counted_prior,
     prepare: Callable[[Tensor, Tensor], Batch] | None = None,
 ) -> PeerResult:
-    """Compute a peer loss by the fastest path that handles it.
+    """Compute a peer loss by the fastest path that handles it. Logits and targets are checked here.
 
     Parameters
     ----------
-    logits, target
-        As the caller of the loss passed them; they are checked here.
-    settings
-        The checked settings.
     noisy_prior
-        π̃ (K,), or ``None`` to take it from the counts.
+        π̃ (K,), or ``None`` to take it from the counts, or from ``prior_of`` for torch operations.
     label_counts
         Counts (K,) to which a fast path may add the labels of this batch, or (0,) before the first label.
         ``None`` if it must not: then only a given ``noisy_prior`` has a fast path.
-    prior_of
-        Returns π̃ for torch operations, if ``noisy_prior`` is ``None``.
     prepare
         Replaces :func:`~peerloss.functional.batch.make_batch`. There is no fast path then.
     """
@@ -117,28 +108,28 @@ def compute_peer_loss(
 
 
 def _try_fast_path(
-    logits: Tensor,
-    target: Tensor,
-    settings: PeerSettings,
-    noisy_prior: Tensor | None,
-    counts: Tensor | None,
+    logits: Tensor, target: Tensor, settings: PeerSettings, noisy_prior: Tensor | None, counts: Tensor | None
 ) -> PeerResult | None:
     """Compute the common case with Triton or numba; ``None``, with unchanged counts, if neither can."""
-    if type(logits) is not Tensor or type(target) is not Tensor:
+    has_common_form = (
+        type(logits) is type(target) is Tensor
+        and (logits.ndim, target.ndim, target.dtype) == (2, 1, torch.int64)
+        and logits.is_contiguous()
+        and target.is_contiguous()
+        and not is_tracing()
+        and not needs_operations(logits)
+    )
+    if not has_common_form or (noisy_prior is None and counts is None):
         return None
     path = triton_gpu if logits.is_cuda else numba_cpu
-    if (noisy_prior is None and counts is None) or not path.accepts(logits, target):
+    if not path.accepts(logits, target):
         return None
     if noisy_prior is not None:
         counts = None
     elif counts is not None and counts.shape[0] == 0:
         counts = torch.zeros(logits.shape[1], dtype=torch.int64, device=logits.device)
-    formula = reference.Formula(
-        float(settings.alpha),
-        settings.base.clip(settings.eps),
-        settings.ignore_index,
-        settings.reduction == "mean",
-    )
+    clip, mean = settings.base.clip(settings.eps), settings.reduction == "mean"
+    formula = reference.Formula(float(settings.alpha), clip, settings.ignore_index, mean)
     computed = path.fast_peer_loss(logits, target, formula, noisy_prior, counts)
     if computed is None:
         return None
@@ -161,8 +152,7 @@ def _compute_in_torch(
         losses, drawn = base.columns(batch.logits, eps), reference.draw_peers(batch, generator=generator)
         rows = reference.sampled_rows(losses, alpha, drawn, weight, score_matrix, batch)
         return reduce_rows(rows, batch, weight, reduction)
-    prior = prior_of(batch) if noisy_prior is None else noisy_prior
-    prior = fit_to_batch(prior, "noisy_prior", batch)
+    prior = fit_to_batch(prior_of(batch) if noisy_prior is None else noisy_prior, "noisy_prior", batch)
     shared = reference.shared_coefficients(alpha, prior, weight, score_matrix)
     if base.log_loss and score_matrix is None:
         return _cross_entropy(batch, shared, base.clip(eps), weight, reduction)

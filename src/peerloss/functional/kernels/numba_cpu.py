@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from peerloss.functional.base import needs_operations, values_are_checkable
+from peerloss.functional.base import needs_operations
 from peerloss.functional.kernels.reference import cross_entropy_gradient
 
 if TYPE_CHECKING:
@@ -30,19 +30,9 @@ MAX_NUMBA_LOGITS = 1 << 14
 
 
 def accepts(logits: Tensor, target: Tensor) -> bool:
-    """Whether :func:`fast_peer_loss` handles batches of this form."""
-    return (
-        values_are_checkable(logits)
-        and target.is_cpu
-        and logits.dtype in (torch.float32, torch.float64)
-        and target.dtype == torch.int64
-        and logits.ndim == 2
-        and target.ndim == 1
-        and logits.numel() <= MAX_NUMBA_LOGITS
-        and logits.is_contiguous()
-        and target.is_contiguous()
-        and not needs_operations(logits)
-    )
+    """Whether :func:`fast_peer_loss` handles a batch in the form that `dispatch` has checked."""
+    on_cpu = logits.is_cpu and target.is_cpu
+    return on_cpu and logits.dtype in (torch.float32, torch.float64) and logits.numel() <= MAX_NUMBA_LOGITS
 
 
 def fast_peer_loss(
@@ -118,26 +108,22 @@ def _compiled_loops(dtype: torch.dtype) -> list[Callable[..., Any]] | None:
         import numba  # noqa: PLC0415 (optional and slow to import)
     except ImportError:
         return None
+    # Each loop is called once, so that errors of the compiler are raised before any label is counted.
+    z, y = torch.zeros(1, 2, dtype=dtype).numpy(), np.zeros(1, np.int64)
+    shared = np.zeros(2, z.dtype)
     for options in ({"cache": True}, {}):
         compile_with: Any = partial(numba.njit, nogil=True, error_model="numpy", **options)
         try:
             compiled = [compile_with()(loop) for loop in (_check, _count, _compute)]
-            _call_once(compiled, dtype)
+            check, count, compute = compiled
+            check(z, y, -100)
+            count(y, np.zeros(2, np.int64), 1.0, shared)
+            compute(z, y, shared, 1e-5, 1.0, np.empty_like(z))
         except (RuntimeError, OSError, EOFError, pickle.UnpicklingError):
             continue  # the cache folder is read-only, full or damaged: compile without it
         # With NUMBA_DISABLE_JIT numba returns the Python functions, which would be slow.
         return None if compiled[0] is _check else cast("list[Callable[..., Any]]", compiled)
     return None
-
-
-def _call_once(loops: list[Any], dtype: torch.dtype) -> None:
-    """Call each loop once, so that errors of the compiler are raised before any label is counted."""
-    check, count, compute = loops
-    z, y = torch.zeros(1, 2, dtype=dtype).numpy(), np.zeros(1, np.int64)
-    shared = np.zeros(2, z.dtype)
-    check(z, y, -100)
-    count(y, np.zeros(2, np.int64), 1.0, shared)
-    compute(z, y, shared, 1e-5, 1.0, np.empty_like(z))
 
 
 # Explicit loops, because array expressions take four times as long to compile.

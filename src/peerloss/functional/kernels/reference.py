@@ -23,7 +23,6 @@ from torch import Tensor
 
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import values_are_checkable
-from peerloss.functional.batch import weighted_sum
 
 if TYPE_CHECKING:
     from peerloss.functional.batch import Batch
@@ -111,6 +110,13 @@ def _against_labels(
         return weighted_sum(score_matrix.T[labels], losses, batch)
     picked = label_entries(losses, labels)
     return picked if weight is None else picked * weight[labels]
+
+
+def weighted_sum(coefficients: Tensor, losses: Tensor, batch: Batch) -> Tensor:
+    """Return Σ_k c[n, k]·L[n, k]. An infinite loss (of a masked class) times a coefficient of 0 is 0."""
+    if batch.may_be_masked:
+        losses = losses.masked_fill(coefficients == 0, 0.0)
+    return (coefficients * losses).sum(dim=1)
 
 
 def label_entries(losses: Tensor, labels: Tensor) -> Tensor:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from peerloss.functional.base import is_tracing, needs_operations
+from peerloss.functional.base import needs_operations
 from peerloss.functional.batch import label_frequencies
 from peerloss.functional.kernels.reference import Formula, cross_entropy_gradient
 
@@ -33,20 +33,13 @@ LABELS_PER_PROGRAM = 1024
 
 
 def accepts(logits: Tensor, target: Tensor) -> bool:
-    """Whether :func:`fast_peer_loss` handles batches of this form."""
+    """Whether :func:`fast_peer_loss` handles a batch in the form that `dispatch` has checked."""
     return (
-        logits.is_cuda
-        and not is_tracing()
-        and target.device == logits.device
+        target.device == logits.device
         and logits.requires_grad
-        and target.dtype == torch.int64
-        and logits.ndim == 2
         and logits.shape[1] >= 2
         and target.shape == logits.shape[:1]
-        and logits.is_contiguous()
-        and target.is_contiguous()
         and logits.numel() > 0
-        and not needs_operations(logits)
         and has_kernels(logits.device, logits.dtype)
     )
 
@@ -99,9 +92,13 @@ class _TritonLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        gradient, z, y, prior, labelled = ctx.saved_tensors
+        (gradient, z, y, prior, labelled), formula = ctx.saved_tensors, ctx.formula
         if torch.is_grad_enabled():  # for a second derivative
-            gradient = _differentiable_gradient(z, y, prior, labelled, ctx.formula)
+            valid = y != formula.ignore_index
+            weights = (1.0 / labelled if formula.mean else torch.ones_like(labelled)).expand(int(valid.sum()))
+            shared = -formula.alpha * prior.float()
+            rows = cross_entropy_gradient(z[valid].float(), y[valid], None, shared, formula.eps, weights)
+            gradient = torch.zeros_like(z).index_put((valid,), rows.to(z.dtype))
         return gradient * grad, None, None, None, None
 
 
@@ -144,17 +141,6 @@ def _row_by_row(
 def _power_of_two(k: int) -> int:
     """Return the smallest power of two that is at least k, the number of columns that a program holds."""
     return 1 << (k - 1).bit_length()
-
-
-def _differentiable_gradient(
-    z: Tensor, y: Tensor, prior: Tensor, labelled: Tensor, formula: Formula
-) -> Tensor:
-    """Return the gradient in operations that can be differentiated again."""
-    valid = y != formula.ignore_index
-    weights = (1.0 / labelled if formula.mean else torch.ones_like(labelled)).expand(int(valid.sum()))
-    shared = -formula.alpha * prior.float()
-    rows = cross_entropy_gradient(z[valid].float(), y[valid], None, shared, formula.eps, weights)
-    return torch.zeros_like(z).index_put((valid,), rows.to(z.dtype))
 
 
 @cache

@@ -1,20 +1,54 @@
-"""ResNets for small images: the stem keeps all 32 × 32 pixels."""
+"""The networks of the experiments: small fully connected ones for tables, ResNets for small images."""
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
 from torch.nn.functional import relu
 
+from peerloss._deprecation import renamed_parameters
 from peerloss._validation import check_count
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+class MLP(nn.Module):
+    """Fully connected layers with ReLU between them; one output means binary logits of shape (n,).
+
+    Parameters
+    ----------
+    n_features
+        Number of inputs.
+    hidden_layer_sizes
+        Widths of the hidden layers.
+    n_outputs
+        1 for two classes, K otherwise.
+    """
+
+    @renamed_parameters(hidden="hidden_layer_sizes")
+    def __init__(
+        self, n_features: int, hidden_layer_sizes: Sequence[int] = (8, 8), n_outputs: int = 1
+    ) -> None:
+        super().__init__()
+        sizes = [check_count(n_features, "n_features")]
+        sizes += [check_count(size, "hidden_layer_sizes") for size in hidden_layer_sizes]
+        layers: list[nn.Module] = []
+        for before, after in pairwise(sizes):
+            layers += [nn.Linear(before, after), nn.ReLU()]
+        self.layers = nn.Sequential(*layers, nn.Linear(sizes[-1], check_count(n_outputs, "n_outputs")))
+        self.n_outputs = n_outputs
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return logits of the rows ``x``, (n,) for one output and (n, K) otherwise."""
+        logits: Tensor = self.layers(x)
+        return logits.squeeze(1) if self.n_outputs == 1 else logits
+
+
 class ResNet(nn.Module):
-    """A residual network of basic blocks with a 3 × 3 stem and no early pooling.
+    """A residual network of basic blocks with a 3 × 3 stem that keeps all 32 × 32 pixels.
 
     Parameters
     ----------
@@ -56,12 +90,9 @@ class _Block(nn.Module):
         self.norm1 = nn.BatchNorm2d(outputs)
         self.conv2 = _convolution(outputs, outputs, 3)
         self.norm2 = nn.BatchNorm2d(outputs)
-        same = stride == 1 and inputs == outputs
-        self.shortcut = (
-            nn.Identity()
-            if same
-            else nn.Sequential(_convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
-        )
+        self.shortcut: nn.Module = nn.Identity()
+        if stride > 1 or inputs != outputs:
+            self.shortcut = nn.Sequential(_convolution(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))
 
     def forward(self, x: Tensor) -> Tensor:
         inner = relu(self.norm1(self.conv1(x)))
@@ -73,16 +104,10 @@ def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Co
 
 
 def resnet18(n_classes: int = 10, *, width: int = 64) -> ResNet:
-    """Return ResNet-18 for small images; ``width`` channels in the first stage (64: 11 million weights).
-
-    ``n_classes`` is the number of outputs.
-    """
+    """Return ResNet-18 (11 million weights); ``n_classes`` and ``width`` are those of :class:`ResNet`."""
     return ResNet((2, 2, 2, 2), n_classes=n_classes, width=width)
 
 
 def resnet34(n_classes: int = 10, *, width: int = 64) -> ResNet:
-    """Return ResNet-34 for small images; ``width`` channels in the first stage (64: 21 million weights).
-
-    ``n_classes`` is the number of outputs.
-    """
+    """Return ResNet-34 (21 million weights); ``n_classes`` and ``width`` are those of :class:`ResNet`."""
     return ResNet((3, 4, 6, 3), n_classes=n_classes, width=width)
