@@ -57,9 +57,8 @@ def peer_score(
     strength = check_finite(alpha, "alpha")
     classes, codes = np.unique(np.concatenate([labels, predictions]), return_inverse=True)
     given, predicted = codes[: len(labels)], codes[len(labels) :]
-    given_share = np.bincount(given, weight, minlength=len(classes))
-    predicted_share = np.bincount(predicted, weight, minlength=len(classes))
-    return float(weight[given == predicted].sum() - strength * given_share @ predicted_share)
+    shares = [np.bincount(each, weight, minlength=len(classes)) for each in (given, predicted)]
+    return float(weight[given == predicted].sum() - strength * shares[0] @ shares[1])
 
 
 def make_peer_scorer(alpha: float = 1.0) -> Any:

@@ -68,7 +68,11 @@ def estimate_noise(
     """
     labels = as_labels(y_noisy, "y_noisy")
     if y_clean is not None:
-        return _from_pairs(labels, as_labels(y_clean, "y_clean"))
+        clean = as_labels(y_clean, "y_clean")
+        check_same_length(y_noisy=labels, y_clean=clean)
+        k = max(2, int(max(labels.max(), clean.max())) + 1)
+        counts = np.bincount(clean * k + labels, minlength=k * k).reshape(k, k)
+        return NoiseModel(_divide_by_row_sums(counts, "no row of `y_clean` is"))
     if pred_proba is None:
         raise InvalidInputError(
             "estimate_noise needs `pred_proba` (out-of-fold probabilities, shape (n, K)) or `y_clean`; "
@@ -84,7 +88,10 @@ def estimate_noise(
             "Noise cannot be estimated if only one label occurs."
         )
     proba: FloatArray = table / table.sum(axis=1, keepdims=True, dtype=np.float64)
-    noise = NoiseModel(_confident(proba, labels) if method == "confident" else _anchor(proba, certain))
+    if method == "confident":
+        noise = NoiseModel(_divide_by_row_sums(confident_joint(proba, labels)[1], "no row is confidently"))
+    else:
+        noise = NoiseModel(_anchor(proba, certain))
     warn_if_unidentifiable(proba, labels, noise)
     return noise
 
@@ -163,26 +170,6 @@ def warn_if_unidentifiable(proba: NDArray[Any], codes: IntArray, noise: NoiseMod
         warn_unidentifiable(f"under the estimate {noise!r} labels are not informative (Σe ≥ 1)")
 
 
-def _from_pairs(y_noisy: IntArray, y_clean: IntArray) -> NoiseModel:
-    check_same_length(y_noisy=y_noisy, y_clean=y_clean)
-    k = max(2, int(max(y_noisy.max(), y_clean.max())) + 1)
-    counts = np.bincount(y_clean * k + y_noisy, minlength=k * k).reshape(k, k).astype(np.float64)
-    if absent := np.flatnonzero(counts.sum(axis=1) == 0).tolist():
-        warn_unidentifiable(
-            f"no row of `y_clean` is of class {absent}; those rows of T are taken as noise-free"
-        )
-    return NoiseModel(_divide_by_row_sums(counts))
-
-
-def _confident(proba: FloatArray, labels: IntArray) -> FloatArray:
-    _, counts = confident_joint(proba, labels)
-    if empty := np.flatnonzero(counts.sum(axis=1) == 0).tolist():
-        warn_unidentifiable(
-            f"no row is confidently of class {empty}; those rows of T are taken as noise-free"
-        )
-    return _divide_by_row_sums(counts)
-
-
 def _anchor(proba: FloatArray, quantile: float) -> FloatArray:
     matrix = np.empty((proba.shape[1],) * 2)
     for c in range(proba.shape[1]):
@@ -197,7 +184,9 @@ def _anchor(proba: FloatArray, quantile: float) -> FloatArray:
     return matrix
 
 
-def _divide_by_row_sums(counts: FloatArray) -> FloatArray:
-    """Return shares within each row; a row of zeros becomes noise-free."""
+def _divide_by_row_sums(counts: NDArray[Any], absence: str) -> FloatArray:
+    """Return shares within each row; a row of zeros becomes noise-free, with a warning."""
     totals = counts.sum(axis=1, keepdims=True)
+    if empty := np.flatnonzero(totals == 0).tolist():
+        warn_unidentifiable(f"{absence} of class {empty}; those rows of T are taken as noise-free")
     return np.where(totals > 0, counts / np.where(totals > 0, totals, 1.0), np.eye(len(counts)))

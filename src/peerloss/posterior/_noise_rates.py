@@ -145,10 +145,9 @@ def estimate_class_noise(
 ) -> NoiseEstimate:
     """Estimate T from out-of-fold probabilities of the noisy labels.
 
-    For two classes the rates follow from where the noisy labels level off over the log-odds
-    (:func:`fit_clean_posterior`). For more classes T is counted from confident rows and shrunk towards
-    uniform noise. ``PeerClassifier``, ``PeerPlugInClassifier``, ``RobustMLPClassifier(alpha="auto")`` and
-    :func:`~peerloss.find_label_issues` report this estimate, so they agree on the same probabilities.
+    Two classes: see :func:`fit_clean_posterior`. For more classes T is counted from confident rows and shrunk
+    towards uniform noise. ``PeerClassifier``, ``PeerPlugInClassifier``, ``RobustMLPClassifier(alpha="auto")``
+    and :func:`~peerloss.find_label_issues` report this estimate, so they agree on the same probabilities.
     :func:`peerloss.estimate_noise` has simpler methods, which need no model of the scores.
 
     Parameters
@@ -196,16 +195,14 @@ class CleanPosterior:
 
     def interval(self) -> tuple[FloatArray, FloatArray]:
         """Return the lower and upper ends of the 90 % interval of each entry of T, two arrays (2, 2)."""
-        neg, pos = (self.prior.interval(rates, self.weights) for rates in self.rates.T)
-        low, high = (
-            np.array([[1.0 - neg[1 - end], neg[end]], [pos[end], 1.0 - pos[1 - end]]]) for end in (0, 1)
-        )
-        return np.minimum(low, self.noise.transition), np.maximum(high, self.noise.transition)
+        low, high = np.transpose([self.prior.interval(rates, self.weights) for rates in self.rates.T])
+        lower = np.array([[1.0 - high[0], low[0]], [low[1], 1.0 - high[1]]])
+        upper = np.array([[1.0 - low[0], high[0]], [high[1], 1.0 - low[1]]])
+        return np.minimum(lower, self.noise.transition), np.maximum(upper, self.noise.transition)
 
     def candidates(self, score: FloatArray) -> FloatArray:
         """Return P(clean = 1 | score) under each candidate, shape (G, n)."""
-        z = (score - self.centre) / self.scale
-        curves: FloatArray = self.slopes[:, None] * z + self.intercepts[:, None]
+        curves = self.slopes[:, None] * ((score - self.centre) / self.scale) + self.intercepts[:, None]
         return np.asarray(expit(curves, out=curves))
 
     def transform(self, score: FloatArray) -> FloatArray:
@@ -221,7 +218,7 @@ def fit_clean_posterior(
     gold: tuple[IntArray, IntArray] | None = None,
     verified: BoolArray | None = None,
 ) -> CleanPosterior:
-    """Fit the curves and the distribution of the rates.
+    """Estimate rates and P(clean = 1 | score) from where the noisy labels level off over the score.
 
     Parameters
     ----------

@@ -45,17 +45,10 @@ class Calibrator:
     ) -> Calibrator:
         """Fit slope and biases to labels by maximum likelihood.
 
-        A penalty ½(slope − 1)², about the weight of one row, keeps them finite if the scores separate the
-        classes. Slopes below 0.05 are set to 0.05. Without ``scale``, scores are divided by their spread.
-
-        Parameters
-        ----------
-        scores, codes, weight
-            Held-out scores (n, K), labels 0..K-1 and positive weights.
-        scale
-            Unit of the scores.
-        with_bias
-            ``False`` keeps all biases at 0, so that the argmax is that of the scores.
+        Scores (n, K), labels and positive weights are of held-out rows. A penalty ½(slope − 1)², about the
+        weight of one row, keeps slope and biases finite if the scores separate the classes. Slopes below 0.05
+        are set to 0.05. ``scale`` is the unit of the scores, by default their spread. ``with_bias=False``
+        keeps all biases at 0, so that the argmax is that of the scores.
         """
         if scale is None:
             centred = scores - scores.mean(axis=1, keepdims=True)

@@ -149,7 +149,8 @@ class CleanMap:
             clean = np.stack([1.0 - positive, positive], axis=2)
             weights = self.posterior.weights
         elif self.curves is not None:
-            clean, weights = self.curves.candidates(proba), self.curves.weights
+            clean = np.array([curve.transform(proba) for curve in self.curves.curves])
+            weights = self.curves.weights
         else:
             clean, weights = unmix(proba, self.noise)[None], np.ones(1)
         level, spread = _levels(clean, decided, balanced=self.metric == "balanced_accuracy")

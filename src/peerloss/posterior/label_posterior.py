@@ -84,14 +84,12 @@ class LabelPosterior:
     clean_prior: FloatArray
     """(K,)"""
     noise: NoiseModel | None = None
-    """The reported T; ``None`` if it cannot be estimated. If labels flip near the boundary, the rates are
-    averages over rows."""
+    """The reported T, averaged over rows if labels flip near the boundary; ``None`` if not estimated."""
     noise_low: FloatArray | None = None
     noise_high: FloatArray | None = None
     """Ends of the 90 % intervals of each entry of T."""
     ranking_noise: NoiseModel | None = None
-    """The T behind ``p_error``. For two classes it differs from ``noise``, because its prior was chosen for
-    ranking."""
+    """The T behind ``p_error``; for two classes its prior differs from that of ``noise``."""
     accuracy_as_labelled: float
     """Expected clean accuracy of a classifier that takes the labels as they are."""
     accuracy_corrected: float
@@ -126,10 +124,8 @@ def label_posterior(
 
     Parameters
     ----------
-    proba
-        Out-of-fold probabilities of the noisy labels, (n, K).
-    codes
-        The given labels, 0..K-1.
+    proba, codes
+        Out-of-fold probabilities of the noisy labels, (n, K), and the given labels, 0..K-1.
     likelihood
         P(reports on the row | clean = k), (n, K), if several annotators reported: it replaces T[k, ỹ]. T is
         then that of the given labels.
@@ -137,20 +133,19 @@ def label_posterior(
         P(clean = k | reports on the row), (n, K), from the annotators' reports alone.
     """
     reason = explain_chance_level(proba, codes)
-    if reason and reported is not None:
-        return replace(posterior_of_reports(reported, codes), model_ignored=reason)
-    if reason:
+    if not reason:
+        found = (_of_two_classes if proba.shape[1] == 2 else _of_many_classes)(proba, codes, likelihood)
+        if likelihood is None or reported is None:
+            return found
+        without = float(np.log(np.maximum(likelihood @ reported.mean(axis=0), 1e-300)).mean())
+        if found.log_evidence > without:
+            return found
+        reason = (
+            "the model explains the annotators' reports worse than the class frequencies do (mean "
+            f"log-likelihood {found.log_evidence:.3f} and {without:.3f})"
+        )
+    if reported is None:
         return _by_self_confidence(proba, codes, reason)
-    found = (_of_two_classes if proba.shape[1] == 2 else _of_many_classes)(proba, codes, likelihood)
-    if likelihood is None or reported is None:
-        return found
-    without = float(np.log(np.maximum(likelihood @ reported.mean(axis=0), 1e-300)).mean())
-    if found.log_evidence > without:
-        return found
-    reason = (
-        "the model explains the annotators' reports worse than the class frequencies do (mean "
-        f"log-likelihood {found.log_evidence:.3f} and {without:.3f})"
-    )
     return replace(posterior_of_reports(reported, codes), model_ignored=reason)
 
 
@@ -224,13 +219,11 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
 def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None) -> LabelPosterior:
     n, k = proba.shape
     estimate = estimate_class_noise(proba, codes)
-    transition = estimate.noise.transition
-    label_given_clean = np.ascontiguousarray(transition.T)
-    curve = fit_ranking_curve(proba, codes, transition)
+    label_given_clean = np.ascontiguousarray(estimate.noise.transition.T)
+    curve = fit_ranking_curve(proba, codes, estimate.noise.transition)
     sample = proba[sample_rows(n, k)]
     sampled = curve.apply(sample)
-    p_given = np.empty(n)
-    most_probable = np.empty(n, dtype=np.int64)
+    p_given, most_probable = np.empty(n), np.empty(n, dtype=np.int64)
     prior, evidence = np.zeros(k), 0.0
     for rows in blocks(n, k):
         clean = curve.apply(proba[rows])
@@ -275,10 +268,7 @@ def flag_suspects(p_error: FloatArray, order: IntArray) -> BoolArray:
 
 @dataclass(frozen=True, eq=False)
 class RankingPosterior(CleanPosterior):
-    """Candidate kinds of noise with their weights and clean curves; created by :func:`fit_ranking`.
-
-    The rates of noise near the boundary are averages over rows.
-    """
+    """Candidate kinds of noise; the rates of noise near the boundary are averages over rows."""
 
     prior: ClassVar[RatePrior] = RANKING
     is_boundary_noise: BoolArray

@@ -157,10 +157,6 @@ class CleanCurves:
         weights = softmax(-EVIDENCE * np.array(losses))
         return cls(list(curves), weights, weight @ curves[-1].transform(proba) / weight.sum())
 
-    def candidates(self, proba: FloatArray) -> FloatArray:
-        """Return clean probabilities by each curve, (G, n, K)."""
-        return np.array([curve.transform(proba) for curve in self.curves])
-
     def balanced(self, proba: FloatArray) -> FloatArray:
         """Return clean probabilities of equally frequent classes by the last curve, (n, K)."""
         return balanced_posterior(self.curves[-1].transform(proba), self.prior)

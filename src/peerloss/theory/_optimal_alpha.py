@@ -88,8 +88,7 @@ def optimal_alpha_from_noisy_prior(noise: NoiseModel | ArrayLike, noisy_prior: A
     informative_factor(model)
     rates = column_rates_of(model)
     prior = as_prior(noisy_prior, "noisy_prior", n_classes=model.n_classes)
-    rates = rates - rates.mean()
-    prior = prior - prior.mean()
+    rates, prior = rates - rates.mean(), prior - prior.mean()
     if np.abs(prior).max() <= ROUNDING:
         if np.abs(rates).max() <= ROUNDING:
             return 1.0
