@@ -29,7 +29,7 @@ LAYERS = [
     {"_classifier"},
     {"_probabilities", "_holm"},
     {"_pages"},
-    {"_validation", "_random", "_files", "_device", "_threads", "_unpacking"},
+    {"_validation", "_random", "_files", "_device", "_unpacking"},
     {"exceptions", "_version", "_deprecation"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
