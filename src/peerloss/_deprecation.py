@@ -56,7 +56,8 @@ def renamed_fields(**names: str) -> Callable[[_Class], _Class]:
     def decorate(cls: _Class) -> _Class:
         cls.__init__ = _accept_old_names(cls.__init__, names=names, both=True)  # type: ignore[misc]
         for old, new in names.items():
-            setattr(cls, old, property(functools.partial(_read_old_field, old, new)))
+            read = functools.partial(_read_old_field, old, new)
+            setattr(cls, old, property(read, doc=f"Deprecated name of ``{new}``."))
         return cls
 
     return decorate
