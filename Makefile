@@ -29,7 +29,7 @@ test: venv ## the test suite (a few minutes)
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
 # Without vector instructions and with one thread: other rounding, as on another processor.
-NUMERICAL := $(addprefix tests/,functional losses training noise theory estimators audit)
+NUMERICAL := $(addprefix tests/,functional losses training noise theory posterior estimators persistence crowd audit)
 test-portable: venv ## the numerical tests again, computed as on a plain processor
 	ATEN_CPU_CAPABILITY=default NUMBA_CPU_NAME=generic OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" $(NUMERICAL)
 

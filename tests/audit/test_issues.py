@@ -216,8 +216,9 @@ def test_unidentifiable_noise_is_reported(noisy_table):
     """Labels that are unrelated to the features: a warning, a reason, no noise, and still a ranking."""
     X, _, _ = noisy_table
     labels = np.random.default_rng(3).integers(2, size=len(X))
-    with pytest.warns(IdentifiabilityWarning, match="ranked by the model's confidence"):
+    with pytest.warns(IdentifiabilityWarning, match="ranked by the model's confidence") as caught:
         audit = find_label_issues(X, labels, estimator=LogisticRegression())
+    assert caught[0].filename == __file__
     assert audit.noise is None
     assert audit.summary()["ranked_by"] == "confidence"
     assert audit.outlook.applies is False

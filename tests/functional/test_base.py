@@ -232,3 +232,10 @@ def test_bad_arguments_are_named(call, message):
     """The message names the argument, what was expected and what was received."""
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+def test_records_accept_the_options_of_their_matrix():
+    """A record of ``BASES`` can be called as the function of its loss matrix."""
+    z = torch.randn(4, 3, dtype=torch.float64)
+    torch.testing.assert_close(BASES["gce"](z, q=0.5), gce_matrix(z, q=0.5))
+    torch.testing.assert_close(BASES["cross_entropy"](z, eps=0.0), -torch.log_softmax(z, dim=1))

@@ -193,13 +193,13 @@ def _make_audit(
             f"the features are not used: {found.model_ignored}. The audit is based on the annotators' "
             f"reports alone. {advice}"
         )
-        warnings.warn(message, IdentifiabilityWarning, stacklevel=3)
+        warnings.warn(message, IdentifiabilityWarning, stacklevel=4)
     if found.reason:
         message = (
             f"the noise rates cannot be estimated from these data: {found.reason}. Rows are ranked by the "
             f"model's confidence in their label instead. {advice}"
         )
-        warnings.warn(message, IdentifiabilityWarning, stacklevel=3)
+        warnings.warn(message, IdentifiabilityWarning, stacklevel=4)
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)

@@ -123,9 +123,9 @@ class Base:
     symmetric: bool = False
     has_gradient: bool = True
 
-    def __call__(self, logits: Tensor) -> Tensor:
-        """Return the loss matrix (n, K) of ``logits`` (n, K), with the default clip."""
-        return self.matrix(logits)
+    def __call__(self, logits: Tensor, **options: Any) -> Tensor:
+        """Return the loss matrix (n, K) of ``logits``; ``options`` are those of the base, such as ``eps``."""
+        return self.matrix(logits, **options)
 
     def clip(self, eps: float) -> float:
         """Return the number added to probabilities: ``eps``, or 0 if this base does not clip."""

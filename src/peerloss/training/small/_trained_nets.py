@@ -87,7 +87,7 @@ class TrainedNets:
 
     def _in_blocks(self, parameters: NDArray[Any], X: ArrayLike, device: str) -> Iterator[Tensor]:
         features = np.asarray(X)
-        chosen = resolve_device(device, width=max(self.sizes[1:]))
+        chosen = resolve_device(device, width=max(self.sizes[1:-1], default=0))
         stack = torch.from_numpy(parameters).to(chosen)
         size = max(1, ROWS_AT_ONCE // max(1, len(parameters)))
         for start in range(0, max(1, len(features)), size):
