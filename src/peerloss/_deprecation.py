@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -12,6 +13,9 @@ if TYPE_CHECKING:
 
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 _Class = TypeVar("_Class", bound=type)
+
+#: Modules that call ``__init__`` of a dataclass for the user: ``dataclasses.replace``, ``copy.replace``.
+_CALLERS_OF_INIT = ("dataclasses", "copy")
 
 
 def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
@@ -84,7 +88,16 @@ def _read_old_field(old: str, new: str, record: Any) -> Any:
 
 
 def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
-    """Warn that ``old`` is deprecated in favour of ``new``."""
+    """Warn that ``old`` is deprecated in favour of ``new``.
+
+    ``stacklevel`` counts the frames up to the caller. If that is :func:`dataclasses.replace`, the warning points
+    at the line that called it.
+    """
+    frame = inspect.currentframe()
+    for _ in range(stacklevel - 1):
+        frame = None if frame is None else frame.f_back
+    while frame is not None and frame.f_globals.get("__name__") in _CALLERS_OF_INIT:
+        frame, stacklevel = frame.f_back, stacklevel + 1
     warnings.warn(
         f"`{old}` is deprecated and will be removed in the next release. Use `{new}`.",
         DeprecationWarning,

@@ -26,13 +26,14 @@ Y = (X[:, 0] > 0).astype(int)
     ],
 )
 def test_old_fields_are_accepted_replaced_and_read(make, old, new, value):
-    """Each use of an old field name warns with the new one and has the same effect."""
+    """Each use of an old field name warns with the new one, at the caller, and has the same effect."""
     warns = pytest.warns(DeprecationWarning, match=f"`{old}` is deprecated .* Use `{new}`")
     with warns:
         made = make(**{old: value})
     assert getattr(made, new) == value
-    with warns:
+    with warns as caught:
         changed = replace(make(), **{old: value})
+    assert caught[0].filename == __file__
     assert getattr(changed, new) == value
     with warns:
         assert getattr(made, old) == value
