@@ -27,11 +27,29 @@ def test_the_automatic_device_is_a_gpu_for_large_work():
     assert resolve_device("auto", width=99, gpu_width=100).type == "cpu"
 
 
+def test_a_gpu_that_does_not_work_is_not_chosen(monkeypatch):
+    """``"auto"`` tries the GPU that torch finds; if that fails, it chooses the CPU."""
+    zeros = torch.zeros
+
+    def fail_on_gpu(*args, device, **options):
+        if torch.device(device).type == "cuda":
+            raise RuntimeError("CUDA error: no kernel image is available for execution on the device")
+        return zeros(*args, device=device, **options)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch, "zeros", fail_on_gpu)
+    assert resolve_device("auto") == resolve_device(None) == torch.device("cpu")
+    with pytest.raises(InvalidInputError, match=r"'cuda' cannot be used here \(CUDA error: no kernel image"):
+        resolve_device("cuda")
+    monkeypatch.setattr(torch, "zeros", lambda *args, device, **options: zeros(*args, **options))
+    assert resolve_device("auto") == torch.device("cuda")
+
+
 @pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99", 3.5])
 def test_an_unusable_device_is_refused(device):
     """Unknown names, a device without memory, a missing GPU and other types are errors."""
     X, noisy, _ = images()
-    with pytest.raises(InvalidInputError, match=f"`device` must be 'auto', .*{device}'? cannot be used"):
+    with pytest.raises(InvalidInputError, match=f"`device` must be 'auto' or .*{device}'? cannot be used"):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, device=device)
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 #: Layers of small networks from this width on train faster on a GPU than in the compiled loop on the CPU
 #: (one network, H200 against EPYC).
 GPU_WIDTH = 512
+#: What torch raises for an unknown name, a missing or broken device, a build without it, a missing package.
+_DEVICE_ERRORS = (RuntimeError, AssertionError, ImportError, TypeError)
 
 
 def resolve_device(
@@ -26,8 +28,9 @@ def resolve_device(
     Parameters
     ----------
     device
-        ``"auto"`` (or ``None``) chooses the GPU if there is one and the work is large enough for it, else the
-        CPU. Any other value is what :class:`torch.device` accepts, such as ``"cpu"`` or ``"cuda:1"``.
+        ``"auto"`` (or ``None``) chooses the GPU if there is one that works and the work is large enough for
+        it, else the CPU. Any other value is what :class:`torch.device` accepts, such as ``"cpu"`` or
+        ``"cuda:1"``.
     width, gpu_width
         Size of the work (hidden units or features), and the size from which on a GPU is faster. Without
         ``width``, ``"auto"`` chooses any GPU.
@@ -39,25 +42,39 @@ def resolve_device(
     """
     if device is None or device == "auto":
         is_large_enough = width is None or width >= gpu_width
-        return torch.device("cuda" if is_large_enough and torch.cuda.is_available() else "cpu")
+        return torch.device("cuda" if is_large_enough and _has_usable_gpu() else "cpu")
     try:
         chosen = torch.device(device)
-        torch.zeros(1, device=chosen).item()
-    # An unknown name, a missing device, a build of torch without it, a package that it would need.
-    except (RuntimeError, AssertionError, ImportError, TypeError) as error:
+        _try_device(chosen)
+    except _DEVICE_ERRORS as error:
         raise InvalidInputError(
-            f"`device` must be 'auto', 'cpu' or 'cuda'; {device!r} cannot be used here "
-            f"({str(error).partition(chr(10))[0]}). Use 'auto' to use a GPU only if torch finds one."
+            f"`device` must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; {device!r} cannot be used here "
+            f"({str(error).partition(chr(10))[0]}). Use 'auto' to use a GPU only if one works."
         ) from error
     return chosen
+
+
+def _has_usable_gpu() -> bool:
+    """Whether a GPU computes; one that torch finds may be full, reserved or too old for this build."""
+    if not torch.cuda.is_available():
+        return False
+    try:
+        _try_device(torch.device("cuda"))
+    except _DEVICE_ERRORS:
+        return False
+    return True
+
+
+def _try_device(device: torch.device) -> None:
+    torch.zeros(1, device=device).item()
 
 
 @contextmanager
 def one_thread(*, blas: bool = False) -> Iterator[None]:
     """Limit torch to one thread; with ``blas`` also the thread pools of NumPy, SciPy and scikit-learn.
 
-    Small operations become ten times slower on two threads if another process uses the second core. The other
-    thread pools are an option because finding them takes milliseconds.
+    Small operations become many times slower on two threads if another process uses the second core. The
+    other thread pools are an option because finding them takes milliseconds.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
