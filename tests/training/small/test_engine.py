@@ -303,6 +303,16 @@ def test_curves_and_the_best_weights(backend):
     np.testing.assert_allclose(unwatched.loss_curve, trained.loss_curve, **ROUNDING)
 
 
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_recording_does_not_change_sampled_peers(backend):
+    """Batches and peers are the same however many steps lie between two points of the curves."""
+    X, y = data()
+    net = Net(y, peers="sampled", warm_up=4, learning_rate=0.01, random_state=7)
+    options = {"n_classes": 2, "batch_size": 13, "max_steps": 150, "backend": backend}
+    weights = [train_nets(X, [net], record_every=n, **options).parameters for n in (None, 1, 7, 64)]
+    assert all(np.array_equal(weights[0], other) for other in weights[1:])
+
+
 def test_weights_are_those_of_linear_layers():
     """``weights`` returns layers as in nn.Linear, and their predictions are those of ``logits``."""
     X, y = data(k=3)

@@ -7,6 +7,7 @@ import torch
 from peerloss import RobustMLPClassifier
 from peerloss.functional import BASES
 from peerloss.training import Net, train_nets
+from peerloss.training.small import _step_backends
 from peerloss.training.small._step_backends import has_numba
 
 
@@ -43,6 +44,18 @@ def test_a_registered_base_is_trained_by_torch(backend, options):
     assert trained.backend[0] == "torch"
     assert trained.backend[1] == ("torch" if backend == "torch" or not has_numba() else "numba")
     assert ((trained.logits(X).argmax(axis=2) == y).mean(axis=1) > 0.9).all()
+
+
+@pytest.mark.skipif(not has_numba(), reason="needs numba")
+def test_the_compiled_loop_holds_no_constant_of_another_file(monkeypatch):
+    """Its cache on disk stays valid if the default q of generalised cross entropy changes."""
+    X, y = data()
+    options = {"n_classes": 2, "max_steps": 5, "dtype": "float64"}
+    monkeypatch.setattr(_step_backends, "DEFAULT_GCE_Q", 0.5)
+    compiled = train_nets(X, [Net(y, base="gce")], backend="numba", **options)
+    expected = train_nets(X, [Net(y, base="gce:0.5")], **options)
+    assert (compiled.backend, expected.backend) == (("numba",), ("torch",))
+    np.testing.assert_allclose(compiled.parameters, expected.parameters, rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.usefixtures("registered")

@@ -15,8 +15,6 @@ from typing import Any, TypeVar, cast
 import numba
 import numpy as np
 
-from peerloss.functional.base import DEFAULT_GCE_Q
-
 #: Permitted reorderings. NaN and infinity keep their meaning, so that divergence is detected.
 _FAST = {"contract", "reassoc", "nsz", "arcp"}
 _F = TypeVar("_F", bound=Callable[..., Any])
@@ -122,7 +120,7 @@ def _softmax(z: Any, p: Any) -> None:
 
 
 @_jit
-def _probability_gradient(code: int, eps: float, c: Any, p: Any, g: Any) -> None:
+def _probability_gradient(code: int, eps: float, gce_q: float, c: Any, p: Any, g: Any) -> None:
     """Losses φ(p_k): with u_k = c_k φ'(p_k) p_k the gradient is u_j − p_j Σ_k u_k."""
     real = p.dtype.type
     n_classes, batch = p.shape
@@ -142,7 +140,7 @@ def _probability_gradient(code: int, eps: float, c: Any, p: Any, g: Any) -> None
             elif code == 2:
                 u *= real(2) * p[k, b]
             elif code == 3:
-                u *= real(math.pow(p[k, b], real(DEFAULT_GCE_Q)))
+                u *= real(math.pow(p[k, b], real(gce_q)))
             else:
                 u = real(2) * p[k, b] * (u + total * p[k, b])
             g[k, b] = u
@@ -255,9 +253,12 @@ def _pass_backward(params: Any, sizes: Any, act: Any, delta: Any, g: Any) -> Non
 @_jit
 def train_block(
     X: Any, rows: Any, coefficients: Any, scale: Any, sizes: Any, state: Any, decay: Any,
-    rate: float, code: int, eps: float, step: int,
+    rate: float, code: int, eps: float, gce_q: float, step: int,
 ) -> None:  # fmt: skip
-    """Take ``len(rows)`` steps of AdamW; ``state`` holds parameters and the two moments, (3, P)."""
+    """Take ``len(rows)`` steps of AdamW; ``state`` holds parameters and the two moments, (3, P).
+
+    ``gce_q`` is an argument, because the cache on disk would keep the value of a constant from another file.
+    """
     n_steps, batch = rows.shape
     n_classes, n_out = coefficients.shape[2], sizes[-1]
     units = sizes.sum()
@@ -276,7 +277,7 @@ def train_block(
         z[n_classes - n_out :] = act[units - n_out :]
         _softmax(act[units - n_out :], p)
         if code <= 4:
-            _probability_gradient(code, eps, coefficients[s], p, dz)
+            _probability_gradient(code, eps, gce_q, coefficients[s], p, dz)
         elif code <= 7:
             _margin_gradient(code, coefficients[s], z, dz)
         else:

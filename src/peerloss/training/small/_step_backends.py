@@ -13,7 +13,7 @@ from torch import Tensor
 
 from peerloss._device import one_thread
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional.base import as_base
+from peerloss.functional.base import DEFAULT_GCE_Q, as_base
 from peerloss.functional.correction import forward_rows
 from peerloss.functional.information import joint_loss
 from peerloss.training.small._trained_nets import activations, as_class_logits, layer_views
@@ -39,7 +39,7 @@ def has_numba() -> bool:
 def backend_of(net: PreparedNet, device: str, requested: str) -> str:
     """Choose by the net alone, so that its result does not depend on the other nets.
 
-    DMI and base losses that users add to ``BASES`` have no compiled gradient.
+    DMI, ``"gce:q"`` and base losses that users add to ``BASES`` have no compiled gradient.
     """
     if requested == "numba" and not has_numba():
         raise InvalidInputError("`backend` 'numba' needs numba: pip install numba. Or use backend='auto'.")
@@ -144,7 +144,8 @@ class NumbaBackend:
             objective = net.objective_at(first_step)
             self._loop.train_block(
                 self._X, block.rows, block.coefficients, block.scale, self._sizes, state, decay,
-                net.net.learning_rate, self._loop.CODES[_code_name(objective)], objective.eps, first_step,
+                net.net.learning_rate, self._loop.CODES[_code_name(objective)], objective.eps, DEFAULT_GCE_Q,
+                first_step,
             )  # fmt: skip
 
 
