@@ -17,6 +17,7 @@ from peerloss.functional.base import as_base, check_trainable_base, trainable_ba
 
 SMOOTH = ["cross_entropy", "logistic", "sigmoid", "mae", "gce", "unhinged", "squared"]
 KINKED = ["ramp", "hinge"]
+BOUNDED = {"cross_entropy", "sigmoid", "mae", "gce", "ramp", "squared", "zero_one"}
 
 
 def naive(z, base, eps=1e-5, q=0.7):
@@ -146,10 +147,10 @@ def test_symmetric_bases_sum_to_a_constant():
 
 
 @pytest.mark.parametrize("base", sorted(BASES))
-def test_records_say_which_bases_are_bounded(base):
+def test_which_bases_are_bounded(base):
     """At logits of 10⁴ the losses of bounded bases stay below 12, the others grow with the logits."""
     z = 1e4 * random_logits(50, 3)
-    assert bool(loss_matrix(z, base).abs().max() < 12) == as_base(base).bounded
+    assert bool(loss_matrix(z, base).abs().max() < 12) == (base in BOUNDED)
 
 
 @pytest.mark.parametrize("base", sorted(BASES))
@@ -168,9 +169,9 @@ def test_records_say_which_bases_clip(base):
 
 
 def test_the_theory_agrees_with_the_records():
-    """Its list of bounded bases with ℓ(f, −y) = C − ℓ(f, y) is that of the records."""
+    """Its list of bounded bases with ℓ(f, −y) = C − ℓ(f, y) is that of the symmetric records."""
     records = {name: as_base(name) for name in BASES}
-    both = {name for name, record in records.items() if record.symmetric and record.bounded}
+    both = {name for name, record in records.items() if record.symmetric and name in BOUNDED}
     assert set(theory.FLIP_SYMMETRIC_BASES) == both
     assert set(theory.SYMMETRIC_CURVATURE_BASES) - {"margin_square"} <= set(BASES)
 
@@ -182,7 +183,7 @@ def test_q_of_generalised_cross_entropy_is_part_of_the_name():
     assert torch.equal(loss_matrix(z, "gce:0.7"), loss_matrix(z, "gce"))
     assert plain_loss(z, y, base="gce:0.3") != plain_loss(z, y, base="gce")
     record = as_base("gce:0.3")
-    assert (record.name, record.bounded, record.log_loss) == ("gce:0.3", True, False)
+    assert (record.name, record.clips, record.log_loss) == ("gce:0.3", False, False)
 
 
 def test_names_that_networks_can_train_with():
@@ -198,10 +199,10 @@ def test_a_registered_base_is_a_function_or_a_record(monkeypatch):
     z = random_logits(4, 3)
     monkeypatch.setitem(BASES, "mine", lambda t: 2.0 * t)
     assert torch.equal(loss_matrix(z, "mine"), 2.0 * z)
-    assert not as_base("mine").bounded
-    monkeypatch.setitem(BASES, "mine", Base("mine", torch.sigmoid, bounded=True))
+    assert not as_base("mine").symmetric
+    monkeypatch.setitem(BASES, "mine", Base("mine", torch.sigmoid, symmetric=True))
     assert torch.equal(loss_matrix(z, "mine"), torch.sigmoid(z))
-    assert as_base("mine").bounded
+    assert as_base("mine").symmetric
     assert torch.equal(BASES["mine"](z), torch.sigmoid(z))
 
 
@@ -232,6 +233,16 @@ def test_bad_arguments_are_named(call, message):
     """The message names the argument, what was expected and what was received."""
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+def test_a_record_shows_no_memory_address():
+    """Its repr is the same in every process: names and the options that differ from their defaults."""
+    assert (
+        repr(as_base("cross_entropy"))
+        == "Base('cross_entropy', cross_entropy_matrix, clips=True, log_loss=True)"
+    )
+    assert repr(as_base("gce:0.5")) == "Base('gce:0.5', partial)"
+    assert repr(as_base(random_logits)) == "Base(None, random_logits)"
 
 
 def test_records_accept_the_options_of_their_matrix():

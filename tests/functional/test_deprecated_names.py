@@ -1,5 +1,7 @@
 """Old names of the functions work for one release and warn with the new name."""
 
+from importlib import import_module
+
 import pytest
 import torch
 
@@ -20,3 +22,20 @@ def test_transition_is_noise(loss):
     """The corrections accept the old keyword."""
     with pytest.warns(DeprecationWarning, match="`transition` is deprecated .* Use `noise`"):
         assert loss(Z, Y, transition=T) == loss(Z, Y, noise=T)
+
+
+@pytest.mark.parametrize(
+    ("module", "old", "new"),
+    [
+        ("base", "loss_matrix", "loss_matrix"),
+        ("base", "check_base", "base.as_base"),
+        ("peer", "base_loss", "plain_loss"),
+        ("divergence", "f_divergence_loss", "information.f_divergence_loss"),
+    ],
+)
+def test_names_of_modules_resolve(module, old, new):
+    """What a module used to hold is the object at its new place."""
+    home, _, name = f"peerloss.functional.{new}".rpartition(".")
+    with pytest.warns(DeprecationWarning, match=rf"functional\.{module}\.{old}` is deprecated .*{new}`"):
+        found = getattr(import_module(f"peerloss.functional.{module}"), old)
+    assert found is getattr(import_module(home), name)

@@ -49,6 +49,27 @@ def test_the_plain_loss_is_finite(base):
     assert torch.isfinite(gradient).all()
 
 
+@pytest.mark.parametrize("base", sorted(set(BASES) - {"zero_one", "unhinged"}))
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_all_classes_but_one_may_be_masked(base, k):
+    """The prediction is certain, so the loss against that class and its gradient are 0; other rows do not change."""
+    z = torch.randn(4, k, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    y = torch.tensor([1, 0, 1, 0])
+    alone = z.clone()
+    alone[0] = -torch.inf
+    alone[0, 1] = z[0, 1]
+
+    def loss(t, labels):
+        return plain_loss(t, labels, base=base, eps=0.0, reduction="none")
+
+    value, gradient = value_and_gradient(loss, alone, y)
+    expected, slope = value_and_gradient(loss, z, y)
+    torch.testing.assert_close(value[1:], expected[1:])
+    torch.testing.assert_close(gradient[1:], slope[1:])
+    assert value[0] == 0
+    assert not gradient[0].any()
+
+
 @pytest.mark.parametrize("reduction", ["none", "mean", "sum"])
 @pytest.mark.parametrize("options", [*UNCLIPPED, {"base": "unhinged"}])
 @pytest.mark.parametrize("peers", ["expected", "sampled"])

@@ -10,6 +10,7 @@ from peerloss import BackwardLoss, DMILoss, ForwardLoss, PeerLoss, PlainLoss
 T3 = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.1, 0.9]]
 LOSSES = {
     "base": lambda: PlainLoss("gce"),
+    "peer_gce": lambda: PeerLoss("gce:0.5", alpha=0.8),
     "peer": lambda: PeerLoss(alpha=0.8),
     "peer_unclipped": lambda: PeerLoss(alpha=0.8, eps=0.0),
     "peer_ramp": lambda: PeerLoss("ramp", noisy_prior=[0.2, 0.3, 0.5]),

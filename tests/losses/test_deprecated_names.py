@@ -4,6 +4,7 @@ import pytest
 
 import peerloss
 from peerloss import BackwardLoss, ForwardLoss, losses
+from peerloss.exceptions import DivergenceError, DivergenceWarning
 
 T = [[0.8, 0.2], [0.4, 0.6]]
 
@@ -23,3 +24,19 @@ def test_transition_is_noise(module):
     """The corrections accept the old keyword."""
     with pytest.warns(DeprecationWarning, match="`transition` is deprecated .* Use `noise`"):
         assert isinstance(module(transition=T), module)
+
+
+def test_a_watch_accepts_numbers():
+    """``judge`` warns and raises as before, and its warnings point at the caller."""
+    watch = losses.DivergenceWatch()
+    with pytest.warns(DeprecationWarning, match=r"`DivergenceWatch\.judge` is deprecated") as deprecated:
+        watch.judge(finite=True, largest=1.0, alpha=1.0)
+    assert deprecated[0].filename == __file__
+    with (
+        pytest.warns(DeprecationWarning),
+        pytest.warns(DivergenceWarning, match="logits have reached") as diverged,
+    ):
+        watch.judge(finite=True, largest=1e5, alpha=1.0, stacklevel=2)
+    assert diverged[0].filename == __file__
+    with pytest.warns(DeprecationWarning), pytest.raises(DivergenceError, match="not finite"):
+        watch.judge(finite=False, largest=1.0, alpha=1.0)

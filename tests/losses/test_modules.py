@@ -10,7 +10,15 @@ import torch
 import peerloss
 from peerloss import BackwardLoss, DMILoss, ForwardLoss, NoiseModel, PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
-from peerloss.functional import BASES, backward_loss, dmi_loss, forward_loss, peer_loss, plain_loss
+from peerloss.functional import (
+    BASES,
+    backward_loss,
+    dmi_loss,
+    forward_loss,
+    mae_matrix,
+    peer_loss,
+    plain_loss,
+)
 from peerloss.losses import FDivergenceLoss
 
 T3 = [[0.8, 0.1, 0.1], [0.2, 0.7, 0.1], [0.0, 0.1, 0.9]]
@@ -101,6 +109,8 @@ def test_every_module_shows_its_options():
     assert "noisy_prior counted" in repr(PeerLoss())
     assert "'gce'" in repr(PlainLoss("gce"))
     assert "'hinge'" in repr(BackwardLoss(T3, base="hinge"))
+    for module in (PlainLoss(mae_matrix), PeerLoss(mae_matrix), BackwardLoss(T3, base=mae_matrix)):
+        assert "(Base(None, mae_matrix), " in repr(module)  # without the address, which changes
     assert "noisy_prior counted" in repr(FDivergenceLoss())
     assert repr(DMILoss(eps=0.01, ignore_index=7)) == "DMILoss(eps=0.01, ignore_index=7)"
 

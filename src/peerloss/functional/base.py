@@ -2,14 +2,15 @@
 
 Each base loss is one short function of that shape, with p = softmax(z) and the log-odds margin
 m_k = z_k − logsumexp_{j≠k} z_j, so that p_k = σ(m_k). All other losses of this package are linear algebra on
-the matrix. What the library knows about a base loss (does it clip, is it bounded, …) is in its record in
-:data:`BASES`. The checks of arguments that several losses take, and of what torch is doing, are here as well.
+the matrix. What the library knows about a base loss (does it clip, has it a gradient, …) is in its record in
+:data:`BASES`. This file also holds the checks of arguments that several losses take, and the checks of what
+torch is doing (tracing, transforms).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, TypeAlias
 
@@ -17,6 +18,7 @@ import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+from peerloss._deprecation import renamed
 from peerloss._validation import check_choice, check_in_range
 from peerloss.exceptions import InvalidInputError
 
@@ -102,8 +104,6 @@ class Base:
         Whether ``eps`` is added to probabilities inside a logarithm. Other bases do not use ``eps``.
     log_loss
         Whether the loss is −log(p + eps), for which ``functional.kernels`` has fast paths.
-    bounded
-        Whether the loss is bounded; for a base that clips, whether it is for ``eps > 0``.
     symmetric
         Whether the losses of the two labels add up to a constant if there are two classes.
     has_gradient
@@ -113,15 +113,26 @@ class Base:
     --------
     >>> as_base("cross_entropy").clip(0.01), as_base("logistic").clip(0.01)
     (0.01, 0.0)
+    >>> as_base("mae")
+    Base('mae', mae_matrix, symmetric=True)
     """
 
     name: str | None
     matrix: Callable[..., Tensor]
     clips: bool = False
     log_loss: bool = False
-    bounded: bool = False
     symmetric: bool = False
     has_gradient: bool = True
+
+    def __repr__(self) -> str:
+        # The name of the function, not its address: checkpoints compare the repr of a loss between processes.
+        matrix = getattr(self.matrix, "__qualname__", type(self.matrix).__name__)
+        changed = [
+            f"{option.name}={getattr(self, option.name)}"
+            for option in fields(self)[2:]
+            if getattr(self, option.name) != option.default
+        ]
+        return f"Base({', '.join([repr(self.name), matrix, *changed])})"
 
     def __call__(self, logits: Tensor, **options: Any) -> Tensor:
         """Return the loss matrix (n, K) of ``logits``; ``options`` are those of the base, such as ``eps``."""
@@ -144,16 +155,16 @@ class Base:
 
 
 _BUILT_IN = (
-    Base("cross_entropy", cross_entropy_matrix, clips=True, log_loss=True, bounded=True),
+    Base("cross_entropy", cross_entropy_matrix, clips=True, log_loss=True),
     Base("logistic", logistic_matrix, log_loss=True),
-    Base("sigmoid", sigmoid_matrix, bounded=True, symmetric=True),
-    Base("mae", mae_matrix, bounded=True, symmetric=True),
-    Base("gce", gce_matrix, bounded=True),
+    Base("sigmoid", sigmoid_matrix, symmetric=True),
+    Base("mae", mae_matrix, symmetric=True),
+    Base("gce", gce_matrix),
     Base("unhinged", unhinged_matrix, symmetric=True),
-    Base("ramp", ramp_matrix, bounded=True, symmetric=True),
+    Base("ramp", ramp_matrix, symmetric=True),
     Base("hinge", hinge_matrix),
-    Base("squared", squared_matrix, bounded=True),
-    Base("zero_one", zero_one_matrix, bounded=True, symmetric=True, has_gradient=False),
+    Base("squared", squared_matrix),
+    Base("zero_one", zero_one_matrix, symmetric=True, has_gradient=False),
 )
 #: Name → base loss. To register another one, add a function (n, K) → (n, K) or a :class:`Base`.
 BASES: dict[str, LossMatrix] = {str(base.name): base for base in _BUILT_IN}
@@ -195,7 +206,12 @@ def margins(logits: Tensor) -> Tensor:
     # 1 − p_k is exact enough for every class but the most probable one, whose rivals are summed directly.
     is_top = _is_top(logits)
     log_p = torch.log_softmax(logits, dim=1)
-    rivals_of_top = torch.logsumexp(log_p.masked_fill(is_top, -torch.inf), dim=1, keepdim=True)
+    others = log_p.masked_fill(is_top, -torch.inf)
+    # If all other classes are masked, logsumexp is −inf and its gradient NaN. So it gets a constant instead.
+    all_masked = torch.isneginf(others).all(dim=1, keepdim=True)
+    rivals_of_top = torch.logsumexp(others.masked_fill(all_masked, 0.0), dim=1, keepdim=True)
+    rivals_of_top = rivals_of_top.masked_fill(all_masked, -torch.inf)
+    # Not `others` again: a shared tensor would add up its gradients in another order, which changes rounding.
     rivals = torch.log1p(-log_p.masked_fill(is_top, -torch.inf).exp())
     return log_p - torch.where(is_top, rivals_of_top, rivals)
 
@@ -225,12 +241,13 @@ def check_vector(value: Any, name: str) -> Tensor:
     return tensor
 
 
-def check_prior(value: Any, name: str = "noisy_prior") -> Tensor:
-    """Return a prior as a vector of probabilities that sum to one."""
-    prior = check_vector(value, name)
+def check_prior(value: Any) -> Tensor:
+    """Return a noisy prior as a vector of probabilities that sum to one."""
+    prior = check_vector(value, "noisy_prior")
     if values_are_checkable(prior) and abs((total := float(prior.detach().double().sum())) - 1.0) > 1e-4:
         raise InvalidInputError(
-            f"`{name}` must be probabilities that sum to 1; the sum is {total:g}. Divide counts by the total."
+            f"`noisy_prior` must be probabilities that sum to 1; the sum is {total:g}. Divide counts by the "
+            "total."
         )
     return prior
 
@@ -256,3 +273,9 @@ def values_are_checkable(tensor: Tensor) -> bool:
 def needs_operations(z: Tensor) -> bool:
     """Whether ``torch.func`` or forward mode is active: both need differentiable torch operations."""
     return has_transforms() or forward_ad.unpack_dual(z).tangent is not None
+
+
+__getattr__ = renamed(
+    __name__,
+    {"loss_matrix": "peerloss.functional.loss_matrix", "check_base": "peerloss.functional.base.as_base"},
+)

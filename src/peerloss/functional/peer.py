@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from peerloss._deprecation import renamed
 from peerloss._validation import check_choice, check_finite
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import (
@@ -188,3 +189,6 @@ def check_score_matrix(value: Tensor | ArrayLike) -> Tensor:
             "`score_matrix` must be finite; found NaN or infinity. Use theory.sign_matrix(delta)."
         )
     return matrix
+
+
+__getattr__ = renamed(__name__, {"base_loss": "peerloss.functional.plain_loss"})

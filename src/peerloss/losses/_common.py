@@ -11,13 +11,15 @@ from torch import Tensor, distributed, nn
 
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional.base import check_prior, check_vector, has_transforms
+from peerloss.functional.base import as_base, check_prior, check_vector, has_transforms
 from peerloss.functional.batch import REDUCTIONS, Batch, label_frequencies, make_batch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import ArrayLike
+
+    from peerloss.functional.base import LossMatrix
 
 REMEDY = "Pass `noisy_prior=`, the label frequencies of the training set; nothing is counted then."
 
@@ -61,6 +63,11 @@ class LabelLoss(nn.Module):
         if self.weight is not None:
             parts.append(f"weight of {len(self.weight)} classes")
         return parts
+
+
+def show_base(base: str | LossMatrix) -> str:
+    """Return a base loss as shown by the modules: its name, or its record if it was given as a callable."""
+    return repr(base) if isinstance(base, str) else repr(as_base(base))
 
 
 class PriorLoss(LabelLoss):

@@ -10,7 +10,7 @@ from torch import Tensor
 from peerloss._deprecation import renamed_parameters
 from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps
 from peerloss.functional.correction import batch_backward_loss, batch_forward_loss
-from peerloss.losses._common import LabelLoss
+from peerloss.losses._common import LabelLoss, show_base
 from peerloss.noise import NoiseModel, as_noise_model
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class BackwardLoss(LabelLoss):
 
     def extra_repr(self) -> str:
         """Show base and options."""
-        return f"{self.base!r}, eps={self.eps:g}, {super().extra_repr()}"
+        return f"{show_base(self.base)}, eps={self.eps:g}, {super().extra_repr()}"
 
 
 class ForwardLoss(LabelLoss):

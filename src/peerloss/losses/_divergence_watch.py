@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
+from peerloss._deprecation import warn_renamed
 from peerloss.exceptions import DivergenceError, DivergenceWarning
 
 if TYPE_CHECKING:
@@ -57,6 +58,11 @@ class DivergenceWatch:
             if self._pending is None and self._calls % CUDA_INTERVAL == 0 and loss.numel():
                 self._send(batch.logits.detach(), loss.detach(), alpha)
             self._calls += 1
+
+    def judge(self, *, finite: bool, largest: float, alpha: float, stacklevel: int = 5) -> None:
+        """Check a loss by numbers; deprecated, call the watch with the batch and the loss instead."""
+        warn_renamed("DivergenceWatch.judge", "DivergenceWatch.__call__")
+        self._check(finite, largest, alpha, stacklevel=stacklevel + 1)
 
     def _send(self, logits: Tensor, loss: Tensor, alpha: float) -> None:
         low, high = torch.aminmax(logits)

@@ -12,7 +12,7 @@ from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps, values_are
 from peerloss.functional.kernels.dispatch import PeerResult, PeerSettings, compute_peer_loss
 from peerloss.functional.kernels.triton_gpu import has_kernels
 from peerloss.functional.peer import PEERS, check_alpha, check_score_matrix, plain_loss
-from peerloss.losses._common import LabelLoss, PriorLoss
+from peerloss.losses._common import LabelLoss, PriorLoss, show_base
 from peerloss.losses._divergence_watch import DivergenceWatch
 
 if TYPE_CHECKING:
@@ -30,11 +30,12 @@ class PlainLoss(LabelLoss):
     Parameters
     ----------
     base
-        A name in :data:`peerloss.functional.BASES` or a callable from logits (n, K) to losses (n, K).
+        A name in :data:`peerloss.functional.BASES`, ``"gce:0.5"`` (generalised cross entropy with q = 0.5),
+        or a callable from logits (n, K) to losses (n, K).
     eps
-        Clip of ``"cross_entropy"``.
+        Clip of ``"cross_entropy"``, −log(p + eps).
     weight, ignore_index, reduction
-        As in ``torch.nn.CrossEntropyLoss``.
+        As in ``torch.nn.CrossEntropyLoss``, except that the mean of a batch without labels is 0, not NaN.
 
     Examples
     --------
@@ -70,7 +71,7 @@ class PlainLoss(LabelLoss):
 
     def extra_repr(self) -> str:
         """Show base and options."""
-        return f"{self.base!r}, eps={self.eps:g}, {super().extra_repr()}"
+        return f"{show_base(self.base)}, eps={self.eps:g}, {super().extra_repr()}"
 
 
 class PeerLoss(PriorLoss):
@@ -214,5 +215,5 @@ class PeerLoss(PriorLoss):
     def extra_repr(self) -> str:
         """Show base, α and options."""
         matrix = "" if self.score_matrix is None else "score_matrix given, "
-        head = f"{self.base!r}, alpha={self._alpha:g}, peers={self.peers!r}, {matrix}"
+        head = f"{show_base(self.base)}, alpha={self._alpha:g}, peers={self.peers!r}, {matrix}"
         return f"{head}eps={self.eps:g}, {super().extra_repr()}"
