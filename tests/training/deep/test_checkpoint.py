@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import torch
 
-from peerloss import PeerLoss
+from peerloss import PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError
+from peerloss.functional import mae_matrix
 from peerloss.models import ResNet
 from peerloss.training import Sieve, train_deep
 from peerloss.training.deep import _deep_run
@@ -97,11 +98,11 @@ def test_checkpoints_of_other_settings_are_refused(tmp_path):
     X, noisy, _ = images()
     path = tmp_path / "run.pt"
     train_deep(small_net(), PeerLoss(), X, noisy, recipe=replace(RECIPE, epochs=1), checkpoint=path)
-    with pytest.raises(InvalidInputError, match=r"belongs to a training with epochs = 1; this one has 3"):
+    with pytest.raises(InvalidInputError, match=r"belongs to a training run with epochs = 1; this one has 3"):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
     fewer = np.where(np.arange(N) < 50, -1, noisy)
     with pytest.raises(
-        InvalidInputError, match=r"belongs to a training with labelled = 240; this one has 190"
+        InvalidInputError, match=r"belongs to a training run with labelled = 240; this one has 190"
     ):
         train_deep(small_net(), PeerLoss(), X, fewer, recipe=replace(RECIPE, epochs=1), checkpoint=path)
 
@@ -125,9 +126,56 @@ def test_checkpoints_of_another_loss_model_or_data_are_refused(other, message, t
     train_deep(**given, recipe=recipe, checkpoint=tmp_path / "run.pt")
     given = {**given, "model": small_net(5), **other}
     before = {name: tensor.clone() for name, tensor in given["model"].state_dict().items()}
-    with pytest.raises(InvalidInputError, match=f"belongs to a training with {message}"):
+    with pytest.raises(InvalidInputError, match=f"belongs to a training run with {message}"):
         train_deep(**given, recipe=recipe, checkpoint=tmp_path / "run.pt")
     assert have_equal_tensors(before, given["model"].state_dict())
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda state: state["settings"].update(seed=state["settings"].pop("random_state")),
+        lambda state: state["settings"]["sieve"].update(
+            renew=state["settings"]["sieve"].pop("refresh_every")
+        ),
+        lambda state: state.update(taught=state.pop("sieve")),
+    ],
+    ids=["setting", "setting of the sieve", "state"],
+)
+def test_checkpoints_of_another_version_are_refused(change, tmp_path):
+    """The names in them differ; the message says what to do."""
+    X, noisy, _ = images()
+    path = tmp_path / "run.pt"
+    recipe = replace(RECIPE, epochs=1, sieve=Sieve())
+    train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=path)
+    state = torch.load(path, weights_only=True)
+    change(state)
+    torch.save(state, path)
+    with pytest.raises(
+        InvalidInputError, match=r"written by another version of peerloss.* Delete it .* another folder"
+    ):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=path)
+
+
+@pytest.mark.parametrize("loss", [PeerLoss, PlainLoss])
+def test_a_loss_with_a_function_as_base_can_resume(loss, tmp_path):
+    """A function is recognised by its name. Its address differs between processes."""
+
+    def make_loss():
+        def base(logits):
+            return mae_matrix(logits)
+
+        return loss(base)
+
+    X, noisy, _ = images()
+    recipe = replace(RECIPE, epochs=1, alpha=())
+    weights = [
+        train_deep(small_net(), make_loss(), X, noisy, recipe=recipe, checkpoint=tmp_path / "run.pt").weights[
+            "last"
+        ]
+        for _ in range(2)
+    ]
+    assert have_equal_tensors(*weights)
 
 
 def test_a_loss_with_another_alpha_can_resume(tmp_path):

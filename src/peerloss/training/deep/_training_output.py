@@ -64,10 +64,15 @@ def resume(path: Path, run: Run) -> None:
     except Exception as error:  # a damaged file can fail in any way
         raise _unreadable(path) from error
     settings = run.settings
+    if not _have_same_names(saved, settings) or state.keys() != run.state_dict().keys():
+        raise InvalidInputError(
+            f"`checkpoint` {path} was written by another version of peerloss, with other settings. Delete it to "
+            "start again, or pass a path in another folder."
+        )
     changed = [name for name in settings if saved.get(name) != settings[name]]
     if changed:
         raise InvalidInputError(
-            f"`checkpoint` {path} belongs to a training with {changed[0]} = {saved.get(changed[0])!r}; this "
+            f"`checkpoint` {path} belongs to a training run with {changed[0]} = {saved.get(changed[0])!r}; this "
             f"one has {settings[changed[0]]!r}. Use the same settings and data, or another file."
         )
     try:
@@ -76,6 +81,15 @@ def resume(path: Path, run: Run) -> None:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
         raise _unreadable(path) from error
+
+
+def _have_same_names(saved: dict[str, Any], settings: dict[str, Any]) -> bool:
+    """Whether the settings have the same names, also those inside a setting such as the sieve."""
+    return saved.keys() == settings.keys() and all(
+        _have_same_names(value, settings[name])
+        for name, value in saved.items()
+        if isinstance(value, dict) and isinstance(settings[name], dict)
+    )
 
 
 def _unreadable(path: Path) -> InvalidInputError:
