@@ -41,7 +41,7 @@ def test_a_gpu_that_does_not_work_is_not_chosen(monkeypatch):
     assert resolve_device("auto") == resolve_device(None) == torch.device("cpu")
     with pytest.raises(InvalidInputError, match=r"'cuda' cannot be used here \(CUDA error: no kernel image"):
         resolve_device("cuda")
-    monkeypatch.setattr(torch, "zeros", lambda *args, device, **options: zeros(*args, **options))
+    monkeypatch.setattr(torch, "zeros", lambda *args, **_: zeros(*args))
     assert resolve_device("auto") == torch.device("cuda")
 
 

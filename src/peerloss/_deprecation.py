@@ -90,8 +90,8 @@ def _read_old_field(old: str, new: str, record: Any) -> Any:
 def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
     """Warn that ``old`` is deprecated in favour of ``new``.
 
-    ``stacklevel`` counts the frames up to the caller. If that is :func:`dataclasses.replace`, the warning points
-    at the line that called it.
+    ``stacklevel`` counts the frames up to the caller. If that is :func:`dataclasses.replace`, the warning
+    points at the line that called it.
     """
     frame = inspect.currentframe()
     for _ in range(stacklevel - 1):

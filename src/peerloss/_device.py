@@ -1,4 +1,4 @@
-"""One meaning of ``device`` for the whole library, and the limit of threads for small computations."""
+"""The choice of a device for the whole library, and the limit of threads for small computations."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def resolve_device(
         _try_device(chosen)
     except _DEVICE_ERRORS as error:
         raise InvalidInputError(
-            f"`device` must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; {device!r} cannot be used here "
-            f"({str(error).partition(chr(10))[0]}). Use 'auto' to use a GPU only if one works."
+            f"`device` must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; {device!r} cannot be used "
+            f"here ({str(error).partition(chr(10))[0]}). Use 'auto' to use a GPU only if one works."
         ) from error
     return chosen
 

@@ -52,7 +52,7 @@ def test_the_plain_loss_is_finite(base):
 @pytest.mark.parametrize("base", sorted(set(BASES) - {"zero_one", "unhinged"}))
 @pytest.mark.parametrize("k", [2, 3, 5])
 def test_all_classes_but_one_may_be_masked(base, k):
-    """The prediction is certain, so the loss against that class and its gradient are 0; other rows do not change."""
+    """The prediction is certain, so its loss and gradient are 0; those of other rows do not change."""
     z = torch.randn(4, k, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     y = torch.tensor([1, 0, 1, 0])
     alone = z.clone()

@@ -33,10 +33,10 @@ def test_a_watch_accepts_numbers():
         watch.judge(finite=True, largest=1.0, alpha=1.0)
     assert deprecated[0].filename == __file__
     with (
-        pytest.warns(DeprecationWarning),
+        pytest.warns(DeprecationWarning, match="judge"),
         pytest.warns(DivergenceWarning, match="logits have reached") as diverged,
     ):
         watch.judge(finite=True, largest=1e5, alpha=1.0, stacklevel=2)
     assert diverged[0].filename == __file__
-    with pytest.warns(DeprecationWarning), pytest.raises(DivergenceError, match="not finite"):
+    with pytest.warns(DeprecationWarning, match="judge"), pytest.raises(DivergenceError, match="not finite"):
         watch.judge(finite=False, largest=1.0, alpha=1.0)

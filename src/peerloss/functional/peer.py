@@ -1,4 +1,4 @@
-"""Peer loss: the loss against the label minus α times the loss against a peer's label. And its parts."""
+"""Peer loss: the loss against the label minus α times the loss against a peer's label."""
 
 from __future__ import annotations
 

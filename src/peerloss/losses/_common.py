@@ -99,7 +99,7 @@ class PriorLoss(LabelLoss):
         return self.training and torch.is_grad_enabled()
 
     def _kernels_may_count(self) -> bool:
-        """Whether a kernel may count them: this process counts alone."""
+        """Whether a kernel may count the labels, which it can if no other process counts with this one."""
         return self._counts_labels() and count_ranks() <= 1
 
     def _prior(self, batch: Batch) -> Tensor:
@@ -153,7 +153,7 @@ class PriorLoss(LabelLoss):
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:
-        """Show where the prior comes from, and options."""
+        """Show where the prior comes from, and the options."""
         return f"noisy_prior {'counted' if self.noisy_prior is None else 'given'}, {super().extra_repr()}"
 
 

@@ -25,7 +25,7 @@ class MLP(nn.Module):
     hidden_layer_sizes
         Widths of the hidden layers.
     n_outputs
-        1 for two classes, K otherwise.
+        Number of outputs: 1 for two classes, K otherwise.
     """
 
     @renamed_parameters(hidden="hidden_layer_sizes")

@@ -1,4 +1,4 @@
-"""Checkpoints: an interrupted training ends as an uninterrupted one."""
+"""Checkpoints: an interrupted training run ends as an uninterrupted one."""
 
 import os
 import signal
@@ -66,7 +66,7 @@ def train_in_steps(checkpoint):
 
 
 def test_a_killed_training_ends_with_the_same_weights(tmp_path):
-    """SIGKILL in the middle, then the same call again: the weights of an uninterrupted training."""
+    """SIGKILL in the middle, then the same call again: the weights of an uninterrupted run."""
     path = tmp_path / "killed.pt"
     code = (
         "import sys, torch; torch.set_num_threads(1); "

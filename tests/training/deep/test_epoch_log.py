@@ -1,4 +1,4 @@
-"""The log of a training."""
+"""The log of a training run."""
 
 import csv
 import sys

@@ -177,7 +177,7 @@ def test_training_stops_when_patience_is_exhausted():
 
 
 def test_alpha_follows_its_knots():
-    """Knots are at shares of the training, and α ends at the last one."""
+    """Knots are at shares of the steps, and α ends at the last one."""
     X, noisy, _ = images()
     loss = PeerLoss(alpha=7.0)
     result = train_deep(

@@ -17,7 +17,7 @@ from peerloss.exceptions import InvalidInputError
 from peerloss.functional import backward_loss, dmi_loss, forward_loss, peer_loss
 from peerloss.training import Net, train_nets
 from peerloss.training.small._engine import flushed_denormals
-from peerloss.training.small._nets import BatchStream, first_weights, prepare_nets
+from peerloss.training.small._nets import BatchStream, initial_weights, prepare_nets
 from peerloss.training.small._step_backends import has_numba
 
 BACKENDS = ["torch", pytest.param("numba", marks=pytest.mark.skipif(not has_numba(), reason="no numba"))]
@@ -36,8 +36,8 @@ def data(n=60, d=5, k=2, seed=0):
 
 
 def module(sizes, net):
-    """Return an nn.Sequential with the first weights of a net."""
-    layers, flat, at = [], torch.from_numpy(first_weights(net.random_state, sizes, "float64")), 0
+    """Return an nn.Sequential with the initial weights of a net."""
+    layers, flat, at = [], torch.from_numpy(initial_weights(net.random_state, sizes, "float64")), 0
     for n_in, n_out in pairwise(sizes):
         linear = nn.Linear(n_in, n_out, dtype=torch.float64)
         with torch.no_grad():
@@ -190,7 +190,7 @@ def test_divergence_does_not_affect_other_nets(backend):
 def test_float32_is_the_rounded_float64(backend):
     """The first step in float32 equals that in float64, except for gradients close to zero."""
     X, nets = mixed_nets()
-    start = np.stack([first_weights(net.random_state, (X.shape[1], 8, 8, 1), "float64") for net in nets])
+    start = np.stack([initial_weights(net.random_state, (X.shape[1], 8, 8, 1), "float64") for net in nets])
     options = {"n_classes": 2, "max_steps": 1, "backend": backend}
     single, double = (train_nets(X, nets, dtype=dtype, **options) for dtype in ("float32", "float64"))
     assert single.parameters.dtype == np.float32

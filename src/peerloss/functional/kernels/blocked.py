@@ -32,7 +32,7 @@ def blocked_rows(
 
 
 class _UnclippedRows(torch.autograd.Function):
-    """For a GPU, where passes over memory dominate: those of cross entropy and one more."""
+    """The rows without a clip on a GPU, in the passes over memory of cross entropy and one more."""
 
     @staticmethod
     def forward(ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor) -> Tensor:

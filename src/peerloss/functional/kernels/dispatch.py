@@ -63,12 +63,14 @@ class PeerSettings(NamedTuple):
 
 
 class PeerResult(NamedTuple):
-    """A loss and what is known about it without waiting for the device."""
+    """A loss, and what was computed along with it."""
 
     loss: Tensor
     batch: Batch
+    """The batch. If a fast path computed the loss, logits and targets are those that were passed: ignored
+    targets are still marked by ``ignore_index``, and on a GPU the logits may be bfloat16."""
     value: float | None = None
-    """The loss as a number, if it is known already."""
+    """The loss as a number; known only if numba computed it."""
     label_counts: Tensor | None = None
     """The counts to which a fast path has added the labels of the batch."""
 
@@ -88,12 +90,14 @@ def compute_peer_loss(
     Parameters
     ----------
     noisy_prior
-        π̃ (K,), or ``None`` to take it from the counts, or from ``prior_of`` for torch operations.
+        π̃ (K,). If it is ``None``, a fast path takes the prior from the counts, and torch operations call
+        ``prior_of(batch)``.
     label_counts
         Counts (K,) to which a fast path may add the labels of this batch, or (0,) before the first label.
         ``None`` if it must not: then only a given ``noisy_prior`` has a fast path.
     prepare
-        Replaces :func:`~peerloss.functional.batch.make_batch`. There is no fast path then.
+        A function that replaces :func:`~peerloss.functional.batch.make_batch`. If it is given, no fast path
+        is used.
     """
     if prepare is None:
         if settings.has_fast_path():

@@ -173,7 +173,7 @@ def _compute(z: Any, y: Any, shared: Any, eps: float, scale: float, gradient: An
             p[j] = math.exp(z[i, j] - top)
             total += p[j]
         log_total = math.log(total)
-        pull = 0.0
+        slope_sum = 0.0
         for j in range(k):
             p[j] /= total
             c[j] = shared[j] + (j == y[i])
@@ -182,8 +182,8 @@ def _compute(z: Any, y: Any, shared: Any, eps: float, scale: float, gradient: An
                 c[j] *= p[j] / (p[j] + clip)
             elif c[j] != 0:  # the loss of a masked class, −inf logits, is infinite
                 loss -= c[j] * (z[i, j] - top - log_total)
-            pull += c[j]
+            slope_sum += c[j]
         for j in range(k):
-            p[j] = scale * (pull * p[j] - c[j])
+            p[j] = scale * (slope_sum * p[j] - c[j])
     value: float = z.dtype.type(scale * loss)
     return value

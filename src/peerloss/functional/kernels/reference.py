@@ -8,10 +8,10 @@ With the loss matrix L, noisy labels ỹ, the noisy prior π̃ and the weight α
 Class weights w multiply the columns of L. The score matrix M of correlated agreement replaces L by L·M.
 Without M the expected form is ``own_n·L[n, ỹ_n] + Σ_k shared_k·L[n, k]`` with own = w[ỹ_n], shared = −α·w·π̃.
 
-For L = −log(p + eps) the row is −Σ_k c_k log(p_k + eps) with coefficients c = own·1[ỹ] + shared. With
-r = p/(p + eps) its gradient by the logits is (Σ_k c_k r_k)·p − c·r. Without a clip (eps = 0) r is 1, and peer
-loss has the gradient (1 − α)·p − 1[ỹ] + α·π̃. `blocked`, `numba_cpu` and `triton_gpu` compute these two
-formulas faster; their tests compare them with this file.
+For L = −log(p + eps) the row is −Σ_k c_k log(p_k + eps) with coefficients c = own·1[ỹ] + shared. Its gradient
+with respect to the logits is (Σ_k c_k r_k)·p − c·r, where r = p/(p + eps). Without a clip (eps = 0) r is 1,
+and peer loss has the gradient (1 − α)·p − 1[ỹ] + α·π̃. `blocked`, `numba_cpu` and `triton_gpu` compute these
+two formulas faster; their tests compare them with this file.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def sampled_rows(
 def draw_peers(batch: Batch, *, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
     """Draw for each row two *different* rows n₁ ≠ n₂, uniformly among the rows that are not ignored.
 
-    Returns two index vectors (n,); nothing waits for the device.
+    Returns two index vectors (n,). Nothing waits for the device.
     """
     y, valid = batch.target, batch.valid
     n = y.shape[0]
@@ -147,7 +147,10 @@ def cross_entropy_sum(
 def cross_entropy_gradient(
     z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, grad: Tensor
 ) -> Tensor:
-    """Return the gradient of Σ_n grad_n·rows_n by z, in operations that can be differentiated again."""
+    """Return the gradient of Σ_n grad_n·rows_n with respect to z.
+
+    It consists of torch operations, so that it can be differentiated again.
+    """
     with torch.enable_grad():
         rows = cross_entropy_rows(z, y, own, shared, eps)
         (gradient,) = torch.autograd.grad(rows, z, grad, create_graph=True)

@@ -122,7 +122,7 @@ def _in_one_kernel(
 def _row_by_row(
     kernels: ModuleType, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: Formula
 ) -> tuple[Tensor, ...]:
-    """Return the same from one program per row."""
+    """Return what :func:`_in_one_kernel` returns, computed by one program per row."""
     (n, k), ignored = z.shape, formula.ignore_index
     labelled = z.new_zeros((), dtype=torch.float32)
     programs = -(-n // LABELS_PER_PROGRAM)

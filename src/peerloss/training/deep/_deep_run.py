@@ -1,4 +1,4 @@
-"""One deep training: model, optimiser, averaging and schedules, epoch by epoch."""
+"""One training run of a deep network: model, optimiser, averaging and schedules, epoch by epoch."""
 
 from __future__ import annotations
 
@@ -46,16 +46,17 @@ class DeepResult:
     history: list[Record]
     """One record per epoch: loss, learning rate, α, seconds, noisy validation score, share of labels kept."""
     weights: dict[str, Weights]
-    """State dicts by name: ``"last"``; ``"average"`` (the moving average); ``"best"`` on noisy validation.
-    With a sieve also ``"before_sieve"``, the weights after training with the loss alone, and ``"settled"``:
-    the average (or the last weights if there is none) with batch norm statistics recomputed on images that
-    are augmented as in the recipe. A model that saw only stronger changes needs that for plain images."""
+    """State dicts by name. ``"last"`` are the weights after the last step, ``"average"`` their moving
+    average, and ``"best"`` those with the best noisy validation score. With a sieve there are two more.
+    ``"before_sieve"`` are the weights after training with the loss alone. ``"settled"`` is the average (or
+    the last weights if there is none) with batch norm statistics recomputed on images that are augmented as
+    in the recipe: a model that was trained on stronger changes needs them to predict plain images."""
     best_epoch: int | None
     """Epoch of the best noisy validation score; ``None`` without validation."""
 
 
 class Run:
-    """The state of a training, which is saved and loaded as a whole, and its epochs."""
+    """The state of a training run, which is saved and loaded as a whole, and its epochs."""
 
     def __init__(
         self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
@@ -129,7 +130,7 @@ class Run:
     def finished(self) -> bool:
         if self.recipe.patience is None or self.best is None:
             return self.epoch >= self.recipe.epochs
-        since = max([self.best[0], *self.decisions[:1]])  # the sieve is always reached
+        since = max([self.best[0], *self.decisions[:1]])  # training does not stop before the sieve starts
         return self.epoch >= min(self.recipe.epochs, since + self.recipe.patience)
 
     @property
@@ -150,7 +151,8 @@ class Run:
             for step, (rows, inputs) in enumerate(self._batches(settings.augment)):
                 total += self._step(step, inputs, rows, None if targets is None else targets.probs[rows])
         self.epoch += 1
-        # The last step can damage the weights after a finite loss. This is the only wait for the device.
+        # The weights are checked too, because the last step can damage them after a finite loss. Both numbers
+        # are read at once: each read waits for the device.
         mean, norm = torch.stack((total / self.steps, _total_norm(self.model))).tolist()
         self._check_divergence(mean, norm)
         return {
@@ -235,7 +237,7 @@ class Run:
         return loss
 
     def _share_done(self, step: int) -> float:
-        """Return the share of steps done, of the training or of the current round of the sieve."""
+        """Return the share of steps done: of the whole run, or of the current phase if there is a sieve."""
         first = max((epoch for epoch in self.decisions if epoch <= self.epoch), default=0)
         end = min((epoch for epoch in self.decisions if epoch > self.epoch), default=self.recipe.epochs)
         return ((self.epoch - first) * self.steps + step + 1) / ((end - first) * self.steps + 1)
@@ -316,7 +318,7 @@ def _total_norm(model: nn.Module) -> Tensor:
 
 @contextmanager
 def _fastest_kernels() -> Iterator[None]:
-    """Let cuDNN choose the fastest kernels by trial, which pays because all batches have one shape."""
+    """Let cuDNN choose the fastest kernels by trial. All batches have the same shape, so this is worth it."""
     before = torch.backends.cudnn.benchmark
     torch.backends.cudnn.benchmark = True
     try:

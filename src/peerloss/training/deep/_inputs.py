@@ -42,8 +42,11 @@ def held_out_rows(validation: Any, model: nn.Module, device: torch.device) -> tu
 
 
 def check_outputs(outputs: Tensor, largest_label: int, name: str, *, sieve: Sieve | None = None) -> None:
-    """Refuse labels without an output, which would only make the loss non-finite on a GPU."""
-    if outputs.ndim > 2:  # a row has more than one prediction
+    """Refuse labels for which the model has no output.
+
+    On a GPU the losses do not check labels: the loss would be NaN, or CUDA would abort with an assertion.
+    """
+    if outputs.ndim > 2:  # a row has several predictions, whose classes only the loss knows
         return
     n_classes = max(2, outputs.shape[1]) if outputs.ndim == 2 else 2  # one logit stands for two classes
     if sieve is not None and not isinstance(sieve.balance, bool):

@@ -24,7 +24,7 @@ from peerloss.training.deep._augment import STRONG_AUGMENT, Augment, check_augme
 @renamed_fields(renew="refresh_every")
 @dataclass(frozen=True)
 class Sieve:
-    """How labels are kept and replaced, after a first phase of training with the loss alone.
+    """Settings of the sample sieve, which keeps or replaces labels after a first phase with the loss alone.
 
     At the start of each round the model (with averaged weights) predicts all training rows. This model is the
     teacher. Labels that fit its predictions are kept, and the other rows are trained on its predictions.
@@ -35,9 +35,9 @@ class Sieve:
     rounds: int = 1
     """Number of rounds, of equal length. Each starts with a new teacher and a new learning rate schedule."""
     threshold: float = 0.0
-    """How strongly the teacher may disagree with a label that is kept: its expected peer loss if targets are
-    fixed, minus its log-odds if they are refreshed. A higher value keeps more labels; with a negative value a
-    label needs support from the teacher."""
+    """How strongly the teacher may disagree with a label that is kept. This is measured by the expected peer
+    loss of the label if targets are fixed, and by minus its log-odds if they are refreshed. A higher value
+    keeps more labels. With a negative value, a label is kept only if the teacher supports it."""
     mixup: bool = False
     """Whether images and targets are mixed in pairs."""
     augment: Augment = STRONG_AUGMENT
@@ -47,21 +47,21 @@ class Sieve:
     """Number of epochs between two refreshes of the targets. At a refresh the model predicts all rows, and
     the targets follow the moving average of the predictions, including those of the teacher. A label is kept
     if this average, combined with ``trust`` in the label, gives it a probability above one half (at
-    ``threshold`` 0). The first quarter of a round has none, because the model must first reach the accuracy
-    of the teacher. 0 keeps the targets fixed within a round, and a label is kept by its expected peer
-    loss."""
+    ``threshold`` 0). The first quarter of a round has no refreshes, because the model must first reach the
+    accuracy of the teacher. With 0 the targets stay fixed within a round, and the expected peer loss of a
+    label decides whether it is kept."""
     memory: float = 0.8
-    """Weight of the earlier predictions in the moving average. Only for refreshed targets."""
+    """Weight of the earlier predictions in the moving average. It applies to refreshed targets only."""
     trust: float = 0.5
     """Power of T[k, ỹ], the probability of the label if class k is true, by which the average is multiplied
     before the decision. At 0 the predictions decide alone, and correct labels of hard images are lost. At 1
-    the label counts as one more observation, although the model may have learned it already. Only for
-    refreshed targets."""
+    the label counts as one more observation, although the model may have learned it already. It applies to
+    refreshed targets only."""
     balance: bool | tuple[float, ...] = False
-    """Known shares of the classes, or ``True`` if all classes have the same size: predictions are reweighted
-    until the classes have these shares. A model trained on its own predictions drifts to the classes that are
-    easy for it. The shares of the noisy labels are not a substitute, because asymmetric noise changes
-    them."""
+    """Known shares of the classes, or ``True`` if all classes have the same size. The predictions are
+    reweighted until the classes have these shares, because a model trained on its own predictions drifts to
+    the classes that are easy for it. The shares of the noisy labels are not a substitute: asymmetric noise
+    changes them."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -110,9 +110,9 @@ class DeepRecipe:
     """The settings of :func:`train_deep`; the defaults suit a ResNet on 32 × 32 images."""
 
     epochs: int = 30
-    """Passes over the training rows."""
+    """Number of passes over the training rows."""
     batch_size: int = 512
-    """Rows per step."""
+    """Number of rows per step."""
     learning_rate: float = 0.2
     """The highest learning rate of SGD with Nesterov momentum."""
     schedule: str = "one_cycle"
@@ -120,19 +120,19 @@ class DeepRecipe:
     warm_up: float = 0.2
     """Share of the steps in which the learning rate rises."""
     momentum: float = 0.9
-    """Of SGD."""
+    """Nesterov momentum of SGD."""
     weight_decay: float = 5e-4
-    """Of SGD, for all trained weights."""
+    """Weight decay of SGD. It applies to all trained weights."""
     clip_norm: float | None = 5.0
-    """Largest norm of the gradient; ``None`` does not clip."""
+    """Largest norm of the gradient; with ``None`` gradients are not clipped."""
     alpha: tuple[tuple[float, float], ...] = ()
     """Schedule of the α of the loss as knots (share of the steps, α). For example ((0.35, 0.0), (1.0, 2.0))
-    is cross entropy for 35 % of the steps, then a linear rise to 2. Empty does not change α."""
+    is cross entropy for 35 % of the steps, then a linear rise to 2. Without knots α does not change."""
     divide_rate: bool = True
     """Whether the learning rate is divided by 1 + α, because the gradient grows with it."""
     average: float | None = 0.99
-    """Decay of the moving average of the weights; ``None`` for no average. The last steps gain most, because
-    the learning rate falls to 0, so that averaging over more than a hundred steps does not pay."""
+    """Decay of the moving average of the weights; ``None`` for no average. Averaging over more than a hundred
+    steps does not help, because the learning rate falls to 0 and the last steps gain most."""
     augment: Augment = field(default_factory=Augment)
     """Augmentation of images (uint8 inputs); other inputs are not changed."""
     sieve: Sieve | None = None
@@ -142,13 +142,15 @@ class DeepRecipe:
     """Number of epochs without a better noisy validation score after which training stops. With a sieve they
     are counted from its first round."""
     scoring_alpha: float = 1.0
-    """α of the validation score: α* ranks by accuracy, 1 ranks by balanced accuracy for two classes."""
+    """The α of the noisy validation score. With α* it ranks models by accuracy, and with 1 by balanced
+    accuracy (if there are two classes)."""
     half_precision: bool = True
     """Whether to compute in bfloat16 on a GPU; weights, sums and losses stay in float32."""
     compile: bool = False
-    """Whether to use ``torch.compile``, which takes a minute at first and makes steps faster."""
+    """Whether to use ``torch.compile``. Compiling takes about a minute, and steps are faster afterwards."""
     random_state: int = 0
-    """Seed of order and augmentation. The initial weights of the model are those that the caller passes."""
+    """Seed of the order of the rows and of the augmentation. It has no effect on the initial weights, which
+    are those of the model that is passed."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -174,7 +176,7 @@ class DeepRecipe:
             raise InvalidInputError(f"`sieve` must be a Sieve, such as Sieve(), or None; got {self.sieve!r}.")
 
     def rate(self, done: float, alpha: float) -> float:
-        """Return the learning rate after the share ``done`` of the steps, if α is ``alpha``."""
+        """Return the learning rate after a share ``done`` of the steps; ``alpha`` is the current α."""
         if done < self.warm_up:
             share = done / self.warm_up
         else:
@@ -188,11 +190,11 @@ def _check_knots(alpha: object) -> None:
     knots: list[Any] = list(alpha) if isinstance(alpha, tuple | list) else [alpha]
     if not all(isinstance(knot, tuple | list) and len(knot) == 2 for knot in knots):
         raise InvalidInputError(
-            f"`alpha` must be pairs (share of the training, α), such as ((0.35, 0.0), (1.0, 2.0)); got "
+            f"`alpha` must be pairs (share of the steps, α), such as ((0.35, 0.0), (1.0, 2.0)); got "
             f"{alpha!r}. For a constant α set it in the loss."
         )
-    shares = [check_in_range(share, "alpha: share of the training", 0.0, 1.0) for share, _ in knots]
+    shares = [check_in_range(share, "alpha: share of the steps", 0.0, 1.0) for share, _ in knots]
     if any(later <= earlier for earlier, later in pairwise(shares)):
-        raise InvalidInputError(f"`alpha` must have increasing shares of the training; got {shares}.")
+        raise InvalidInputError(f"`alpha` must have increasing shares of the steps; got {shares}.")
     for _, value in knots:
         check_finite(value, "alpha")

@@ -20,19 +20,22 @@ if TYPE_CHECKING:
 
 
 class Targets(NamedTuple):
-    """Soft targets (n, K), whose sums are the weights of the rows, and which labels were kept (n,)."""
+    """The targets of all rows, and which labels were kept."""
 
     probs: Tensor
+    """(n, K): class probabilities times the weight of the row."""
     kept: Tensor
+    """(n,) bool."""
 
 
 class SieveTargets(ABC):
-    """The targets of a training with a sieve; the only state is ``teacher_probs``.
+    """The targets of a training run with a sieve; the only state is ``teacher_probs``.
 
     At the start of a round the teacher predicts probabilities p for every row, and :meth:`decide` turns p and
-    the labels into targets. Each target is multiplied by its largest entry, so that uncertain rows count
-    less. ``predict`` returns the probabilities (n, K) of all rows under the averaged model, for the teacher
-    as the mean over each image and its mirror image if ``mirrored``. −1 in ``y`` marks a missing label.
+    the labels into targets. Each target is multiplied by its largest entry, so that uncertain rows have less
+    weight. ``predict`` returns the probabilities (n, K) of all rows under the averaged model. If
+    ``mirrored``, the teacher predicts the mean over each image and its mirror image. −1 in ``y`` marks a
+    missing label.
     """
 
     def __init__(
@@ -71,9 +74,9 @@ class SieveTargets(ABC):
         """Return the targets of probabilities (n, K), before rows are weighted."""
 
     def label_likelihood(self, probs: Tensor) -> tuple[Tensor, Tensor]:
-        """Return labels as one-hot rows (zeros without a label) and their likelihood T[k, ỹ] (then ones).
+        """Return the labels as one-hot rows, and their likelihood T[k, ỹ] with T counted from ``probs``.
 
-        Both have shape (n, K); T is counted from ``probs``.
+        Both have shape (n, K). A row without a label has zeros in the first and ones in the second.
         """
         has_label = (self.y >= 0)[:, None]
         codes = self.y.clamp(min=0)
@@ -167,7 +170,7 @@ def keep_rows(probabilities: Tensor, y: Tensor, noisy_prior: Tensor, *, threshol
 
 
 def balance_classes(probs: Tensor, shares: Sequence[float] | None = None, *, rounds: int = 20) -> Tensor:
-    """Return the rows with one weight per class such that the means over rows are close to ``shares``.
+    """Multiply each class by one weight, so that the mean probabilities over rows are close to ``shares``.
 
     ``None`` means equal shares. Very confident rows hardly change; they would need more rounds.
 

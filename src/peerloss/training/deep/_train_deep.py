@@ -1,7 +1,7 @@
 """One loop for deep networks: any model, any loss of this package, data that stay on the device.
 
-Nothing waits for the device inside an epoch: order, crops and flips of a whole epoch are drawn there at its
-start, losses are summed there, and the results are read once at the end.
+Nothing waits for the device inside an epoch. The order, crops and flips of a whole epoch are drawn on the
+device at its start, losses are summed there, and the results are read at the end of the epoch.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ def train_deep(
     log_dir: str | Path | None = None,
     progress: bool = False,
 ) -> DeepResult:
-    """Train ``model`` on noisy labels. It ends with the last weights; the result holds the others.
+    """Train ``model`` on noisy labels.
+
+    Afterwards the model has the last weights. The result holds these and others, such as the averaged ones.
 
     Parameters
     ----------
@@ -66,18 +68,18 @@ def train_deep(
         device.
     checkpoint, checkpoint_every
         File to save to, and the number of epochs between two saves. If the file exists, training resumes from
-        it and ends with the same weights as an uninterrupted training.
+        it and ends with the same weights as an uninterrupted run.
     log_dir
         Folder for ``metrics.csv`` and, if TensorBoard is installed, its events. The table of an earlier
-        training in the folder is renamed.
+        training run in the folder is renamed.
     progress
         Whether to show a progress bar with the remaining time.
 
     Raises
     ------
     InvalidInputError
-        Before training, if an existing checkpoint cannot be read or belongs to another training, or if the
-        checkpoint or the log cannot be written.
+        Before training, if an existing checkpoint cannot be read or belongs to another training run, or if
+        the checkpoint or the log cannot be written.
     DivergenceError
         If the loss is not finite, or has no lower bound and is far below zero. The message says what to
         change and names the last good checkpoint.

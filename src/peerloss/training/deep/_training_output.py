@@ -1,4 +1,4 @@
-"""What a training writes: its checkpoint, ``metrics.csv``, TensorBoard events and the progress bar."""
+"""What a training run writes: its checkpoint, ``metrics.csv``, TensorBoard events and the progress bar."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
 
 
 def resume(path: Path, run: Run) -> None:
-    """Continue ``run`` from the checkpoint of a training with the same settings."""
+    """Continue ``run`` from the checkpoint of a training run with the same settings."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -66,14 +66,14 @@ def resume(path: Path, run: Run) -> None:
     settings = run.settings
     if not _have_same_names(saved, settings) or state.keys() != run.state_dict().keys():
         raise InvalidInputError(
-            f"`checkpoint` {path} was written by another version of peerloss, with other settings. Delete it to "
-            "start again, or pass a path in another folder."
+            f"`checkpoint` {path} was written by another version of peerloss, with other settings. Delete it "
+            "to start again, or pass a path in another folder."
         )
     changed = [name for name in settings if saved.get(name) != settings[name]]
     if changed:
         raise InvalidInputError(
-            f"`checkpoint` {path} belongs to a training run with {changed[0]} = {saved.get(changed[0])!r}; this "
-            f"one has {settings[changed[0]]!r}. Use the same settings and data, or another file."
+            f"`checkpoint` {path} belongs to a training run with {changed[0]} = {saved.get(changed[0])!r}; "
+            f"this one has {settings[changed[0]]!r}. Use the same settings and data, or another file."
         )
     try:
         run.load_state_dict(state)
@@ -102,7 +102,7 @@ def _unreadable(path: Path) -> InvalidInputError:
 def training_settings(
     recipe: DeepRecipe, model: nn.Module, loss: Any, X: Tensor, y: Tensor
 ) -> dict[str, Any]:
-    """Return what a checkpoint must share with the training; call it before α changes in the first step."""
+    """Return what must be equal in a checkpoint and a run; call it before the first step changes α."""
     layout = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     # The repr of a function holds its address, which changes; the repr of a module holds its settings.
     name = repr(loss) if isinstance(loss, nn.Module) else getattr(loss, "__qualname__", type(loss).__name__)
@@ -159,7 +159,7 @@ def epoch_log(folder: Path | None, *, done: int) -> Iterator[Callable[[list[Reco
 
 
 def _keep_earlier(table: Path) -> None:
-    """Rename the table of an earlier training to ``metrics-1.csv``, ``metrics-2.csv`` and so on."""
+    """Rename the table of an earlier training run to ``metrics-1.csv``, ``metrics-2.csv`` and so on."""
     if table.exists():
         number = next(n for n in count(1) if not table.with_stem(f"{table.stem}-{n}").exists())
         table.rename(table.with_stem(f"{table.stem}-{number}"))

@@ -23,7 +23,7 @@ from peerloss.training.small._nets import (
     Net,
     PreparedNet,
     RealArray,
-    first_weights,
+    initial_weights,
     prepare_nets,
 )
 from peerloss.training.small._step_backends import NumbaBackend, TorchBackend, backend_of, batch_losses
@@ -62,10 +62,10 @@ def train_nets(
 ) -> TrainedNets:
     """Train nets of one architecture, each with its own rows, labels, loss, learning rate and seed.
 
-    The first weights and the batches of a net come from its own seed, and nothing in its training depends on
-    another net. So it ends with the same weights (up to float rounding) alone and among a thousand, and a net
-    that diverges does not affect the others. Hidden layers have ReLU. Two classes have one output z, which
-    stands for the logits (0, z).
+    The initial weights and the batches of a net come from its own seed, and nothing in its training depends
+    on another net. So a net ends with the same weights (up to float rounding) if it is trained alone or
+    together with a thousand others, and a net that diverges does not affect the others. Hidden layers use
+    ReLU. For two classes there is one output z, which stands for the logits (0, z).
 
     Parameters
     ----------
@@ -74,9 +74,10 @@ def train_nets(
     nets
         The nets to train.
     n_classes
-        K.
+        Number of classes K.
     hidden_layer_sizes, batch_size, max_steps
-        Architecture and length of every training. Batches are drawn without replacement, epoch by epoch.
+        Widths of the hidden layers, rows per batch and number of steps, the same for all nets. Batches are
+        drawn without replacement, epoch by epoch.
     record_every
         Number of steps between two points of the curves; ``None`` records the end only.
     monitor
@@ -89,9 +90,9 @@ def train_nets(
         ``"cpu"``, ``"cuda"``, another torch device, or ``"auto"``: the GPU if there is one and a layer has at
         least 512 units, else the CPU.
     backend
-        ``"numba"`` is fastest on a CPU; it uses ``torch.get_num_threads()`` threads. DMI, and base losses
-        added to ``BASES``, are always trained by ``"torch"``. ``"auto"`` uses numba if it is installed. Both
-        backends see the same batches; their results differ by rounding.
+        ``"numba"`` is fastest on a CPU; it uses ``torch.get_num_threads()`` threads. DMI, ``"gce:q"`` and
+        base losses added to ``BASES`` are always trained by ``"torch"``. ``"auto"`` uses numba if it is
+        installed. Both backends see the same batches; their results differ by rounding.
     dtype
         ``"float32"`` or ``"float64"``. In float32, Adam amplifies the rounding errors of gradients close to
         zero to steps of full size, so the weights depend on the processor, the backend and the other nets. In
@@ -161,7 +162,7 @@ def flushed_denormals() -> Iterator[None]:
 
 @dataclass
 class _Training:
-    """Data and settings of all nets, and their results; each part of the training writes its rows."""
+    """Data and settings of all nets, and their results; each part writes the rows of its nets."""
 
     table: RealArray
     nets: list[PreparedNet]
@@ -194,8 +195,8 @@ class _Training:
         nets, dtype = [self.nets[i] for i in members], str(self.table.dtype)
         size, steps = self.batch_size, self.steps
         streams = [BatchStream(net, batch_size=size, steps=steps, dtype=dtype) for net in nets]
-        first = np.stack([first_weights(net.net.random_state, self.sizes, dtype) for net in nets])
-        engine = backend(self.table, nets, self.sizes, first)
+        initial = np.stack([initial_weights(net.net.random_state, self.sizes, dtype) for net in nets])
+        engine = backend(self.table, nets, self.sizes, initial)
         warm_ups = {net.net.warm_up for net in nets if 0 < net.net.warm_up < steps}
         step = 0
         for stop in sorted({*self.records, *warm_ups}):

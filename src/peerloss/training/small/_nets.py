@@ -1,4 +1,4 @@
-"""One training of the engine: its settings, its loss as coefficients, and its random batches."""
+"""One net of the engine: its settings, its loss as coefficients, and its random batches."""
 
 from __future__ import annotations
 
@@ -44,38 +44,39 @@ LOSSES = ("peer", "backward", "forward", "dmi")
 @renamed_fields(seed="random_state", warm_start="warm_up", transition="noise")
 @dataclass(frozen=True, eq=False)
 class Net:
-    """One training of :func:`train_nets`.
+    """The data and settings of one net that :func:`train_nets` trains.
 
     Parameters
     ----------
     y
         Noisy class codes 0..K-1, one per row of the net.
     rows
-        Indices of the net's rows; ``None`` means all.
+        Indices of the rows that the net is trained on; ``None`` means all rows.
     X
-        Features of this net; ``None`` means the shared ones.
+        Features of this net; ``None`` means the features that all nets share.
     weight
         Non-negative weights of the rows. They weight both the loss and the counted prior; only their ratios
         matter.
     loss
         ``"peer"`` (``alpha=0`` is the plain loss), ``"backward"``, ``"forward"`` or ``"dmi"``.
     base
-        Base loss of ``"peer"`` and ``"backward"``.
+        Name of the base loss. Only ``"peer"`` and ``"backward"`` use it.
     alpha, peers, noisy_prior
-        Of ``"peer"``. If ``noisy_prior`` is ``None``, it is counted over the rows of the net.
+        As in :class:`~peerloss.PeerLoss`. Only ``"peer"`` uses them. If ``noisy_prior`` is ``None``, it is
+        counted over the rows of the net.
     noise
-        Noise model or T of ``"backward"`` and ``"forward"``.
+        Noise model or matrix T. ``"backward"`` and ``"forward"`` need it.
     eps
-        Clip of cross entropy.
+        Number added to probabilities inside the logarithm of cross entropy.
     dmi_eps
-        ``eps`` of :func:`~peerloss.functional.dmi_loss`, the floor of |det J| for ``"dmi"``.
+        The ``eps`` of :func:`~peerloss.functional.dmi_loss`. Only ``"dmi"`` uses it.
     learning_rate, weight_decay
-        Of AdamW. Weights decay, biases do not.
+        Settings of AdamW. The decay applies to weights, not to biases.
     warm_up
-        Number of first steps that minimise plain cross entropy. ``"dmi"`` needs them, because its value does
-        not depend on the order of the classes.
+        Number of steps at the start that minimise plain cross entropy. ``"dmi"`` needs them, because its
+        value does not depend on the order of the classes.
     random_state
-        Seed of the first weights, the batches and the sampled peers, independent of every other net.
+        Seed of the initial weights, the batches and the sampled peers of this net.
     """
 
     y: ArrayLike
@@ -114,14 +115,16 @@ class PreparedNet:
     rows: IntArray
     """Row numbers in the table of all features."""
     codes: IntArray
+    """The labels of these rows."""
     weight: FloatArray | None
-    """Mean 1, or ``None`` for equal weights."""
+    """The weights of these rows, with mean 1; ``None`` for equal weights."""
     coefficients: FloatArray
-    """(K, K): row y multiplies the loss matrix of an example with label y (forward: it is added to log p)."""
+    """(K, K): row y multiplies the loss matrix of an example with label y. For ``"forward"`` it is added to
+    log p."""
     objective: Objective
 
     def objective_at(self, step: int) -> Objective:
-        """Return what step ``step``, counted from 0, minimises: in the warm-up plain cross entropy."""
+        """Return the objective of step ``step``, counted from 0. In the warm-up it is plain cross entropy."""
         in_warm_up = step < self.net.warm_up
         return Objective("linear", "cross_entropy", self.net.eps) if in_warm_up else self.objective
 
@@ -243,22 +246,21 @@ def _objective(net: Net) -> Objective:
 
 
 class Block(NamedTuple):
-    """Batches of consecutive steps: row indices (steps, batch) and what weights their losses.
-
-    The loss of a step is Σ coefficients · L, with coefficients (steps, batch, K); for forward correction they
-    are log T[:, y]. The scale (steps, batch) is the weight of a row divided by the batch size.
-    """
+    """Batches of consecutive steps. The loss of a step is the sum of coefficients · L over its batch."""
 
     rows: IntArray
+    """Row indices (steps, batch)."""
     coefficients: RealArray
+    """(steps, batch, K); for forward correction they are log T[:, y]."""
     scale: RealArray
+    """(steps, batch): the weight of each row divided by the batch size."""
 
 
 class BatchStream:
-    """Random batches without replacement; an incomplete batch at the end of an epoch is dropped.
+    """Draw random batches without replacement. An incomplete batch at the end of an epoch is dropped.
 
     The sequence depends on the net, the batch size and the number of steps. It does not depend on how many
-    steps are taken at a time, nor on any other net. At most ``steps · batch`` row indices are held in memory.
+    steps are taken at a time, nor on any other net.
     """
 
     def __init__(self, prepared: PreparedNet, *, batch_size: int, steps: int, dtype: str = "float32") -> None:
@@ -286,7 +288,7 @@ class BatchStream:
         return block
 
     def _shuffle(self) -> IntArray:
-        """Return the batches of some epochs; how many depends on the net alone."""
+        """Return the batches of one or more epochs; their number depends on the net alone."""
         if self.n_rows > self._needed:  # less than one epoch: shuffling every row is not needed
             return self._rng.choice(self.n_rows, self._needed, replace=False).reshape(-1, self.batch)
         epochs = max(1, SHUFFLED_AT_ONCE // self.n_rows)
@@ -332,7 +334,7 @@ class BatchStream:
         np.subtract.at(coefficients, (step, first, codes[step, second]), share.astype(self._dtype))
 
 
-def first_weights(seed: int | tuple[int, ...], sizes: tuple[int, ...], dtype: str = "float32") -> RealArray:
+def initial_weights(seed: int | tuple[int, ...], sizes: tuple[int, ...], dtype: str = "float32") -> RealArray:
     """Draw weights and biases as ``nn.Linear`` does, uniform in ±1/√inputs; return one flat vector."""
     rng = np.random.default_rng(np.random.SeedSequence(seed).spawn(3)[0])
     layers = [rng.uniform(-1.0, 1.0, (n_in + 1) * n_out) / np.sqrt(n_in) for n_in, n_out in pairwise(sizes)]

@@ -63,22 +63,27 @@ def decay_factors(nets: Sequence[PreparedNet], sizes: tuple[int, ...], dtype: np
 
 
 class TorchBackend:
-    """AdamW on stacked parameters; autograd computes the gradient of the logits only, the rest is explicit.
+    """Train nets by AdamW on stacked parameters, starting from ``initial`` (nets, P) with zero moments.
 
-    It starts from the parameters ``first`` (nets, P) with zero moments. It uses one thread: its many small
-    operations gain little from a second one, and become up to thirty times slower (measured) if another
-    process uses that core.
+    Autograd computes only the gradient with respect to the logits; the layers are differentiated explicitly.
+    One thread is used: many small operations gain little from a second one, and become up to thirty times
+    slower (measured) if another process uses that core.
     """
 
     def __init__(
-        self, X: RealArray, nets: Sequence[PreparedNet], sizes: tuple[int, ...], first: RealArray, device: str
+        self,
+        X: RealArray,
+        nets: Sequence[PreparedNet],
+        sizes: tuple[int, ...],
+        initial: RealArray,
+        device: str,
     ) -> None:
         self._X, self._nets, self._device = torch.from_numpy(X).to(device), nets, device
         decay = decay_factors(nets, sizes, X.dtype)
         self._decay = torch.from_numpy(decay).to(device) if decay.any() else None
         rates = [[net.net.learning_rate] for net in nets]
         self._rate = torch.tensor(rates, dtype=self._X.dtype, device=device)
-        self._flat = torch.from_numpy(first).to(device)
+        self._flat = torch.from_numpy(initial).to(device)
         self._gradient, self._m, self._v, self._work = (torch.zeros_like(self._flat) for _ in range(4))
         self._layers = layer_views(self._flat, sizes)
         self._layer_gradients = layer_views(self._gradient, sizes)
@@ -123,18 +128,18 @@ class TorchBackend:
 
 
 class NumbaBackend:
-    """The compiled loop, one net after the other; it releases the GIL. Methods as in the torch backend."""
+    """Train nets one after the other in the compiled loop, which releases the GIL."""
 
     def __init__(
-        self, X: RealArray, nets: Sequence[PreparedNet], sizes: tuple[int, ...], first: RealArray
+        self, X: RealArray, nets: Sequence[PreparedNet], sizes: tuple[int, ...], initial: RealArray
     ) -> None:
         from peerloss.training.small import _numba_loop  # noqa: PLC0415 (numba is optional and slow to import)
 
         self._loop, self._X, self._nets = _numba_loop, X, nets
         self._sizes = np.array(sizes, dtype=np.int64)
         self._decay = decay_factors(nets, sizes, X.dtype)
-        self._state = np.zeros((len(first), 3, first.shape[1]), dtype=first.dtype)
-        self._state[:, 0] = first
+        self._state = np.zeros((len(initial), 3, initial.shape[1]), dtype=initial.dtype)
+        self._state[:, 0] = initial
 
     def parameters(self) -> RealArray:
         return self._state[:, 0].copy()

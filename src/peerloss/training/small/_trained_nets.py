@@ -1,4 +1,4 @@
-"""The result of a batched training, its predictions, and the forward pass of stacked nets in torch."""
+"""The result of the batched engine, its predictions, and the forward pass of stacked nets in torch."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TrainedNets:
 
     @property
     def n_classes(self) -> int:
-        """K."""
+        """Number of classes K."""
         return max(2, self.sizes[-1])
 
     def weights(self, net: int) -> list[tuple[RealArray, RealArray]]:
