@@ -60,7 +60,11 @@ class DivergenceWatch:
             self._calls += 1
 
     def judge(self, *, finite: bool, largest: float, alpha: float, stacklevel: int = 5) -> None:
-        """Check a loss by numbers; deprecated, call the watch with the batch and the loss instead."""
+        """Check one step by its numbers. Deprecated: call the watch with the batch and the loss instead.
+
+        ``finite`` says whether the loss is finite, ``largest`` is the largest |logit|, ``alpha`` the weight
+        of the peer term and ``stacklevel`` the number of frames up to the line that a warning points at.
+        """
         warn_renamed("DivergenceWatch.judge", "DivergenceWatch.__call__")
         self._check(finite, largest, alpha, stacklevel=stacklevel + 1)
 

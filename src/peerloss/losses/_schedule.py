@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 class AlphaSchedule:
     """Set ``loss.alpha`` along a piecewise linear curve, once per step (an optimiser step or an epoch).
 
-    Before the first and after the last knot α stays constant. The schedule is used like a learning-rate scheduler.
+    Before the first and after the last knot α stays constant. The schedule is used like a learning-rate
+    scheduler.
 
     Parameters
     ----------
