@@ -94,7 +94,7 @@ def test_closed_runs_have_a_page_of_their_own(data, tmp_path):
     [
         (
             ("--device", "gpu"),
-            "`device` must be 'auto', 'cpu' or 'cuda'; 'gpu' cannot be used",
+            "`device` must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; 'gpu' cannot be used",
         ),
         (("--device", "cuda:99"), "'cuda:99' cannot be used here"),
         pytest.param(

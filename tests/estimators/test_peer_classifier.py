@@ -171,7 +171,7 @@ def test_it_works_in_pipelines_searches_and_clones(small_portfolio):  # noqa: AR
         ({"cv": 1}, "`cv` must be an integer of at least 2"),
         (
             {"device": "tpu"},
-            "`device` must be 'auto', 'cpu' or 'cuda'; 'tpu' cannot be used",
+            "`device` must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; 'tpu' cannot be used",
         ),
     ],
 )
@@ -207,7 +207,7 @@ def test_a_missing_device_is_rejected_before_training(model, monkeypatch):
     monkeypatch.setattr(_fit_portfolio, "_fit_fold", lambda *_: trained.append("candidate"))
     monkeypatch.setattr(_robust_mlp, "train_nets", lambda *_, **__: trained.append("network"))
     X, _, noisy = task(60)
-    with pytest.raises(InvalidInputError, match="`device` must be 'auto', 'cpu' or 'cuda'"):
+    with pytest.raises(InvalidInputError, match="`device` must be 'auto' or a torch device such as 'cpu' or 'cuda:0'"):
         model.fit(X, noisy)
     assert not trained
 

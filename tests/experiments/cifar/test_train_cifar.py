@@ -109,7 +109,7 @@ def test_the_folder_keeps_records_that_were_not_requested(data, tmp_path, monkey
 @pytest.mark.parametrize("device", ["gpu", "meta", "cuda:99"])
 def test_a_missing_device_is_reported_before_images_are_read(device, tmp_path):
     """An unknown name, a device without memory, a GPU that does not exist."""
-    with pytest.raises(InvalidInputError, match=f"`device` must be 'auto', .*'{device}' cannot be used"):
+    with pytest.raises(InvalidInputError, match=f"`device` must be 'auto' or .*'{device}' cannot be used"):
         run(load("ce"), tmp_path, tmp_path, device)
 
 
