@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from peerloss.audit._label_audit import LabelAudit, assess_training
 from peerloss.audit._refit import check_refit, refit_posterior
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
-from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
 from peerloss.posterior.label_posterior import (
     LabelPosterior,
     flag_suspects,
@@ -193,13 +192,13 @@ def _make_audit(
             f"the features are not used: {found.model_ignored}. The audit is based on the annotators' "
             f"reports alone. {advice}"
         )
-        warnings.warn(message, IdentifiabilityWarning, stacklevel=4)
+        warn_caller(message, IdentifiabilityWarning)
     if found.reason:
         message = (
             f"the noise rates cannot be estimated from these data: {found.reason}. Rows are ranked by the "
             f"model's confidence in their label instead. {advice}"
         )
-        warnings.warn(message, IdentifiabilityWarning, stacklevel=4)
+        warn_caller(message, IdentifiabilityWarning)
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)
