@@ -31,7 +31,7 @@ from peerloss.noise import NoiseModel
 from peerloss.posterior.many_classes import count_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -131,8 +131,10 @@ class NoiseEstimate:
     low: FloatArray
     high: FloatArray
     """Ends of the 90 % intervals of each entry of T, shape (K, K)."""
-    posterior: CleanPosterior | None
+    posterior: CleanPosterior | None = None
     """For two classes: the fitted clean posterior."""
+    uncounted: Sequence[int] = ()
+    """For more classes: those without a confident row. Their rows of T are uniform noise."""
 
 
 def estimate_class_noise(
@@ -170,7 +172,8 @@ def estimate_class_noise(
         return NoiseEstimate(posterior.noise, *posterior.interval(), posterior)
     if weight is not None and not weight.all():
         proba, codes = proba[weight > 0], codes[weight > 0]
-    return NoiseEstimate(*count_noise(proba, codes), None)
+    noise, low, high, uncounted = count_noise(proba, codes)
+    return NoiseEstimate(noise, low, high, uncounted=uncounted)
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 from peerloss._probabilities import take
 from peerloss._validation import check_finite
-from peerloss.noise.estimate import warn_if_unidentifiable
+from peerloss.noise.estimate import warn_if_unidentifiable, warn_unidentifiable
 from peerloss.posterior._noise_rates import CleanPosterior, estimate_class_noise, log_odds
 from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
 from peerloss.theory import (
@@ -77,6 +77,11 @@ class CleanMap:
         used = weight > 0
         proba, codes, weight = proba[used], codes[used], weight[used]
         warn_if_unidentifiable(proba, codes, found.noise)
+        if found.uncounted:
+            warn_unidentifiable(
+                f"no row is confidently of class {found.uncounted}; those rows of T are taken as uniform "
+                "noise at the average rate"
+            )
         is_balanced = metric == "balanced_accuracy"
         curves = CleanCurves.fit(proba, codes, weight, found.noise) if is_balanced else None
         return cls(metric, alpha, noisy_prior, found.noise, None, curves)

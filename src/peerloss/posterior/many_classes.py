@@ -58,17 +58,19 @@ MAX_LOG_SLOPE = 3.0
 STRETCH = 1.8
 
 
-def count_noise(proba: NDArray[Any], codes: IntArray) -> tuple[NoiseModel, FloatArray, FloatArray]:
+def count_noise(proba: NDArray[Any], codes: IntArray) -> tuple[NoiseModel, FloatArray, FloatArray, list[int]]:
     """Count T from confident rows; also return the ends of Wilson's 90 % interval of each entry.
 
-    The intervals cover counting errors, not a wrong model.
+    The intervals cover counting errors, not a wrong model. The last result lists the classes without a
+    confident row. Their rows of T are uniform noise at the average rate.
     """
     joint, scaled = confident_joint(proba, codes)
     T = shrink_to_uniform(scaled, joint)
     n, z = np.maximum(joint.sum(axis=1), 1.0)[:, None], 1.645
     centre = (T + z**2 / (2 * n)) / (1 + z**2 / n)
     half = z * np.sqrt(T * (1 - T) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
-    return NoiseModel(T), np.clip(centre - half, 0.0, 1.0), np.clip(centre + half, 0.0, 1.0)
+    uncounted = np.flatnonzero(joint.sum(axis=1) == 0).tolist()
+    return NoiseModel(T), np.clip(centre - half, 0.0, 1.0), np.clip(centre + half, 0.0, 1.0), uncounted
 
 
 def shrink_to_uniform(scaled: FloatArray, joint: FloatArray) -> FloatArray:
