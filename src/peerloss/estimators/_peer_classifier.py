@@ -51,16 +51,17 @@ class PeerReport:
     the interval is too narrow: ``results/accuracy_peer_classifier.md`` has its measured coverage. If the
     noise model does not fit, the interval is widened to include the one that takes the labels as clean."""
     diverged: tuple[str, ...] = ()
-    """Networks that were left out because their numbers became NaN or infinite."""
+    """Networks that were left out because their weights became NaN or infinite."""
     misfit: float = 0.0
-    """Loss of log-likelihood per noisy label, out of fold, from explaining the labels by the estimated noise;
-    negative if nothing is lost."""
+    """Log-likelihood per noisy label, out of fold, that is lost if the estimated noise explains the labels;
+    negative if the estimated noise predicts them better."""
     misfit_p_value: float = 1.0
-    """P-value of the hypothesis that nothing is lost (a paired, one-sided z-test)."""
+    """P-value of the hypothesis that nothing is lost, or, with more than two classes, at most 1e-4 per label
+    (a paired, one-sided z-test)."""
 
     @property
     def fits(self) -> bool:
-        """Whether the estimated class-conditional noise explains the labels (``misfit_p_value`` of .01).
+        """Whether the estimated class-conditional noise explains the labels (``misfit_p_value`` ≥ .01).
 
         ``False`` means that the noise depends on the row, or that its rates cannot be estimated from these
         data. ``True`` is not a proof: noise that follows the features closely looks like clean labels.

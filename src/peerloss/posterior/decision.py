@@ -1,11 +1,11 @@
 """From probabilities of the noisy label to decisions: clean probabilities, α, estimated clean accuracy.
 
-Also whether the estimated noise explains the noisy labels (:func:`measure_misfit`): if clean probabilities
-times T predict them clearly worse than the portfolio does directly, T does not fit. Then the noise depends on
-the row, or its rates cannot be estimated from these data. On development tables class-conditional noise was
-not rejected, except for pair flips, whose rates were estimated badly: ``docs/howto/covered-noise.md`` has the
-numbers. A model that fits proves nothing. Any noisy posterior is explained by T = I, and noise that is a
-function of the features, such as keyword rules, looks like clean labels of an easier task.
+:func:`measure_misfit` tests whether the estimated noise explains the noisy labels. If clean probabilities
+times T predict them clearly worse than the noisy probabilities do, T does not fit: the noise depends on the
+row, or its rates cannot be estimated from these data. On development tables class-conditional noise was not
+rejected, except for pair flips, whose rates were estimated badly (``docs/howto/covered-noise.md``). A T that
+fits is not a proof. Any noisy posterior is explained by T = I, and noise that is a function of the features,
+such as keyword rules, looks like clean labels of an easier task.
 """
 
 from __future__ import annotations
@@ -208,7 +208,7 @@ class AutomaticAlpha(NamedTuple):
 
     alpha: float
     label_weights: FloatArray
-    """(K,), all 1 unless noisy labels are so nearly balanced that no useful α* exists without weights."""
+    """(K,), all 1 unless the noisy labels are so nearly balanced that α* is not usable without weights."""
     noise: NoiseModel
 
 
@@ -234,12 +234,12 @@ def automatic_alpha(
 
 
 class Misfit(NamedTuple):
-    """How much worse the noise model predicts the noisy labels than the portfolio does directly."""
+    """How much worse the noise model predicts the noisy labels than their own probabilities do."""
 
     loss: float
     """Log-likelihood lost per label; negative if the noise model predicts better."""
     p_value: float
-    """P-value of the hypothesis that nothing is lost, one-sided."""
+    """One-sided p-value of the hypothesis that no more than the tolerance is lost."""
 
 
 def measure_misfit(
