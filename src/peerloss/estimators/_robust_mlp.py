@@ -165,7 +165,7 @@ class RobustMLPClassifier(FoldClassifier):
 
     @renamed_parameters(warm_start_fraction="warm_up_fraction")
     def set_params(self, **params: Any) -> Self:
-        """Set parameters by name, as in every estimator of scikit-learn."""
+        """Set ``params`` by name, as in every estimator of scikit-learn."""
         super().set_params(**params)
         return self
 
