@@ -60,11 +60,15 @@ def renamed_fields(**names: str) -> Callable[[_Class], _Class]:
     def decorate(cls: _Class) -> _Class:
         cls.__init__ = _accept_old_names(cls.__init__, names=names, both=True)  # type: ignore[misc]
         for old, new in names.items():
-            read = functools.partial(_read_old_field, old, new)
-            setattr(cls, old, property(read, doc=f"Deprecated name of ``{new}``."))
+            setattr(cls, old, renamed_attribute(old, new))
         return cls
 
     return decorate
+
+
+def renamed_attribute(old: str, new: str) -> property:
+    """Return a read-only property that gives the attribute ``new`` under its deprecated name."""
+    return property(functools.partial(_read_old_name, old, new), doc=f"Deprecated name of ``{new}``.")
 
 
 def _accept_old_names(function: _Function, *, names: Mapping[str, str], both: bool) -> _Function:
@@ -82,9 +86,9 @@ def _accept_old_names(function: _Function, *, names: Mapping[str, str], both: bo
     return accept_old_names  # type: ignore[return-value]
 
 
-def _read_old_field(old: str, new: str, record: Any) -> Any:
+def _read_old_name(old: str, new: str, owner: Any) -> Any:
     warn_renamed(old, new)
-    return getattr(record, new)
+    return getattr(owner, new)
 
 
 def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:

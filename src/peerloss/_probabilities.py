@@ -19,12 +19,17 @@ if TYPE_CHECKING:
 
 #: Numbers in a block of rows: 1 MB as float64, which fits into the processor's cache.
 BLOCK_CELLS = 1 << 17
-#: How far the sum of a row may be from one. Models that compute in half precision are off by this much.
+#: How far the sum of a row may be from one by default. Models in half precision are off by this much.
 SUM_TOLERANCE = 5e-3
 
 
 def check_probabilities(
-    pred_proba: Any, n_rows: int, n_classes: int | None = None, *, labels: str = "labels"
+    pred_proba: Any,
+    n_rows: int,
+    n_classes: int | None = None,
+    *,
+    labels: str = "labels",
+    tolerance: float = SUM_TOLERANCE,
 ) -> NDArray[Any]:
     """Return probabilities as an array of numbers, without a copy if they are one already.
 
@@ -36,6 +41,8 @@ def check_probabilities(
         The expected shape; ``None`` accepts any number of classes.
     labels
         Name of the argument that holds the labels, for messages.
+    tolerance
+        How far the sum of a row may be from one.
     """
     table = np.asarray(pred_proba)
     if table.dtype.kind not in "fiu":
@@ -61,16 +68,16 @@ def check_probabilities(
             f"{table.shape[1]}. If a class has no row, use codes 0..K-1 or a pandas Categorical as labels."
         )
     for rows in blocks(*table.shape):
-        _check_block(table[rows], rows.start)
+        _check_block(table[rows], rows.start, tolerance)
     return table
 
 
-def _check_block(block: NDArray[Any], first: int) -> None:
+def _check_block(block: NDArray[Any], first: int, tolerance: float) -> None:
     sums = row_sums(block)
-    if (np.abs(sums - 1.0) <= SUM_TOLERANCE).all() and block.min() >= 0:  # NaN fails
+    if (np.abs(sums - 1.0) <= tolerance).all() and block.min() >= 0:  # NaN fails
         return
     low = block.min(axis=1)
-    wrong = ~(np.abs(sums - 1.0) <= SUM_TOLERANCE) | ~(low >= 0.0)
+    wrong = ~(np.abs(sums - 1.0) <= tolerance) | ~(low >= 0.0)
     row = int(np.flatnonzero(wrong)[0])
     what = f"{low[row]:g}" if low[row] < 0 else f"a sum of {sums[row]:g}"
     if not np.isfinite(block[row]).all():

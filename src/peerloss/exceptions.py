@@ -4,6 +4,24 @@ Each error is also the built-in error that a caller would expect (``ValueError``
 ``FloatingPointError``), so code that does not know this package can handle it.
 """
 
+import os
+import sys
+import warnings
+
+__all__ = [
+    "DivergenceError",
+    "DivergenceWarning",
+    "IdentifiabilityWarning",
+    "InvalidInputError",
+    "ModelFolderError",
+    "NotIdentifiableError",
+    "OutputError",
+    "PeerLossError",
+    "WorkerError",
+]
+
+_PACKAGE = os.path.join(os.path.dirname(__file__), "")  # noqa: PTH118, PTH120 - ends in a separator
+
 
 class PeerLossError(Exception):
     """Base class: ``except PeerLossError`` catches every error that this package raises deliberately."""
@@ -43,3 +61,14 @@ class DivergenceWarning(RuntimeWarning):
 
 class IdentifiabilityWarning(UserWarning):
     """An estimate was computed, but the data do not support it."""
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn at the line that called this package.
+
+    A fixed ``stacklevel`` would be wrong for a function that several public functions use.
+    """
+    frame, level = sys._getframe(1), 2  # noqa: SLF001 - as warnings.warn does
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -281,10 +281,11 @@ def test_weights_that_leave_one_class_are_rejected():
 
 
 def test_too_few_rows_for_a_split_are_warned_of():
-    """If no tree can split, a warning names the parameter to change."""
+    """If no tree can split, a warning at the line of the caller names the parameter to change."""
     X, y = rings(30)
-    with pytest.warns(UserWarning, match=r"No tree could split.*`min_child_samples` \(now 20\)"):
+    with pytest.warns(UserWarning, match=r"No tree could split.*`min_child_samples` \(now 20\)") as caught:
         small().fit(X, y)
+    assert caught[0].filename == __file__
 
 
 def test_a_missing_library_is_named(monkeypatch):

@@ -1,5 +1,7 @@
 """Folds: every estimator with ``cv`` accepts what scikit-learn accepts."""
 
+import warnings
+
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -215,6 +217,27 @@ def test_splits_that_are_not_a_partition_are_rejected(numbered):
     for cv in ([], list(StratifiedKFold(3).split(X, y))[:2]):
         with pytest.raises(InvalidInputError, match="`cv` must hold out each row exactly once"):
             held_out_folds(cv, data, seed=0)
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        CostSensitiveSVC(class_weight_grid=[1.0]),
+        MarginPerceptron(margin_grid=[1.0]),
+        PeerClassifier(),
+        PeerPlugInClassifier(LogisticRegression()),
+    ],
+    ids=lambda model: type(model).__name__,
+)
+def test_fewer_folds_are_warned_of_once(numbered, model, folds_of_peer):  # noqa: ARG001 (a fixture)
+    """A class with fewer rows than folds gives one warning, at the line that called ``fit``."""
+    X, _, _ = numbered
+    y = np.repeat(["a", "b"], [ROWS - 3, 3])
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        model.fit(X, y)
+    found = [w for w in caught if "'b' has only 3 rows; 3 folds are used" in str(w.message)]
+    assert [w.filename for w in found] == [__file__]
 
 
 def test_training_on_held_out_rows_is_rejected(numbered):

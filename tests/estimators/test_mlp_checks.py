@@ -2,7 +2,9 @@
 
 import numpy as np
 import pytest
+from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
+from sklearn.pipeline import make_pipeline
 
 from peerloss import NoiseModel, RobustMLPClassifier
 from peerloss.exceptions import InvalidInputError
@@ -77,21 +79,30 @@ def test_losses_check_their_settings(loss, settings, message):
 
 
 @pytest.mark.parametrize(
-    ("old", "new"),
+    ("old", "new", "advice"),
     [
-        ({"loss": "surrogate", "noise": np.eye(2)}, {"loss": "backward", "noise": np.eye(2)}),
-        ({"loss": "plain"}, {"alpha": 0}),
-        ({"loss": "plain", "base": "mae"}, {"alpha": 0, "base": "mae"}),
-        ({"loss": "gce"}, {"alpha": 0, "base": "gce"}),
-        ({"loss": "symmetric"}, {"alpha": 0, "base": "sigmoid"}),
-        ({"loss": "symmetric", "base": "ramp"}, {"alpha": 0, "base": "ramp"}),
+        (
+            {"loss": "surrogate", "noise": np.eye(2)},
+            {"loss": "backward", "noise": np.eye(2)},
+            'loss="backward"',
+        ),
+        ({"loss": "plain"}, {"alpha": 0}, 'loss="peer", alpha=0'),
+        ({"loss": "plain", "base": "mae"}, {"alpha": 0, "base": "mae"}, 'loss="peer", alpha=0'),
+        ({"loss": "gce"}, {"alpha": 0, "base": "gce"}, 'loss="peer", alpha=0, base="gce"'),
+        ({"loss": "symmetric"}, {"alpha": 0, "base": "sigmoid"}, 'loss="peer", alpha=0, base="sigmoid"'),
+        (
+            {"loss": "symmetric", "base": "ramp"},
+            {"alpha": 0, "base": "ramp"},
+            'loss="peer", alpha=0, base="ramp"',
+        ),
     ],
     ids=str,
 )
-def test_deprecated_losses_warn_and_work(old, new):
+def test_deprecated_losses_warn_and_work(old, new, advice):
     """A deprecated loss warns with its replacement, at the line of the caller, and gives the same nets."""
     X, y, _ = data(100)
-    with pytest.warns(DeprecationWarning, match=rf'`loss="{old["loss"]}"` is deprecated .* Use `') as caught:
+    message = rf'`loss="{old["loss"]}"` is deprecated .* Use `{advice}`'
+    with pytest.warns(DeprecationWarning, match=message) as caught:
         deprecated = fast(max_steps=20, **old).fit(X, y)
     assert caught[0].filename == __file__
     np.testing.assert_array_equal(
@@ -102,10 +113,7 @@ def test_deprecated_losses_warn_and_work(old, new):
 def test_the_deprecated_symmetric_loss_checks_its_base():
     """Only symmetric base losses are accepted."""
     X, y, _ = data(50)
-    with (
-        pytest.warns(DeprecationWarning, match="symmetric"),
-        pytest.raises(InvalidInputError, match="`base` must be one of 'sigmoid'"),
-    ):
+    with pytest.raises(InvalidInputError, match="`base` must be one of 'sigmoid'"):
         fast("symmetric", base="hinge").fit(X, y)
 
 
@@ -114,3 +122,22 @@ def test_warm_start_fraction_is_a_deprecated_name():
     with pytest.warns(DeprecationWarning, match="Use `warm_up_fraction`"):
         model = RobustMLPClassifier("dmi", warm_start_fraction=0.25)
     assert model.get_params()["warm_up_fraction"] == 0.25
+
+
+def test_warm_start_fraction_can_be_set_and_read():
+    """``set_params``, also of a pipeline, and the attribute accept the old name and warn at the caller."""
+    model = RobustMLPClassifier("dmi")
+    pipeline = make_pipeline(model)
+    with pytest.warns(DeprecationWarning, match="Use `warm_up_fraction`") as caught:
+        assert model.set_params(warm_start_fraction=0.25, cv=3) is model
+    assert caught[0].filename == __file__
+    assert (model.warm_up_fraction, model.cv) == (0.25, 3)
+    with pytest.warns(DeprecationWarning, match="Use `warm_up_fraction`") as caught:
+        assert model.warm_start_fraction == 0.25
+    assert caught[0].filename == __file__
+    with pytest.warns(DeprecationWarning, match="Use `warm_up_fraction`"):
+        pipeline.set_params(robustmlpclassifier__warm_start_fraction=0.75)
+    assert clone(model).warm_up_fraction == 0.75
+    assert "warm_start_fraction" not in model.get_params()
+    with pytest.raises(ValueError, match="Invalid parameter 'warm'"):
+        model.set_params(warm=1)

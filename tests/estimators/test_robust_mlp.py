@@ -103,10 +103,11 @@ def test_diverging_logits_are_warned_of():
     """Unclipped cross entropy at α > 1 on one clean feature gives finite logits above 10⁴."""
     X = np.repeat([[-1.0], [1.0]], 50, axis=0)
     y = np.repeat([0, 1], 50)
-    with pytest.warns(DivergenceWarning, match="training diverges"):
+    with pytest.warns(DivergenceWarning, match="training diverges") as caught:
         RobustMLPClassifier(
             alpha=3.0, eps=0.0, weight_decay=0.0, learning_rate=0.05, random_state=0, max_steps=1500
         ).fit(X, y)
+    assert caught[0].filename == __file__
 
 
 def test_early_stopping_keeps_the_best_step():

@@ -58,6 +58,15 @@ def test_callers_arrays_are_unchanged():
     np.testing.assert_array_equal(proba, proba_before)
 
 
+def test_rows_that_do_not_sum_to_one_are_refused():
+    """Sums may be off by 1e-4, which rescaling corrects, and not by more."""
+    y_noisy, proba, _ = separable(NOISES[0], n=200)
+    expected = estimate_noise(y_noisy, proba).transition
+    np.testing.assert_allclose(estimate_noise(y_noisy, proba * (1 + 9e-5)).transition, expected)
+    with pytest.raises(InvalidInputError, match=r"sum to 1 in each row; found a sum of 1\.0002 in row 0"):
+        estimate_noise(y_noisy, proba * (1 + 2e-4))
+
+
 def test_unbalanced_but_informative_probabilities_do_not_warn():
     """Informative probabilities do not warn only because one class is the most probable on every row."""
     rng = np.random.default_rng(0)
@@ -91,8 +100,9 @@ def test_warns_if_a_class_has_no_confident_row():
     """A class without labels causes a warning, and its row of T is noise-free."""
     y_noisy, proba, _ = separable(NOISES[0], n=400)
     three = np.column_stack([proba, np.zeros(400)])
-    with pytest.warns(IdentifiabilityWarning, match=r"no row is confidently of class \[2\]"):
+    with pytest.warns(IdentifiabilityWarning, match=r"no row is confidently of class \[2\]") as caught:
         found = estimate_noise(y_noisy, three)
+    assert {w.filename for w in caught} == {__file__}
     np.testing.assert_array_equal(found.transition[2], [0, 0, 1])
 
 

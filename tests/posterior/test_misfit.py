@@ -99,8 +99,10 @@ def test_a_misfit_of_the_noise_model_is_reported(monkeypatch):
     assert "compare with plain training" not in str(fitted.report_)
     wrong_noise = NoiseEstimate(NoiseModel.uniform(3, 0.4), np.zeros((3, 3)), np.ones((3, 3)), None)
     monkeypatch.setattr(decision, "estimate_class_noise", lambda *_, **__: wrong_noise)
-    with pytest.warns(IdentifiabilityWarning, match="class-conditional noise .* does not explain the labels"):
+    message = "class-conditional noise .* does not explain the labels"
+    with pytest.warns(IdentifiabilityWarning, match=message) as caught:
         wrong = PeerClassifier(random_state=0).fit(X, y)
+    assert {w.filename for w in caught} == {__file__}
     assert not wrong.report_.fits
     assert wrong.report_.misfit_p_value < LEVEL
     assert "Do not rely on the estimates of noise and accuracy" in str(wrong.report_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +18,7 @@ from peerloss.audit._label_audit import LabelAudit, assess_training
 from peerloss.audit._refit import check_refit, refit_posterior
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
-from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
 from peerloss.posterior.label_posterior import (
     LabelPosterior,
     flag_suspects,
@@ -61,10 +60,10 @@ def find_label_issues(
         Features: a DataFrame (numbers and text, missing values allowed) or an array. Not needed with
         ``pred_proba``, or if several annotators labelled each row.
     labels
-        Labels of any type, one per row. Or those of several annotators: one column each (missing if an
-        annotator gave none), or a long table with columns task (or item), worker and label, in any order. Its
-        tasks are entries of the index of ``X`` or of ``pred_proba``; if both are arrays, positions of their
-        rows, from 0. The given label is then the majority label.
+        Labels of any type, one per row. Labels of several annotators are one column per annotator (missing if
+        an annotator gave none), or a long table with columns task (or item), worker and label, in any order.
+        The tasks of a long table are entries of the index of ``X`` or of ``pred_proba``; if both are arrays,
+        they are positions of rows, from 0. The given label is then the majority label.
     estimator
         A classifier with ``predict_proba`` to be cross-fitted; ``None`` uses the portfolio of
         :class:`PeerClassifier`.
@@ -74,7 +73,7 @@ def find_label_issues(
     cv
         Number of folds, or a splitter.
     groups
-        Rows of one group are never split between training and held-out parts.
+        Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
     refit
         Fit ``estimator``, which must accept sample weights, a second time, to the clean posterior of the
         first round, and rank by the result. This takes about twice the time (more with many classes) and
@@ -193,13 +192,13 @@ def _make_audit(
             f"the features are not used: {found.model_ignored}. The audit is based on the annotators' "
             f"reports alone. {advice}"
         )
-        warnings.warn(message, IdentifiabilityWarning, stacklevel=4)
+        warn_caller(message, IdentifiabilityWarning)
     if found.reason:
         message = (
             f"the noise rates cannot be estimated from these data: {found.reason}. Rows are ranked by the "
             f"model's confidence in their label instead. {advice}"
         )
-        warnings.warn(message, IdentifiabilityWarning, stacklevel=4)
+        warn_caller(message, IdentifiabilityWarning)
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)

@@ -77,7 +77,8 @@ class LabelAudit:
     classes: NDArray[Any]
     """(K,) the labels, in the order of the matrices."""
     noise: NoiseModel | None
-    """The estimated T, the same that :class:`PeerClassifier` reports; ``None`` if it cannot be estimated."""
+    """The estimated T; ``None`` if it cannot be estimated. It is the estimate that :class:`PeerClassifier`
+    reports, unless ``near_boundary`` is above ½."""
     noise_low: FloatArray | None
     noise_high: FloatArray | None
     """Ends of the 90 % intervals of each entry of T."""
@@ -101,7 +102,7 @@ class LabelAudit:
     def expected_errors(self) -> float:
         """The expected number of wrong labels, n·Σ_i π_i(1 − T[i, i]).
 
-        If T cannot be estimated it is the sum of ``p_error``, which is rather too large if classes overlap.
+        If T cannot be estimated, it is the sum of ``p_error``, which is too large if classes overlap.
         """
         if self.noise is None:
             return float(self.table["p_error"].sum())
@@ -113,7 +114,7 @@ class LabelAudit:
         return self.table[self.table["flagged"]].sort_values("rank")
 
     def relabel(self) -> tuple[Any, pd.Series]:
-        """Return features and labels, with the suggested label if the given one is more likely wrong."""
+        """Return features and labels; labels that are more likely wrong than right become the suggestion."""
         wrong = self.table["p_error"] > 0.5
         labels = self.table["given"].where(~wrong, self.table["suggested"]).rename(self.label_name)
         return self.X, labels
@@ -198,7 +199,7 @@ class LabelAudit:
             f"{flagged:,} of {len(self.table):,} labels are suspect; about {self.expected_errors:,.0f} "
             f"({self.expected_errors / len(self.table):.1%}) are expected to be wrong. "
             + (f"The noise rates cannot be estimated ({self.reason}). " if self.reason else "")
-            + ("They lie near the boundary rather than in one class. " if self.near_boundary > 0.5 else "")
+            + ("Errors lie near the boundary rather than in one class. " if self.near_boundary > 0.5 else "")
             + str(self.outlook)
         )
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -24,7 +23,7 @@ from peerloss._validation import (
 )
 from peerloss.boosting import libraries
 from peerloss.boosting._objectives import BASES, PeerObjective, raw_to_proba
-from peerloss.exceptions import InvalidInputError
+from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -227,12 +226,11 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             validation, rows = rows.take(held_out), rows.take(kept)
         trained = libraries.train(self._backend, self._settings, rows, validation)
         if trained.n_splits == 0:
-            warnings.warn(
+            warn_caller(
                 f"No tree could split the {len(rows.codes)} rows, so every prediction is {self.classes_[0]!r}"
                 f" with equal probabilities. Lower `min_child_samples` (now {self.min_child_samples}), or "
                 "check that the features vary.",
                 UserWarning,
-                stacklevel=4,
             )
         return trained
 

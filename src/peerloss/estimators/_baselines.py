@@ -30,23 +30,23 @@ MARGINS = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0)
 CLASS_WEIGHTS = (0.1, 0.2, 0.25, 0.33, 0.5, 1.0, 2.0, 3.0, 4.0, 5.0, 10.0)
 
 
-class _TunedMachine(FoldClassifier):
-    """A machine whose setting is the one of a grid with the best peer score on held-out noisy labels."""
+class _TunedClassifier(FoldClassifier):
+    """A classifier with one setting, chosen from a grid by the peer score on held-out noisy labels."""
 
     cv: Any
     scoring_alpha: float
     random_state: RandomState
 
     def _tune(self, data: FitInput, groups: ArrayLike | None) -> tuple[float, Any]:
-        """Return the best setting and the machine with it; set ``scores_`` and the calibrator."""
+        """Return the best setting and the model trained with it; set ``scores_`` and the calibrator."""
         alpha = check_finite(self.scoring_alpha, "scoring_alpha")
         grid = self._check_grid()
         seed = int(as_generator(self.random_state).integers(2**31 - 1))
         scores = np.zeros((len(grid), len(data.codes), len(data.classes)))
         for train, test in held_out_folds(self.cv, data, seed=seed, groups=groups):
             for i, setting in enumerate(grid):
-                machine = self._train(data, train, setting, seed)
-                scores[i, test] = as_score_columns(machine.decision_function(data.X[test]))
+                model = self._train(data, train, setting, seed)
+                scores[i, test] = as_score_columns(model.decision_function(data.X[test]))
         options: dict[str, Any] = {"alpha": alpha, "sample_weight": data.weight}
         self.scores_ = np.array([peer_score(data.codes, p, **options) for p in scores.argmax(axis=2)])
         best = min(range(len(grid)), key=lambda i: (-self.scores_[i], self._tie_break(float(grid[i]))))
@@ -62,13 +62,13 @@ class _TunedMachine(FoldClassifier):
 
     @abstractmethod
     def _train(self, data: FitInput, rows: IntArray, setting: float, seed: int) -> Any:
-        """Return a trained machine of scikit-learn."""
+        """Return a model of scikit-learn, trained on these rows."""
 
     def _tie_break(self, setting: float) -> float:  # noqa: ARG002 - the first of equally good settings
         return 0.0
 
 
-class MarginPerceptron(_TunedMachine):
+class MarginPerceptron(_TunedClassifier):
     """PAM (Khardon and Wachman, 2007), a baseline that the paper describes.
 
     For one row after another, ``w += y·x`` and ``b += y`` if ``y(w·x + b) ≤ margin``. The margin is chosen
@@ -83,7 +83,7 @@ class MarginPerceptron(_TunedMachine):
     n_epochs
         Passes over the rows.
     average
-        The hypothesis that predicts: ``"last"``, as in the code of the paper, or ``"averaged"`` over all
+        The weights to predict with: ``"last"``, as in the code of the paper, or ``"averaged"`` over all
         steps, which varies less.
     shuffle
         Whether each pass visits the rows in a random order.
@@ -100,7 +100,7 @@ class MarginPerceptron(_TunedMachine):
     classes_
         The labels as given, sorted.
     coef_, intercept_
-        The hypothesis, (1, d) and (1,) for two classes and (K, d) and (K,) for more.
+        Weights and intercepts, (1, d) and (1,) for two classes, (K, d) and (K,) for more.
     margin_
         The chosen margin.
     scores_
@@ -108,7 +108,7 @@ class MarginPerceptron(_TunedMachine):
 
     Notes
     -----
-    The passes are compiled: the hinge loss max(0, 1 − y·f) has the subgradient −y·x if y·f ≤ 1, so
+    The passes run in compiled code: the hinge loss max(0, 1 − y·f) has the subgradient −y·x if y·f ≤ 1, so
     scikit-learn's stochastic gradient descent with the constant rate 1/margin is this algorithm for w/margin.
     ``predict_proba`` is the softmax of the scores times a slope fitted to held-out noisy labels. Its argmax
     is the decision of the perceptron.
@@ -144,8 +144,8 @@ class MarginPerceptron(_TunedMachine):
         self.random_state = random_state
 
     def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
-        self.margin_, machine = self._tune(data, groups)
-        self.coef_, self.intercept_ = machine.coef_, machine.intercept_
+        self.margin_, model = self._tune(data, groups)
+        self.coef_, self.intercept_ = model.coef_, model.intercept_
 
     def decision_function(self, X: ArrayLike) -> FloatArray:
         """Return w·x + b, shape (n,) for two classes and (n, K) for more."""
@@ -169,7 +169,7 @@ class MarginPerceptron(_TunedMachine):
 
     def _train(self, data: FitInput, rows: IntArray, setting: float, seed: int) -> SGDClassifier:
         unit = setting if setting > 0 else 1.0
-        machine = SGDClassifier(
+        model = SGDClassifier(
             loss="hinge" if setting > 0 else "perceptron",  # perceptron: update if y·f ≤ 0
             penalty=None,
             learning_rate="constant",
@@ -180,12 +180,12 @@ class MarginPerceptron(_TunedMachine):
             average=self.average == "averaged",
             random_state=seed,
         )
-        machine.fit(data.X[rows], data.codes[rows], sample_weight=data.weight[rows])
-        machine.coef_, machine.intercept_ = unit * machine.coef_, unit * machine.intercept_
-        return machine
+        model.fit(data.X[rows], data.codes[rows], sample_weight=data.weight[rows])
+        model.coef_, model.intercept_ = unit * model.coef_, unit * model.intercept_
+        return model
 
 
-class CostSensitiveSVC(_TunedMachine):
+class CostSensitiveSVC(_TunedClassifier):
     """C-SVM (Liu et al., 2003), a baseline of the paper: two classes, one of them reweighted.
 
     The weight of class 0 is 1. The weight of class 1 (the larger label) is chosen from ``class_weight_grid``:
@@ -224,7 +224,7 @@ class CostSensitiveSVC(_TunedMachine):
     Notes
     -----
     ``predict_proba`` is σ(slope · decision) with a slope fitted to held-out noisy labels: a probability of
-    the noisy label. Its argmax is the decision of the machine.
+    the noisy label. Its argmax is the decision of the SVM.
 
     References
     ----------
@@ -294,8 +294,8 @@ class CostSensitiveSVC(_TunedMachine):
         return grid
 
     def _train(self, data: FitInput, rows: IntArray, setting: float, seed: int) -> SVC:  # noqa: ARG002
-        machine = SVC(C=self.C, gamma=self.gamma, tol=self.tol, class_weight={0: 1.0, 1: float(setting)})
-        return machine.fit(data.X[rows], data.codes[rows], sample_weight=data.weight[rows])
+        model = SVC(C=self.C, gamma=self.gamma, tol=self.tol, class_weight={0: 1.0, 1: float(setting)})
+        return model.fit(data.X[rows], data.codes[rows], sample_weight=data.weight[rows])
 
     def _tie_break(self, setting: float) -> float:
         return abs(float(np.log(setting)))

@@ -33,12 +33,12 @@ ALPHA_GRID = (0.0, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 2.0, 3.0, 5.0, -5.0)
 #: Losses that use ``noise``.
 CORRECTIONS = ("backward", "forward")
 LOSSES = ("peer", *CORRECTIONS, "dmi")
-#: Deprecated losses, with the parameters to use instead.
+#: Deprecated losses, with the parameters to use instead; ``{base}`` is the base loss that they train with.
 DEPRECATED_LOSSES = {
     "surrogate": 'loss="backward"',
     "plain": 'loss="peer", alpha=0',
-    "gce": 'loss="peer", alpha=0, base="gce"',
-    "symmetric": 'loss="peer", alpha=0, base="sigmoid"',
+    "gce": 'loss="peer", alpha=0, base="{base}"',
+    "symmetric": 'loss="peer", alpha=0, base="{base}"',
 }
 
 
@@ -86,13 +86,13 @@ def _resolve_loss(model: RobustMLPClassifier) -> LossChoice:
     given = LossChoice(model.loss, model.base, model.alpha, model.peers)
     if not (isinstance(model.loss, str) and model.loss in DEPRECATED_LOSSES):
         return given
-    warn_renamed(f'loss="{model.loss}"', DEPRECATED_LOSSES[model.loss], stacklevel=6)
-    if model.loss == "surrogate":
-        return given._replace(loss="backward")
     base = "gce" if model.loss == "gce" else model.base
     if model.loss == "symmetric":
         symmetric = tuple(name for name in trainable_bases() if as_base(name).symmetric)
         base = "sigmoid" if base == "cross_entropy" else check_choice(base, "base", symmetric)
+    warn_renamed(f'loss="{model.loss}"', DEPRECATED_LOSSES[model.loss].format(base=base), stacklevel=6)
+    if model.loss == "surrogate":
+        return given._replace(loss="backward")
     return LossChoice("peer", base, 0.0, "expected")
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -17,7 +16,7 @@ from peerloss._probabilities import label_frequencies
 from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, IntArray, check_choice
 from peerloss.estimators.folds import Folds, held_out_folds, is_fold_count
 from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
-from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
 from peerloss.metrics import peer_score
 from peerloss.posterior.decision import LEVEL, METRICS, CleanMap, check_alpha_or_auto
 
@@ -52,16 +51,17 @@ class PeerReport:
     the interval is too narrow: ``results/accuracy_peer_classifier.md`` has its measured coverage. If the
     noise model does not fit, the interval is widened to include the one that takes the labels as clean."""
     diverged: tuple[str, ...] = ()
-    """Networks that were left out because their numbers became NaN or infinite."""
+    """Networks that were left out because their weights became NaN or infinite."""
     misfit: float = 0.0
-    """Loss of log-likelihood per noisy label, out of fold, from explaining the labels by the estimated noise;
-    negative if nothing is lost."""
+    """Log-likelihood per noisy label, out of fold, that is lost if the estimated noise explains the labels;
+    negative if the estimated noise predicts them better."""
     misfit_p_value: float = 1.0
-    """P-value of the hypothesis that nothing is lost (a paired, one-sided z-test)."""
+    """P-value of the hypothesis that nothing is lost, or, with more than two classes, at most 1e-4 per label
+    (a paired, one-sided z-test)."""
 
     @property
     def fits(self) -> bool:
-        """Whether the estimated class-conditional noise explains the labels (``misfit_p_value`` of .01).
+        """Whether the estimated class-conditional noise explains the labels (``misfit_p_value`` ≥ .01).
 
         ``False`` means that the noise depends on the row, or that its rates cannot be estimated from these
         data. ``True`` is not a proof: noise that follows the features closely looks like clean labels.
@@ -205,9 +205,7 @@ class PeerClassifier(NoisyLabelClassifier):
             self.alpha_ = self.clean_map_.implied_alpha()
             self.report_ = _make_report(data, portfolio, self.clean_map_, seed=seed, verified=verified)
             if not self.report_.fits:
-                warnings.warn(
-                    f"{MISFIT} (p = {self.report_.misfit_p_value:.2g})", IdentifiabilityWarning, stacklevel=2
-                )
+                warn_caller(f"{MISFIT} (p = {self.report_.misfit_p_value:.2g})", IdentifiabilityWarning)
         return self
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
@@ -229,11 +227,11 @@ class PeerClassifier(NoisyLabelClassifier):
 
     def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> Folds:
         repeats = 2 if groups is None and len(data.codes) <= FEW_ROWS and is_fold_count(self.cv) else 1
-        return [
-            fold
+        draws = [
+            held_out_folds(self.cv, data, seed=(seed + i) % 2**31, groups=groups, warn=i == 0)
             for i in range(repeats)
-            for fold in held_out_folds(self.cv, data, seed=(seed + i) % 2**31, groups=groups)
         ]
+        return [fold for folds in draws for fold in folds]
 
 
 def _with_gold(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from peerloss._deprecation import renamed_parameters
+from peerloss._deprecation import renamed_attribute, renamed_parameters
 from peerloss._device import resolve_device
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import MAX_STANDARDISED
@@ -24,7 +23,7 @@ from peerloss.estimators._mlp_settings import (
     search_folds,
 )
 from peerloss.estimators.folds import FoldClassifier, Folds
-from peerloss.exceptions import DivergenceError, DivergenceWarning
+from peerloss.exceptions import DivergenceError, DivergenceWarning, warn_caller
 from peerloss.functional.base import DEFAULT_EPS
 from peerloss.losses import LOGIT_LIMIT
 from peerloss.metrics import peer_score
@@ -162,6 +161,14 @@ class RobustMLPClassifier(FoldClassifier):
         self.device = device
         self.random_state = random_state
 
+    warm_start_fraction = renamed_attribute("warm_start_fraction", "warm_up_fraction")
+
+    @renamed_parameters(warm_start_fraction="warm_up_fraction")
+    def set_params(self, **params: Any) -> Self:
+        """Set ``params`` by name, as in every estimator of scikit-learn."""
+        super().set_params(**params)
+        return self
+
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the clean classes, shape (n, K): the mean over the members."""
         features = self._check_predict(X)
@@ -291,19 +298,17 @@ class RobustMLPClassifier(FoldClassifier):
         if len(lost) == self.n_members:
             raise DivergenceError(f"all {self.n_members} nets became NaN or infinite. {remedy}")
         if lost:
-            warnings.warn(
+            warn_caller(
                 f"members {lost} of {self.n_members} became NaN or infinite and are excluded. {remedy}",
                 DivergenceWarning,
-                stacklevel=4,
             )
         finite = np.flatnonzero(~self.nets_.diverged)
         largest = float(np.abs(self.nets_.logits(X, nets=finite)).max())
         if self.alpha_ >= 1 and largest > LOGIT_LIMIT:
-            warnings.warn(
+            warn_caller(
                 f"logits have reached {largest:.3g} (limit {LOGIT_LIMIT:g}) at alpha = {self.alpha_:g} ≥ 1: "
                 f"the loss is not bounded below and training diverges. {remedy}",
                 DivergenceWarning,
-                stacklevel=4,
             )
 
 

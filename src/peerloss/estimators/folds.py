@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import abstractmethod
 from collections.abc import Iterable
 from numbers import Integral
@@ -13,7 +12,7 @@ from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check
 
 from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._validation import IntArray, check_count
-from peerloss.exceptions import InvalidInputError
+from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -72,12 +71,15 @@ def check_cv_kind(cv: Any) -> None:
         )
 
 
-def held_out_folds(cv: Any, data: FitInput, *, seed: int, groups: ArrayLike | None = None) -> Folds:
+def held_out_folds(
+    cv: Any, data: FitInput, *, seed: int, groups: ArrayLike | None = None, warn: bool = True
+) -> Folds:
     """Return pairs of training and held-out rows; rows of weight zero are never trained on.
 
     ``cv`` is what scikit-learn accepts: a number of folds (``None`` is 5), a splitter, or index pairs. A
-    number makes shuffled, stratified folds of the rows with positive weight (fewer folds if a class has fewer
-    rows), or of complete ``groups``. A splitter or index pairs must hold out each row once.
+    number makes shuffled, stratified folds of the rows with positive weight, or of complete ``groups``. If a
+    class has fewer rows than there are folds, fewer folds are made, with a warning unless ``warn`` is false.
+    A splitter or index pairs must hold out each row once.
     """
     rows = np.flatnonzero(data.weight > 0)
     counts = np.bincount(data.codes[rows], minlength=len(data.classes))
@@ -100,12 +102,12 @@ def held_out_folds(cv: Any, data: FitInput, *, seed: int, groups: ArrayLike | No
     if groups is not None:
         return _given_folds(shuffled_splitter(n_folds, groups, seed % 2**31), data, groups)
     if n_folds > counts[rarest]:
-        warnings.warn(
-            f"`cv`={n_folds} folds were requested, but class {_plain(data.classes[rarest])!r} has only "
-            f"{counts[rarest]} rows; {counts[rarest]} folds are used.",
-            UserWarning,
-            stacklevel=4,
-        )
+        if warn:
+            warn_caller(
+                f"`cv`={n_folds} folds were requested, but class {_plain(data.classes[rarest])!r} has only "
+                f"{counts[rarest]} rows; {counts[rarest]} folds are used.",
+                UserWarning,
+            )
         n_folds = int(counts[rarest])
     splits = shuffled_splitter(n_folds, None, seed).split(rows, data.codes[rows])
     return [(rows[train], rows[test]) for train, test in splits]

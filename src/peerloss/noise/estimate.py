@@ -5,14 +5,13 @@ Except in :func:`estimate_noise`, input is not checked.
 
 from __future__ import annotations
 
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from peerloss._probabilities import blocks, check_probabilities, label_frequencies, take
 from peerloss._validation import as_labels, check_choice, check_in_range, check_same_length
-from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
 from peerloss.noise._model import NoiseModel
 
 if TYPE_CHECKING:
@@ -22,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Probabilities this much below a threshold pass it: the mean of equal numbers may be rounded above them.
 ROUNDING = 1e-6
+#: How far the sum of a row of probabilities may be from one in :func:`estimate_noise`.
+SUM_TOLERANCE = 1e-4
 
 
 def estimate_noise(
@@ -80,7 +81,7 @@ def estimate_noise(
         )
     check_choice(method, "method", ("confident", "anchor"))
     certain = check_in_range(quantile, "quantile", 0.5, 1.0)
-    table = check_probabilities(pred_proba, len(labels), labels="y_noisy")
+    table = check_probabilities(pred_proba, len(labels), labels="y_noisy", tolerance=SUM_TOLERANCE)
     as_labels(labels, "y_noisy", n_classes=table.shape[1])
     if len(np.unique(labels)) < 2:
         raise InvalidInputError(
@@ -153,12 +154,11 @@ def explain_chance_level(proba: NDArray[Any], codes: IntArray) -> str:
 
 
 def warn_unidentifiable(reason: str) -> None:
-    """Warn that T cannot be identified, with the reason; the stack level is that of ``estimate_noise``."""
-    warnings.warn(
+    """Warn that T cannot be identified, with the reason."""
+    warn_caller(
         f"T cannot be identified from these data: {reason}. Use a better model, more rows, or a few clean "
         "labels (`y_clean`); peer loss itself needs no T.",
         IdentifiabilityWarning,
-        stacklevel=4,
     )
 
 

@@ -1,22 +1,26 @@
-"""The one estimate of class-conditional noise that is reported, by the classifiers and by the audit.
+"""Estimate class-conditional noise from noisy labels and out-of-fold probabilities.
 
-More than two classes: T is counted (:mod:`peerloss.posterior.many_classes`). Two classes: noise compresses
-the posterior, η̃ = e_neg + (1 − e_neg − e_pos)·η. However confident a score is, noisy labels agree with it no
-more often than 1 − e_pos on one side and 1 − e_neg on the other. The levels at which their curve flattens
-determine the rates. The model is a logistic curve η = σ(linear function of the score) between two floors, one
-curve for each pair of rates on a grid. The rates are averaged over the pairs, each in proportion to how well
-it explains the labels, so that few rows lead to cautious estimates.
+``PeerClassifier``, ``PeerPlugInClassifier``, ``RobustMLPClassifier(alpha="auto")`` and the audit use this
+estimate. There are two exceptions: ``RobustMLPClassifier(noise="estimate")`` uses
+:func:`peerloss.estimate_noise`, and an audit of two classes whose labels flip near the boundary reports the
+rates of its ranking.
+
+For more than two classes T is counted (:mod:`peerloss.posterior.many_classes`). For two classes noise
+compresses the posterior, η̃ = e_neg + (1 − e_neg − e_pos)·η. However confident a score is, noisy labels agree
+with it no more often than 1 − e_pos on one side and 1 − e_neg on the other. The levels at which their curve
+flattens determine the rates. The model is a logistic curve η = σ(linear function of the score), scaled to lie
+between e_neg and 1 − e_pos. One curve is fitted for each pair of rates on a grid. The rates are averaged over
+the pairs, each in proportion to how well it explains the labels, so that few rows lead to cautious estimates.
 
 The score is assumed to be the log-odds of the clean class up to scale, as the scores of linear models, of
 regularised forests and of their averages are. A score that has itself learnt to flatten (a flexible model on
 very many rows) hides the noise: its rates are then underestimated.
 
-Two priors of the rates were measured for different tasks and stand side by side, because neither does the
-other's task as well. ``CLASSIFIER`` was measured by the clean accuracy of ``PeerClassifier`` and the error of
-the rates, on development splits of eight of the paper's data sets. It is used wherever rates are reported.
-Its scores need not be calibrated. ``RANKING`` was measured by how well ``p_error`` ranks wrong labels, on
-development seeds of the audit benchmark (:mod:`peerloss.posterior.label_posterior`). It expects calibrated
-scores.
+There are two priors of the rates, because no single one was best for both tasks. ``CLASSIFIER`` was chosen by
+the clean accuracy of ``PeerClassifier`` and the error of the rates, on development splits of eight of the
+paper's data sets. :func:`estimate_class_noise` uses it; its scores need not be calibrated. ``RANKING`` was
+chosen by how well ``p_error`` ranks wrong labels, on development seeds of the audit benchmark.
+:mod:`peerloss.posterior.label_posterior` uses it; it expects calibrated scores.
 """
 
 from __future__ import annotations
@@ -31,7 +35,7 @@ from peerloss.noise import NoiseModel
 from peerloss.posterior.many_classes import count_noise
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -74,8 +78,8 @@ class RatePrior:
     """Candidates with less than this share of the largest weight are dropped."""
     max_step: float = np.inf
     interval_power: float = 1.0
-    """The 90 % intervals use weights raised to this power, with which they contained the true rates of
-    development sets about nine times in ten. Weights that rank best are overconfident, hence the root."""
+    """The 90 % intervals use weights raised to this power. The weights of ``RANKING`` are too confident: with
+    their square roots, the intervals contained the true rates of development sets about nine times in ten."""
 
     def pairs(self) -> FloatArray:
         """Return all candidate pairs (e_neg, e_pos), shape (G, 2)."""
@@ -131,8 +135,10 @@ class NoiseEstimate:
     low: FloatArray
     high: FloatArray
     """Ends of the 90 % intervals of each entry of T, shape (K, K)."""
-    posterior: CleanPosterior | None
+    posterior: CleanPosterior | None = None
     """For two classes: the fitted clean posterior."""
+    uncounted: Sequence[int] = ()
+    """For more classes: those without a confident row. Their rows of T are uniform noise."""
 
 
 def estimate_class_noise(
@@ -146,8 +152,9 @@ def estimate_class_noise(
     """Estimate T from out-of-fold probabilities of the noisy labels.
 
     Two classes: see :func:`fit_clean_posterior`. For more classes T is counted from confident rows and shrunk
-    towards uniform noise. ``PeerClassifier``, ``PeerPlugInClassifier``, ``RobustMLPClassifier(alpha="auto")``
-    and :func:`~peerloss.find_label_issues` report this estimate, so they agree on the same probabilities.
+    towards uniform noise. ``PeerClassifier`` and :func:`~peerloss.find_label_issues` report this estimate
+    (the latter unless labels flip near the boundary), so they agree on the same probabilities.
+    ``PeerPlugInClassifier`` and ``RobustMLPClassifier`` use it to choose α with ``alpha="auto"``.
     :func:`peerloss.estimate_noise` has simpler methods, which need no model of the scores.
 
     Parameters
@@ -170,7 +177,8 @@ def estimate_class_noise(
         return NoiseEstimate(posterior.noise, *posterior.interval(), posterior)
     if weight is not None and not weight.all():
         proba, codes = proba[weight > 0], codes[weight > 0]
-    return NoiseEstimate(*count_noise(proba, codes), None)
+    noise, low, high, uncounted = count_noise(proba, codes)
+    return NoiseEstimate(noise, low, high, uncounted=uncounted)
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
 """From probabilities of the noisy label to decisions: clean probabilities, α, estimated clean accuracy.
 
-Also whether the estimated noise explains the noisy labels (:func:`measure_misfit`): if clean probabilities
-times T predict them clearly worse than the portfolio does directly, T does not fit. Then the noise depends on
-the row, or its rates cannot be estimated from these data. On development tables class-conditional noise was
-not rejected, except for pair flips, whose rates were estimated badly: ``docs/howto/covered-noise.md`` has the
-numbers. A model that fits proves nothing. Any noisy posterior is explained by T = I, and noise that is a
-function of the features, such as keyword rules, looks like clean labels of an easier task.
+:func:`measure_misfit` tests whether the estimated noise explains the noisy labels. If clean probabilities
+times T predict them clearly worse than the noisy probabilities do, T does not fit: the noise depends on the
+row, or its rates cannot be estimated from these data. On development tables class-conditional noise was not
+rejected, except for pair flips, whose rates were estimated badly (``docs/howto/covered-noise.md``). A T that
+fits is not a proof. Any noisy posterior is explained by T = I, and noise that is a function of the features,
+such as keyword rules, looks like clean labels of an easier task.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from scipy.stats import norm
 
 from peerloss._probabilities import take
 from peerloss._validation import check_finite
-from peerloss.noise.estimate import warn_if_unidentifiable
+from peerloss.noise.estimate import warn_if_unidentifiable, warn_unidentifiable
 from peerloss.posterior._noise_rates import CleanPosterior, estimate_class_noise, log_odds
 from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
 from peerloss.theory import (
@@ -77,6 +77,11 @@ class CleanMap:
         used = weight > 0
         proba, codes, weight = proba[used], codes[used], weight[used]
         warn_if_unidentifiable(proba, codes, found.noise)
+        if found.uncounted:
+            warn_unidentifiable(
+                f"no row is confidently of class {found.uncounted}; those rows of T are taken as uniform "
+                "noise at the average rate"
+            )
         is_balanced = metric == "balanced_accuracy"
         curves = CleanCurves.fit(proba, codes, weight, found.noise) if is_balanced else None
         return cls(metric, alpha, noisy_prior, found.noise, None, curves)
@@ -203,7 +208,7 @@ class AutomaticAlpha(NamedTuple):
 
     alpha: float
     label_weights: FloatArray
-    """(K,), all 1 unless noisy labels are so nearly balanced that no useful α* exists without weights."""
+    """(K,), all 1 unless the noisy labels are so nearly balanced that α* is not usable without weights."""
     noise: NoiseModel
 
 
@@ -229,12 +234,12 @@ def automatic_alpha(
 
 
 class Misfit(NamedTuple):
-    """How much worse the noise model predicts the noisy labels than the portfolio does directly."""
+    """How much worse the noise model predicts the noisy labels than their own probabilities do."""
 
     loss: float
     """Log-likelihood lost per label; negative if the noise model predicts better."""
     p_value: float
-    """P-value of the hypothesis that nothing is lost, one-sided."""
+    """One-sided p-value of the hypothesis that no more than the tolerance is lost."""
 
 
 def measure_misfit(

@@ -1,23 +1,25 @@
-"""How probable it is that each label is wrong: P(clean ≠ given | x, given label).
+"""The probability that each label is wrong: P(clean ≠ given | x, given label).
 
 With p the clean posterior at x and T the noise, P(clean = k | x, ỹ) = p_k·T[k, ỹ] / Σ_j p_j·T[j, ỹ].
-Ranking by it compares rows of different labels correctly, which neither self-confidence (right for
-symmetric noise) nor one threshold per class (right for one kind of asymmetric noise) do everywhere. The
-*reported* noise is that of :func:`~peerloss.posterior.estimate_class_noise`, as in the classifiers. For
-more than two classes the ranking uses it too, with p from :mod:`peerloss.posterior.many_classes`. Memory does
-not grow with the number of rows.
+Ranking by it compares rows of different labels correctly for any T. Self-confidence does so for symmetric
+noise only, and one threshold per class for one kind of asymmetric noise only. The *reported* noise is that of
+:func:`~peerloss.posterior.estimate_class_noise`, as in ``PeerClassifier``, unless labels flip near the
+boundary. For more than two classes the ranking uses it too, with p from
+:mod:`peerloss.posterior.many_classes`. Tables (n, K) are read in blocks and not copied; other arrays have one
+entry per row.
 
-Two classes: with hundreds of rows the rates are uncertain. A single pair of rates would then cost more than
-it gains: whether a class has few labels because of noise or because it is small decides how labels of the two
-classes compare. So every pair of a grid is a candidate with its own clean curve η = σ(a·s + b) of the score
-s = logit p̃, and p_error is averaged over the candidates in proportion to their posterior probability. A wrong
-difference of the rates costs more than a wrong sum. Therefore nearly all of the prior lies on equal rates,
-which keep about the order of self-confidence, so that evidence is needed to depart from it.
+Two classes: with hundreds of rows the rates are uncertain, and a single pair of rates would do more harm than
+good. The labels of a class may be few because of noise or because the class is small, and how labels of the
+two classes compare depends on which is true. So every pair of a grid is a candidate with its own clean curve
+η = σ(a·s + b) of the score s = logit p̃, and p_error is averaged over the candidates in proportion to their
+posterior probability. A wrong difference of the rates costs more than a wrong sum. Therefore nearly all of
+the prior lies on equal rates, which give about the order of self-confidence, and evidence is needed to depart
+from it.
 
 If classes are unequal, labels that are wrong only near the boundary look like noise that flips the smaller
-class: hardly any of its labels are confident. One more candidate stands for them. A label then flips with
-probability 2η(1 − η), ½ at the boundary and 0 far from it. Then η̃ = ½ + ½(2η − 1)³ flattens in the middle of
-the scores, while class-conditional noise flattens at both ends.
+class, because hardly any of its labels are confident. One more candidate describes such labels: they flip
+with probability 2η(1 − η), ½ at the boundary and 0 far from it. Then η̃ = ½ + ½(2η − 1)³ flattens in the
+middle of the scores, while class-conditional noise flattens at both ends.
 
 A flexible model on many rows flattens by itself, which hides the noise from the curve, but not from the
 confident joint. The joint counts overlap of the classes as noise, so it has the weight of a few rows only.
@@ -105,7 +107,7 @@ class LabelPosterior:
 
     @property
     def is_class_conditional(self) -> bool:
-        """Whether a T is estimated that describes single rows."""
+        """Whether the noise is estimated and depends on the class alone, so that T describes every row."""
         return self.noise is not None and self.near_boundary <= BOUNDARY_PROBABILITY
 
 

@@ -61,7 +61,7 @@ def balanced_decision(
     """Predict the label that is best for balanced accuracy on *clean* labels, from the noisy posterior.
 
     ``argmax_k η_k(x)/π_k`` with ``η = η̃ T⁻¹`` and ``π = π̃ T⁻¹`` (row vectors); ties go to the smaller
-    label. Where T[i, j] = e_j it is ``argmax_k (η̃_k − e_k)/(π̃_k − e_k)``.
+    label. If T[i, j] = e_j, it is ``argmax_k (η̃_k − e_k)/(π̃_k − e_k)``.
 
     Parameters
     ----------
@@ -94,7 +94,7 @@ def balanced_decision(
     Three or more classes do need the noise: no rule that sees only η̃ and π̃ is right everywhere. Take two
     points x₁ and x₂ with P(x₁) = 0.2, η̃(x₁) = (.5, .31, .19) and η̃(x₂) = (.875, .11, .015). Then π̃ is
     (.8, .15, .05). If the labels are clean, the ratios η/π at x₁ are (.625, 2.07, 3.8) and class 2 is best.
-    If e = (0, .1, 0), they are (.5/.8, .21/.05, .19/.05) = (.625, 4.2, 3.8) and class 1 is best. Both worlds
+    If e = (0, .1, 0), they are (.5/.8, .21/.05, .19/.05) = (.625, 4.2, 3.8) and class 1 is best. Both cases
     have the same η̃ and π̃. In particular α = 1, argmax(η̃ − π̃), is not the rule for balanced accuracy.
 
     References
@@ -149,7 +149,7 @@ def balancing_label_weights(noise: NoiseModel | ArrayLike, noisy_prior: ArrayLik
     Raises
     ------
     NotIdentifiableError
-        If no positive weights do it: some label is given mostly to rows of other classes.
+        If no such positive weights exist: some label is given mostly to rows of other classes.
 
     Examples
     --------
@@ -181,9 +181,9 @@ def balancing_label_weights(noise: NoiseModel | ArrayLike, noisy_prior: ArrayLik
 def unbalancing_label_weights(noisy_prior: ArrayLike, difference: Any = 0.2) -> FloatArray:
     """Find weights of the noisy labels under which |δ_p̃| is at least ``difference`` (two classes).
 
-    Where δ_p̃ is near 0 no α* exists, and the paper's remark before Theorem 4 is to downsample one class by
-    its noisy labels. These weights do so without throwing rows away; the class that is rarer already counts
-    less. Equal weights are returned if |δ_p̃| is large enough.
+    If δ_p̃ is near 0, no usable α* exists, and the paper (before Theorem 4) suggests downsampling one class by
+    its noisy labels. These weights do so without dropping rows: the labels of the rarer class count less.
+    Equal weights are returned if |δ_p̃| is large enough.
 
     Parameters
     ----------

@@ -56,7 +56,7 @@ def excess_risk_bound(
     Notes
     -----
     The summands must be independent: peers drawn afresh, or the expected peer term with π̃ known. Peers drawn
-    from the same N rows share them, which the paper's proof passes over.
+    from the same N rows share them, which the paper's proof ignores.
 
     Examples
     --------
@@ -78,7 +78,7 @@ def required_samples(
     Parameters
     ----------
     excess
-        The excess error one is ready to accept, above 0.
+        The largest acceptable excess error, above 0.
     noise, alpha, confidence, n_hypotheses
         As for :func:`excess_risk_bound`.
 

@@ -89,11 +89,12 @@ def calibration_condition(
     Under condition 2 the expected peer loss is c₁·φ(β) + c₂·φ(−β) with c₁ − c₂ = 1 − Σe and c₁ + c₂ = 1 − α,
     hence c₂ = (Σe − α)/2. The paper then cites Bartlett's theorem, which is for losses bounded below; for a φ
     unbounded above (logistic, hinge) and c₂ < 0 the expected loss falls to −∞ wherever the clean posterior
-    exceeds c₁/(c₁ − c₂), no minimiser exists and calibration is empty. So condition 2 also needs α* ≤ e_neg +
-    e_pos: see ``bounded_below``. Where that holds, both weights are non-negative, and every convex calibrated
-    φ keeps its calibration: neither symmetric curvature nor max(e) < ½ is needed. The square loss (1 − t)²
-    does not need it: its expected peer loss is (1 − α)(1 + β²) − 2(c₁ − c₂)(2η − 1)β, which has a minimum for
-    every α < 1. Condition 1 is never met by a φ unbounded above, since no f is worst on flipped labels then.
+    exceeds c₁/(c₁ − c₂), no minimiser exists and calibration is vacuous. So condition 2 also needs α* ≤
+    e_neg + e_pos: see ``bounded_below``. If that holds, both weights are non-negative, and every convex
+    calibrated φ keeps its calibration: neither symmetric curvature nor max(e) < ½ is needed. The square loss
+    (1 − t)² does not need it: its expected peer loss is (1 − α)(1 + β²) − 2(c₁ − c₂)(2η − 1)β, which has a
+    minimum for every α < 1. Condition 1 is never met by a φ unbounded above, since no f is worst on flipped
+    labels then.
 
     Examples
     --------

@@ -27,7 +27,7 @@ def optimal_alpha(noise: NoiseModel | ArrayLike, clean_prior: ArrayLike) -> floa
     Binary: ``α* = (e_neg − e_pos)/δ_p̃``, equal to the paper's 1 − (1 − Σe)·δ_p/δ_p̃ but needing only the
     *difference* of the rates. K classes (our derivation): the α for which e_k − α·π̃_k is constant in k.
     p = ½ gives 1; equal rates give 0; it exceeds 1 if noise reverses the majority; negative values are
-    legal.
+    allowed.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ def optimal_alpha(noise: NoiseModel | ArrayLike, clean_prior: ArrayLike) -> floa
 
 
 def optimal_alpha_from_noisy_prior(noise: NoiseModel | ArrayLike, noisy_prior: ArrayLike) -> float:
-    """Find α* of Theorem 4 from the label frequencies one observes.
+    """Find α* of Theorem 4 from the observed frequencies of the noisy labels.
 
     Solves ``e_k − α·π̃_k = constant``; for two classes this is ``α* = (e_neg − e_pos)/δ_p̃``.
 
@@ -93,7 +93,7 @@ def optimal_alpha_from_noisy_prior(noise: NoiseModel | ArrayLike, noisy_prior: A
         if np.abs(rates).max() <= ROUNDING:
             return 1.0
         raise NotIdentifiableError(_balanced_noisy_message(model))
-    # The scale of rates is what a user typed; π̃ may be nearly balanced, so the equation is checked, not α.
+    # The equation is checked, in the units of the rates: α itself is unstable if π̃ is nearly balanced.
     alpha = float(rates @ prior / (prior @ prior)) + 0.0
     if np.abs(rates - alpha * prior).max() > EQUATION_TOLERANCE:
         raise NotIdentifiableError(
@@ -150,8 +150,8 @@ def peer_threshold(alpha: Any, noisy_prior: ArrayLike) -> float:
 
     ``(1 + α·δ_p̃)/2``: the population minimiser of the α-peer 0-1 risk predicts 1 iff P(Ỹ = 1 | x) exceeds
     it. At α = 1 it is the noisy prior, the threshold for balanced accuracy (Menon et al., 2015). At α* it is
-    (1 + e_neg − e_pos)/2, the Bayes threshold for accuracy (Natarajan et al., 2013). It may leave [0, 1], and
-    then one class is always predicted.
+    (1 + e_neg − e_pos)/2, the Bayes threshold for accuracy (Natarajan et al., 2013). If it lies
+    outside [0, 1], one class is always predicted.
 
     Parameters
     ----------

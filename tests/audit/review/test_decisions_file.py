@@ -66,10 +66,11 @@ def test_an_incomplete_line_is_removed_with_a_warning(path):
     ids=range(8),
 )  # fmt: skip
 def test_an_invalid_line_is_skipped_with_a_warning(path, line):
-    """Lines that are not decisions are ignored."""
+    """Lines that are not decisions are ignored, with a warning at the line of the caller."""
     path.write_text(line + '\n{"row": 7, "action": "keep"}\n')
-    with pytest.warns(DecisionsFileWarning, match="line 1 is not a valid decision; skipped"):
+    with pytest.warns(DecisionsFileWarning, match="line 1 is not a valid decision; skipped") as caught:
         assert read_decisions(path) == [Decision(7, "keep")]
+    assert caught[0].filename == __file__
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="locks are those of POSIX")

@@ -8,14 +8,13 @@ again; nothing else is ever changed. ``undo`` is a separate line that cancels th
 from __future__ import annotations
 
 import json
-import warnings
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from peerloss._files import append_through, lock_file
-from peerloss.exceptions import InvalidInputError
+from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -123,7 +122,7 @@ def _parse(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
         message = (
             f"{path.name}: the last line is incomplete, as after a crash; skipped. Earlier lines are kept."
         )
-        warnings.warn(message, DecisionsFileWarning, stacklevel=4)
+        warn_caller(message, DecisionsFileWarning)
     lines = []
     for number, text in enumerate(content[:complete].splitlines(), start=1):
         try:
@@ -137,5 +136,5 @@ def _parse(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
             lines.append(line)
         else:
             message = f"{path.name}, line {number} is not a valid decision; skipped."
-            warnings.warn(message, DecisionsFileWarning, stacklevel=4)
+            warn_caller(message, DecisionsFileWarning)
     return lines, complete
