@@ -10,6 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+
+class RenamedWarning(DeprecationWarning):
+    """A deprecated name was used. The command line prints these warnings, which Python hides by default."""
+
+
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 _Class = TypeVar("_Class", bound=type)
 
@@ -87,6 +92,6 @@ def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
     """Warn that ``old`` is deprecated in favour of ``new``."""
     warnings.warn(
         f"`{old}` is deprecated and will be removed in the next release. Use `{new}`.",
-        DeprecationWarning,
+        RenamedWarning,
         stacklevel=stacklevel,
     )
