@@ -15,7 +15,14 @@ def test_an_example_by_hand():
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12))
 def test_the_definition(p_values):
-    """A corrected p-value is the largest of the products up to its own, and at most 1."""
+    """Each p-value, in its place, becomes the largest of the products up to its own, at most 1."""
     p = sorted(p_values)
-    expected = [min(1.0, max((len(p) - k) * p[k] for k in range(place + 1))) for place in range(len(p))]
-    assert sorted(holm(p_values).tolist()) == expected
+    expected = {value: min(1.0, max((len(p) - k) * p[k] for k in range(p.index(value) + 1))) for value in p}
+    assert holm(p_values).tolist() == [expected[value] for value in p_values]
+
+
+@given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.randoms())
+def test_corrected_values_follow_their_p_values(p_values, random):
+    """If the p-values are reordered, the corrected ones are reordered in the same way."""
+    order = random.sample(range(len(p_values)), len(p_values))
+    assert holm([p_values[i] for i in order]).tolist() == holm(p_values)[order].tolist()

@@ -11,6 +11,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+
+class RenamedWarning(DeprecationWarning):
+    """A deprecated name was used. The command line prints these warnings, which Python hides by default."""
+
+
 _Function = TypeVar("_Function", bound="Callable[..., Any]")
 _Class = TypeVar("_Class", bound=type)
 
@@ -104,6 +109,6 @@ def warn_renamed(old: str, new: str, *, stacklevel: int = 3) -> None:
         frame, stacklevel = frame.f_back, stacklevel + 1
     warnings.warn(
         f"`{old}` is deprecated and will be removed in the next release. Use `{new}`.",
-        DeprecationWarning,
+        RenamedWarning,
         stacklevel=stacklevel,
     )

@@ -13,9 +13,10 @@ if TYPE_CHECKING:
 
 
 def holm(p_values: ArrayLike) -> FloatArray:
-    """Return p-values corrected for their number, so that the family-wise error rate is controlled.
+    """Return p-values corrected for their number, in the order of the input.
 
-    The k-th smallest of n is multiplied by n − k + 1; the results are made monotone and cut at 1.
+    The correction controls the family-wise error rate. The k-th smallest of n p-values is multiplied by
+    n − k + 1; then the products are made monotone and limited to 1.
 
     References
     ----------

@@ -48,7 +48,7 @@ class OutputError(PeerLossError, OSError):
 
 
 class WorkerError(PeerLossError, RuntimeError):
-    """A worker process ended before its work was done. Finished results are kept."""
+    """A worker process was killed before it returned its results."""
 
 
 class DivergenceError(PeerLossError, FloatingPointError):

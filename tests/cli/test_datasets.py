@@ -56,9 +56,9 @@ def test_a_file_is_described(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["iris"], "`name` must be one of heart"),
+        (["iris"], "NAME must be one of heart"),
         (["no.csv", "--target", "y"], "no.csv does not exist"),
-        (["heart", "--target", "y"], "`target` names a column of a file"),
+        (["heart", "--target", "y"], "--target names a column of a file"),
         (["openml:x"], "'openml:' and a number"),
     ],
 )

@@ -69,4 +69,4 @@ def test_a_killed_worker_is_reported(tmp_path, monkeypatch):
     done = CliRunner().invoke(app, ["demo", "--seeds", "1", "-o", str(tmp_path / "page.html")])
     assert done.exit_code == 2
     assert "A worker process was killed" in done.stderr
-    assert "Nothing was stored: run the same command again" in done.stderr
+    assert "Nothing was stored. Run it again, with a smaller --jobs if memory is short." in done.stderr

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 import sys
 from contextlib import contextmanager
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
@@ -19,6 +20,7 @@ from peerloss._files import atomic_folder
 from peerloss.cli import _fit, app
 from peerloss.cli._terminal import user_errors
 from peerloss.estimators import TableEncoder
+from peerloss.exceptions import InvalidInputError
 from tests.crowd.crowds import random_crowd
 from tests.experiments.tiny import write_spec
 
@@ -192,17 +194,46 @@ def test_other_system_errors_name_the_file(capsys):
         raise BrokenPipeError(32, "Broken pipe")
 
 
+def test_messages_name_the_options_of_the_command(capsys):
+    """The library names its parameters; the command line names options and arguments."""
+
+    def command(
+        message: str,
+        name: Annotated[str, typer.Argument()] = "",  # noqa: ARG001
+        jobs: Annotated[int, typer.Option()] = 1,  # noqa: ARG001
+        changes: Annotated[str, typer.Option("--set", "-s")] = "",  # noqa: ARG001
+        noise: Annotated[str, typer.Option()] = "",  # noqa: ARG001
+    ):
+        raise InvalidInputError(message)
+
+    for message, printed in {
+        "`n_jobs` must be 1.": "--jobs must be 1.",
+        "Memory is short; use a smaller `n_jobs`.": "Memory is short; use a smaller --jobs.",
+        "`changes` must be name=value.": "--set must be name=value.",
+        "`noise` must be a rate.": "--noise must be a rate.",
+        "tiny.toml must have `noise`.": "tiny.toml must have `noise`.",
+        "`name` must be known.": "NAME must be known.",
+        "`alpha` must be finite.": "`alpha` must be finite.",
+    }.items():
+        with pytest.raises(typer.Exit):
+            user_errors(command)(command)(message)
+        assert capsys.readouterr().err == f"Error: {printed}\n"
+
+
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")  # noqa: PTH110
-def test_standard_output_may_be_full():
-    """One line on stderr and exit code 2; no traceback, not even when Python exits."""
+@pytest.mark.parametrize(
+    ("argument", "code"), [("datasets", 2), ("--help", 1), ("fit --help", 1), ("--version", 1)]
+)
+def test_standard_output_may_be_full(argument, code):
+    """One line on stderr and an exit code; no traceback, not even when Python exits."""
     with open("/dev/full", "w") as full:  # noqa: PTH123
         done = subprocess.run(
-            [sys.executable, "-m", "peerloss", "datasets"],
+            [sys.executable, "-m", "peerloss", *argument.split()],
             stdout=full,
             stderr=subprocess.PIPE,
             text=True,
             check=False,
         )
-    assert done.returncode == 2
+    assert done.returncode == code
     assert done.stderr.startswith("Error: the output could not be written: No space left on device.")
     assert len(done.stderr.splitlines()) == 1

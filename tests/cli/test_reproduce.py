@@ -38,6 +38,7 @@ def test_reproduce_prints_json_alone(spec, tmp_path):
     """Counts, and mean accuracy by method and prior."""
     result = json.loads(run(spec, tmp_path / "r", "--json", "--data-sets", "heart", "--seeds", "1").stdout)
     assert (result["runs"], result["done"], result["skipped"], result["failed"]) == (4, 4, 0, 0)
+    assert all(entry["cells"] == entry["runs"] for entry in [result, *result["means"]]), "the deprecated name"
     places = [(entry["method"], entry["prior"], entry["runs"]) for entry in result["means"]]
     assert places == [(m, p, 1) for m in ("pam", "peer") for p in ("equalized", "original")]
 

@@ -94,7 +94,7 @@ def test_closed_runs_have_a_page_of_their_own(data, tmp_path):
     [
         (
             ("--device", "gpu"),
-            "`device` must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; 'gpu' cannot be used",
+            "--device must be 'auto' or a torch device such as 'cpu' or 'cuda:0'; 'gpu' cannot be used",
         ),
         (("--device", "cuda:99"), "'cuda:99' cannot be used here"),
         pytest.param(
@@ -106,7 +106,9 @@ def test_closed_runs_have_a_page_of_their_own(data, tmp_path):
         (("--set", "rows='a'"), "`rows` must be an integer or None; got 'a'"),
         (("--set", "width=0"), "`width` must be an integer of at least 1; got 0"),
         (("--set", "holdout=-1"), "`holdout` must be an integer of at least 1; got -1"),
-        (("--set", "seed=7"), "`--seed`"),
+        (("--set", "seed=7"), "--set cannot set the seed, because every run has its own"),
+        (("--set", "seed=7"), "Choose other seeds with --seed."),
+        (("--set", "epochs"), "--set must be name=value"),
         (("--set", "compile='yes'"), "`compile` must be True or False; got 'yes'"),
     ],
 )
@@ -118,6 +120,17 @@ def test_what_cannot_be_run_is_reported_in_one_line(option, message, data, tmp_p
     assert line.startswith("Error: ")
     assert message in line
     assert not (tmp_path / "runs").exists()
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_deprecated_setting_is_reported_once(data, tmp_path):
+    """Python hides deprecation warnings by default; the command prints one line, for any number of runs."""
+    options = ("--methods", "peer+sieve", "--seeds", 1, "--data-dir", data, "-o", tmp_path, "--json")
+    result = invoke("cifar10", *options, "--set", "sieve.renew=2")
+    assert result.exit_code == 0, result.output
+    (line,) = result.stderr.splitlines()
+    assert line.startswith("Warning: `sieve.renew` is deprecated")
+    assert line.endswith("Use `sieve.refresh_every`.")
 
 
 def test_json_alone(data, tmp_path, monkeypatch):
@@ -139,7 +152,7 @@ def test_without_images_the_error_says_what_to_do(tmp_path, monkeypatch):
     monkeypatch.delenv("PEERLOSS_DATA", raising=False)
     result = invoke("cifar10", "--smoke", "-o", tmp_path, "--data-dir", tmp_path)
     assert result.exit_code == 2
-    assert f"`data_dir` must contain test_batch; {tmp_path} does not" in result.stderr
+    assert f"--data-dir must contain test_batch; {tmp_path} does not" in result.stderr
     assert "PEERLOSS_DATA" in result.stderr
 
 

@@ -87,7 +87,7 @@ def test_parallel_end_when_their_parent_is_killed(tmp_path):
 @needs_kill
 def test_a_killed_worker_is_reported():
     """The error explains what may have happened and how to continue."""
-    with pytest.raises(WorkerError, match=r"worker process was killed.*run the same command again"):
+    with pytest.raises(WorkerError, match=r"process was killed.*Run it again, with a smaller `n_jobs`"):
         list(spread(kill_itself, range(2), n_jobs=2))
 
 

@@ -50,6 +50,20 @@ def test_finished_runs_are_skipped(spec, tmp_path):
     assert lines(tmp_path) == before
 
 
+def test_runs_done_by_another_process_are_not_left(spec, tmp_path):
+    """They count as done, and not in the remaining cost from which the remaining time is estimated."""
+    others = []
+
+    def finish_all(_):
+        if not others:
+            others.append(run_tiny(spec, tmp_path))
+
+    summary = run_tiny(spec, tmp_path, on_record=finish_all)
+    assert (summary.skipped, summary.done) == (0, 32)
+    assert others[0].done == 32 - others[0].skipped > 0
+    assert summary.remaining_cost == 0
+
+
 def test_results_do_not_depend_on_the_batches(spec, undisturbed):
     """A run alone has bit-equal results, also with DMI, which is trained in stacks."""
     runs = load_experiment(spec).runs()

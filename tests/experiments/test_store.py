@@ -7,7 +7,7 @@ import warnings
 import pytest
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.experiments import Record, Store, StoreWarning
+from peerloss.experiments import Record, Store, StoreWarning, load_experiment
 from peerloss.experiments._record import FORMAT
 
 
@@ -137,8 +137,8 @@ def test_records_of_another_version_are_not_damage(tmp_path):
         assert Store(tmp_path).done() == {"a"}
 
 
-@pytest.mark.parametrize("room", [0, 1, 40, 10_000])
-def test_a_full_disk_leaves_complete_records(tmp_path, room):
+@pytest.mark.parametrize("free", [0, 1, 40, 10_000])
+def test_a_full_disk_leaves_complete_records(tmp_path, free):
     """At any size: the error names the file, no part of a record stays, and appending can continue."""
     resource = pytest.importorskip("resource", reason="this system has no limits on files")
     with Store(tmp_path) as store:
@@ -146,7 +146,7 @@ def test_a_full_disk_leaves_complete_records(tmp_path, room):
         path = only_file(tmp_path)
         before = path.read_bytes()
         usual = resource.getrlimit(resource.RLIMIT_FSIZE)
-        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + room, usual[1]))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (len(before) + free, usual[1]))
         try:
             with pytest.raises(OSError, match=path.name):
                 store.append([record("b"), record("c", text="c" * 20_000)])
@@ -182,6 +182,22 @@ def test_of_two_records_of_a_run_the_earlier_counts(tmp_path):
             store.append([record("a", finished, accuracy=accuracy)])
     (found,) = Store(tmp_path).records()
     assert found["accuracy"] == 0.1
+
+
+def test_records_of_an_experiment(tmp_path, spec):
+    """Those with its name and protocol, also with other methods, seeds and settings."""
+    experiment = load_experiment(spec, protocol="fair", methods=["pam"], seeds=1)
+    own = {"experiment": "tiny", "protocol": "fair"}
+    with Store(tmp_path) as store:
+        store.append(
+            [
+                record("a", **own, method="pam", seed=0),
+                record("b", **own, method="nn", seed=7, spec="other"),
+                record("c", **own | {"protocol": "paper"}, method="pam", seed=0),
+                record("d", **own | {"experiment": "large"}, method="pam", seed=0),
+            ]
+        )
+        assert [found["key"] for found in store.records_of(experiment)] == ["a", "b"]
 
 
 def test_a_store_sees_what_others_add(tmp_path):

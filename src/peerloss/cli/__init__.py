@@ -19,13 +19,14 @@ from peerloss.cli._report import report
 from peerloss.cli._reproduce import reproduce
 from peerloss.cli._review import apply, review
 from peerloss.cli._status import status
-from peerloss.cli._terminal import tolerate_encodings, user_errors
+from peerloss.cli._terminal import Group, tolerate_encodings, user_errors
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 app = typer.Typer(
     name="peerloss",
+    cls=Group,
     help="Learning from noisy labels without knowing the noise rates.",
     epilog="`peerloss COMMAND --help` shows an example. `peerloss --install-completion` adds Tab completion.",
     no_args_is_help=True,
@@ -49,7 +50,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     report: "Write the results as an HTML page.",
 }
 for command, line in COMMANDS.items():
-    app.command(short_help=line)(user_errors()(command))
+    app.command(short_help=line)(user_errors(command)(command))
 
 
 def _print_version(wanted: bool) -> None:

@@ -58,7 +58,8 @@ def annotators(
         typer.Option(help="If a worker labelled a task more than once: keep the first or last, or error."),
     ] = "error",
     false_positive_rate: Annotated[
-        float, typer.Option(help="Share of false positives among workers flagged as uninformative.")
+        float,
+        typer.Option(help="Largest expected share of false positives among the workers flagged as guessing."),
     ] = 0.05,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of threads; -1 uses all cores.")] = 1,
@@ -68,7 +69,7 @@ def annotators(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Score workers without gold labels: what to pay them, how accurate they are, who seems to guess.
+    """Score workers without gold labels: their pay, their accuracy, and who seems to guess.
 
     Example: peerloss annotators crowd.csv -o scores.csv --budget 100 --aggregate labels.csv
     """
@@ -197,7 +198,7 @@ def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
         lines.append(f"Seem to guess (on average at most {rate:.0%} false positives): {names}{more}.")
     if summary["copies"]:
         pairs = ", ".join(f"{one} and {other}" for one, other in summary["copies"][:PRINTED_WORKERS])
-        lines.append(f"Share outvoted answers more often than independent workers would: {pairs}.")
+        lines.append(f"Agree on outvoted answers more often than independent workers would: {pairs}.")
     if summary["without_score"]:
         lines.append(
             f"Workers without a score (fewer than two tasks shared with others): {summary['without_score']}."

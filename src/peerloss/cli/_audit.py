@@ -148,7 +148,7 @@ def _labelled_rows(
 
     if bool(target) == (reports is not None):
         raise InvalidInputError(
-            "pass the labels with either --target (a column) or --reports (a table), one of the two."
+            "pass either --target (a column of labels) or --reports (a table of labels), not both."
         )
     left_out = [*target, *drop, *([id_column] if id_column else [])]
     require_columns(table.columns, left_out, where=where)

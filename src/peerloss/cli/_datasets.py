@@ -18,13 +18,15 @@ def datasets(
         str | None,
         typer.Argument(help="A name from the list, openml:NUMBER, or a CSV, Parquet or ARFF file."),
     ] = None,
-    target: Annotated[str | None, typer.Option(help="Column with the labels, for a file.")] = None,
+    target: Annotated[
+        str | None, typer.Option(help="Column that holds the labels, for a file or OpenML.")
+    ] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder for downloads from OpenML and for relative paths.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """List the data sets of the paper, or describe one.
+    """List the built-in data sets, or describe a data set or a file.
 
     Examples: peerloss datasets heart; peerloss datasets mine.csv --target label
     """
@@ -62,7 +64,7 @@ def _print_list(loaded: list[Dataset]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title="Data sets of the paper")
+    table = Table(title="Built-in data sets")
     table.add_column("name", no_wrap=True)
     for heading in ("rows", "features", "class 1"):
         table.add_column(heading, justify="right")

@@ -12,7 +12,9 @@ from peerloss.exceptions import InvalidInputError
 
 
 def demo(
-    seeds: Annotated[int, typer.Option(min=1, help="Splits and initialisations per case.")] = 8,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="Number of seeds (splits and initial weights) per case.")
+    ] = 8,
     seed: Annotated[
         int, typer.Option(min=0, help="The first seed; 0 to 7 were used to choose the loss.")
     ] = 200,
@@ -62,9 +64,9 @@ def demo(
     Console().print(table)
     try:
         write_demo(rows, output, steps=steps)
-        typer.echo(f"The same as a page: {output}")
+        typer.echo(f"Page written to {output}.")
     except InvalidInputError as error:  # matplotlib or jinja2 is missing; the table is printed in any case
-        typer.echo(f"No page: {error}", err=True)
+        typer.echo(f"The page was not written: {error}", err=True)
     gain = sum(row.peer - row.plain for row in rows) / len(rows)
     typer.echo(
         f"Peer loss: {gain:+.3f} accuracy on average, without knowing the noise rates (± standard error)."

@@ -43,7 +43,7 @@ def predict(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Predict the clean labels of a table of any size with constant memory.
+    """Predict the clean labels of a table. The memory used does not grow with the number of rows.
 
     The output has the columns of --id (without --id: row numbers from 0), the prediction, and a probability
     for each class.

@@ -19,7 +19,7 @@ def report(
         typer.Option("-o", "--output", help="The page (.html); default: report.html in RESULTS."),
     ] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print the numbers as JSON only, in a fixed order; write nothing.")
+        bool, typer.Option("--json", help="Print the numbers as JSON only; write no files.")
     ] = False,
 ) -> None:
     """Write tables next to the paper's, statistical tests and pictures as one self-contained HTML page.

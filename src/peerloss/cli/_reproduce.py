@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss.cli._report import write_page
-from peerloss.cli._terminal import say, store_warnings, visible
+from peerloss.cli._terminal import say, visible, warnings_as_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,9 +48,11 @@ def reproduce(
         str, typer.Option(help="paper: the authors' settings. fair: equal tuning, on noisy labels only.")
     ] = "paper",
     data_sets: Annotated[
-        str | None, typer.Option(help="Data sets to run, for example heart,thyroid.")
+        str | None, typer.Option(help="Data sets to run, for example heart,thyroid; default: all.")
     ] = None,
-    methods: Annotated[str | None, typer.Option(help="Methods to run, for example peer,nn.")] = None,
+    methods: Annotated[
+        str | None, typer.Option(help="Methods to run, for example peer,nn; default: all.")
+    ] = None,
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Number of seeds; default: that of the experiment.")
     ] = None,
@@ -71,7 +73,11 @@ def reproduce(
     ] = None,
     changes: Annotated[
         list[str] | None,
-        typer.Option("--set", metavar="NAME=VALUE", help="CIFAR: change a setting, for example epochs=60."),
+        typer.Option(
+            "--set",
+            metavar="NAME=VALUE",
+            help="CIFAR: change a setting, for example epochs=60; may be repeated.",
+        ),
     ] = None,
     device: Annotated[
         str | None, typer.Option(help="CIFAR: cuda or cpu; default: a GPU if there is one.")
@@ -81,15 +87,15 @@ def reproduce(
         typer.Option("--smoke", help="CIFAR: few images and four epochs, to check that everything works."),
     ] = False,
     closed: Annotated[
-        bool, typer.Option("--closed", help="CIFAR: do not read the test set, to compare recipes.")
+        bool, typer.Option("--closed", help="CIFAR: compare recipes without reading the test set.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Execute the runs of an experiment that the folder of results does not contain yet.
+    """Execute the runs of an experiment that are not yet in the folder of results.
 
     It can be stopped at any time; the same command resumes it. Several commands may share a folder. "all"
-    runs every table and plot of the paper except CIFAR-10's and writes the report. cifar10 and cifar10n need
-    a folder with CIFAR-10 and should run on a GPU.
+    runs every table and plot of the paper except those of CIFAR-10, and writes the report. cifar10 and
+    cifar10n need a folder with the images of CIFAR-10 and should run on a GPU.
 
     Example: peerloss reproduce table-a1 --data-sets heart,thyroid -o runs/a1
     Example: peerloss reproduce cifar10n --noise worst --methods ce,peer --data-dir DATA -o runs
@@ -99,7 +105,7 @@ def reproduce(
     everything, images = name == "all", name in IMAGES
     _refuse_other_options(context, name)
     failed = False
-    with store_warnings(), _interruptible(output):
+    with warnings_as_lines(), _interruptible(output):
         if images:
             on_images: Any = load_experiment(
                 name,
@@ -306,8 +312,8 @@ def _print_start(summary: RunSummary) -> None:
         return
     number = summary.skipped + summary.done + len(summary.failed) + 1
     left = ""
-    if summary.size_done:
-        minutes = summary.seconds / summary.size_done * summary.size_left / 60.0
+    if summary.finished_cost:
+        minutes = summary.seconds / summary.finished_cost * summary.remaining_cost / 60.0
         left = f", about {minutes:.0f} minutes left"
     typer.echo(f"Run {number} of {summary.runs}: {run.noise} {run.method} seed {run.seed}{left}", err=True)
 

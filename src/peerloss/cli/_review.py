@@ -17,7 +17,9 @@ from peerloss.exceptions import InvalidInputError
 def review(
     audit: Annotated[Path, typer.Argument(help="Folder that `peerloss audit` wrote.")],
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 chooses a free one.")] = 0,
-    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page.")] = True,
+    browser: Annotated[
+        bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
+    ] = True,
     accept_edits: Annotated[
         bool, typer.Option("--accept-edits", help="Accept manual edits of labels.csv.")
     ] = False,

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from peerloss.cli._terminal import say, store_warnings, visible
+from peerloss.cli._terminal import say, visible, warnings_as_lines
 from peerloss.exceptions import InvalidInputError
 
 
@@ -18,7 +18,7 @@ def status(
     *,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Show how many runs of each experiment are done, by method, and whether any line is damaged.
+    """Show how many runs of each experiment are done, by method. Damaged lines are reported as warnings.
 
     Example: peerloss status runs/a1
     """
@@ -28,7 +28,7 @@ def status(
 
     from peerloss.experiments import Store, progress
 
-    with store_warnings():
+    with warnings_as_lines():
         if not results.is_dir():
             raise InvalidInputError(
                 f"{results} is not a folder; use the one that peerloss reproduce -o wrote."

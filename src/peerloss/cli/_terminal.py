@@ -10,18 +10,34 @@ import sys
 import unicodedata
 import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 import typer
+from typer.core import TyperGroup
+from typer.models import ArgumentInfo
 
+from peerloss._deprecation import RenamedWarning
 from peerloss._files import WRITE_ERRORS
 from peerloss.exceptions import PeerLossError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 #: Control and format characters (such as escape sequences), line separators, lone surrogates.
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
+#: Parameters of the library that a message may name anywhere → the parameters of the commands.
+_PARAMETERS = {
+    "changes": "changes",
+    "data_dir": "data_dir",
+    "excess": "target_excess",
+    "first_seed": "seed",
+    "max_steps": "steps",
+    "n_hypotheses": "hypotheses",
+    "n_jobs": "jobs",
+    "n_samples": "samples",
+    "random_state": "seed",
+    "target": "target",
+}
 
 
 def visible(text: object) -> str:
@@ -58,16 +74,55 @@ def tolerate_encodings() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
+class Group(TyperGroup):
+    """The commands. If the help or the version cannot be printed, one line and exit code 1 report it."""
+
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line; errors inside a command are reported by :func:`user_errors`."""
+        try:
+            return super().main(*args, **kwargs)
+        except OSError as error:
+            say(f"Error: {_message(error)}", err=True)
+            sys.exit(1)
+
+
 @contextmanager
-def user_errors() -> Iterator[None]:
-    """End the command with exit code 2 and the message of an error of this library or the file system."""
+def user_errors(command: Callable[..., None] | None = None) -> Iterator[None]:
+    """End the command with exit code 2 and the message of an error of this library or the file system.
+
+    The message names the options of ``command`` instead of the parameters of the library.
+    """
     try:
         yield
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does; typer ends the command silently
         raise
     except (PeerLossError, OSError) as error:
-        say(f"Error: {_message(error)}", err=True)
+        message = _message(error)
+        if command is not None and isinstance(error, PeerLossError):
+            message = _with_options(message, command)
+        say(f"Error: {message}", err=True)
         raise typer.Exit(code=2) from error
+
+
+def _with_options(message: str, command: Callable[..., None]) -> str:
+    """Replace parameters of the library in a message by the options of a command: `n_jobs` by --jobs.
+
+    Inside a message, a name such as `noise` may be a key of a file. It is replaced only where it begins the
+    message, as in "`noise` must be".
+    """
+    options = {}
+    for name, hint in get_type_hints(command, include_extras=True).items():
+        for info in getattr(hint, "__metadata__", ()):
+            declared = (info.default, *(info.param_decls or ()))  # typer stores the first one as `default`
+            usual = name.upper() if isinstance(info, ArgumentInfo) else f"--{name.replace('_', '-')}"
+            options[name] = next((text for text in declared if str(text).startswith("--")), usual)
+    own = {parameter: options[name] for parameter, name in _PARAMETERS.items() if name in options}
+
+    def replace(found: re.Match[str]) -> str:
+        known = options | own if found.start() == 0 else own
+        return known.get(found[1], found[0])
+
+    return re.sub(r"`(\w+)`", replace, message)
 
 
 def _message(error: Exception) -> str:
@@ -81,21 +136,27 @@ def _message(error: Exception) -> str:
 
 
 @contextmanager
-def store_warnings() -> Iterator[None]:
-    """Print each ``StoreWarning`` as one line on stderr; other warnings are shown as usual."""
+def warnings_as_lines() -> Iterator[None]:
+    """Print warnings about stores and deprecated names as lines on stderr, each text once.
+
+    Other warnings are shown as usual.
+    """
     from peerloss.experiments import StoreWarning
 
+    kinds, printed = (StoreWarning, RenamedWarning), set()
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if issubclass(category, StoreWarning):
-                say(f"Warning: {message}", err=True)
-            else:
+            if not issubclass(category, kinds):
                 usual(message, category, *where, **more)
+            elif str(message) not in printed:
+                printed.add(str(message))
+                say(f"Warning: {message}", err=True)
 
         warnings.showwarning = show
-        warnings.simplefilter("always", StoreWarning)
+        for kind in kinds:
+            warnings.simplefilter("always", kind)
         yield
 
 

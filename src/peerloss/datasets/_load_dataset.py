@@ -68,7 +68,7 @@ def load_dataset(
     ------
     InvalidInputError
         If the name is unknown, the file cannot be read or has no such column, labels are missing or all the
-        same, or an OpenML data set is neither in the cache nor can be downloaded.
+        same, or an OpenML data set is not in the cache and cannot be downloaded.
 
     Examples
     --------

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 #: Every compressed file may unpack to this many bytes.
 FREE_BYTES = 2**28
-#: Largest ratio of unpacked to packed size above that. Tables reach 20, a file of one repeated byte 1000.
+#: Largest ratio of unpacked to packed size of larger files. Tables reach 20, one repeated byte reaches 1000.
 MAX_RATIO = 200
 #: Largest number of bytes in one line of text.
 MAX_LINE = 2**26

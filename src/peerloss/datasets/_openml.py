@@ -55,7 +55,7 @@ def _download(number: int, table_file: Path, record_file: Path) -> None:
             f"OpenML data set {number} is not in the cache {table_file.parent} and cannot be downloaded "
             f"({error}). With a connection, call load_dataset('openml:{number}') once, then copy "
             f"{table_file.name} and {record_file.name} into that folder; or download the table from "
-            f"https://www.openml.org/d/{number} and pass the path of the file with target=."
+            f"https://www.openml.org/d/{number} and pass its path, and its label column as `target`."
         ) from error
     except ValueError as error:
         raise InvalidInputError(f"OpenML data set {number} cannot be loaded: {error}") from error
@@ -76,7 +76,7 @@ def _download(number: int, table_file: Path, record_file: Path) -> None:
             stream.write(json.dumps(asdict(record), indent=2, ensure_ascii=False).encode())
     except OSError as error:
         raise InvalidInputError(
-            f"The cache {table_file.parent} cannot be written: {error}. Pass another folder as data_dir."
+            f"The cache {table_file.parent} cannot be written: {error}. Pass another folder as `data_dir`."
         ) from error
 
 

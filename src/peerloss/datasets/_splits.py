@@ -1,4 +1,4 @@
-"""Turn a clean data set into a task with noisy labels: split, flip the training labels, encode."""
+"""Add label noise to a clean data set: split, flip the training labels, encode the columns."""
 
 from __future__ import annotations
 

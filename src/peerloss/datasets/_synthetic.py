@@ -19,8 +19,8 @@ def make_twonorm(
 ) -> tuple[FloatArray, IntArray]:
     """Draw two normal clouds in 20 dimensions, N(+a·1, I) for class 1 and N(−a·1, I) for 0, a = 2/√20.
 
-    The Bayes error is Φ(−2) = 2.3 %. By default ``n_positive``, the rows of class 1, and ``n_negative``, the
-    rows of class 0, have the values of the data set that the paper used.
+    The Bayes error is Φ(−2) = 2.3 %. ``n_positive`` and ``n_negative`` are the numbers of rows of class 1
+    and of class 0; the defaults are those of the data set that the paper used.
     """
     y = _labels(n_positive, n_negative)
     centre = 2.0 / np.sqrt(20.0)
@@ -34,8 +34,8 @@ def make_waveform(
     """Draw noisy mixtures of two out of three triangular waves, 21 points each.
 
     With h1, h2, h3 triangles of height 6 around points 11, 15 and 7, class 1 mixes h1 and h3; class 0 mixes
-    h1 and h2 or h2 and h3, equally often. By default ``n_positive``, the rows of class 1, and ``n_negative``,
-    the rows of class 0, have the values of the data set that the paper used.
+    h1 and h2 or h2 and h3, equally often. ``n_positive`` and ``n_negative`` are the numbers of rows of class
+    1 and of class 0; the defaults are those of the data set that the paper used.
     """
     y = _labels(n_positive, n_negative)
     rng = as_generator(random_state)

@@ -43,7 +43,7 @@ _TRAIN_FILES = tuple(f"data_batch_{i}" for i in range(1, 6))
 _DAMAGED = (OSError, EOFError, RuntimeError, ValueError, StopIteration, zipfile.BadZipFile, zlib.error)
 _ADVICE = (
     "Download the Python version of CIFAR-10 from https://www.cs.toronto.edu/~kriz/cifar.html, unpack it, "
-    "and pass the folder as data_dir or set PEERLOSS_DATA to it."
+    "and pass the folder as `data_dir` or set PEERLOSS_DATA to it."
 )
 _LABEL_ADVICE = (
     "Download CIFAR-10_human.pt from https://github.com/UCSC-REAL/cifar-10-100n and put it into that folder."
@@ -82,8 +82,8 @@ def load_cifar10n(kind: str = "worst", data_dir: str | Path | None = None) -> Ci
     Parameters
     ----------
     kind
-        ``"worst"`` (a wrong label of three, if there is one), ``"aggregate"`` (majority), ``"random1"``,
-        ``"random2"`` or ``"random3"`` (one annotator).
+        ``"worst"`` (a wrong label, if one of the three is wrong), ``"aggregate"`` (the majority of three),
+        ``"random1"``, ``"random2"`` or ``"random3"`` (one label per image).
     data_dir
         As in :func:`load_cifar10`; it also contains ``CIFAR-10_human.pt`` or ``cifar10n_labels.npz``.
 

@@ -40,14 +40,14 @@ class Run:
         raise NotImplementedError
 
     @property
-    def size(self) -> int:
-        """Number of epochs or trials, for estimates of the remaining time."""
+    def cost(self) -> int:
+        """Number of epochs or trials, from which the remaining time is estimated."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of runs that were executed together: one record each, or one error for all."""
+    """The result of runs that were executed together: one record each, or one error for all."""
 
     runs: Sequence[Run]
     records: Sequence[Record]
@@ -70,7 +70,7 @@ class Experiment:
     IS_SEQUENTIAL: ClassVar[bool] = False
 
     def runs(self) -> Sequence[Any]:
-        """Return all runs, in the order of the tables."""
+        """Return all runs, in an order that depends on the family."""
         raise NotImplementedError
 
     def plan(self) -> dict[str, Any]:
@@ -133,7 +133,8 @@ def load_experiment(
     seeds, first_seed
         Number of seeds and the first one. ``None`` means the number in the file.
     noise
-        Only for images: the noise to run, any ``uniform:RATE`` or set of human labels. ``None`` means all.
+        Only for images: the noise to run, each ``uniform:RATE`` or a set of human labels. ``None`` means all
+        noise in the file.
     changes
         Only for images: settings that differ from the file, as ``"name=value"`` with a Python literal:
         ``"epochs=60"``, ``"sieve.rounds=3"`` (ignored by methods without a sieve),
@@ -141,8 +142,8 @@ def load_experiment(
     smoke
         Only for images: use a few images, four epochs and a narrow network, to check that everything works.
     closed
-        Only for images: do not read the test set, as it should be while recipes are chosen. Results are then
-        accuracies on held-out noisy labels. The same runs without ``closed`` are other runs.
+        Only for images: do not read the test set, for use while recipes are compared. Results are accuracies
+        on held-out noisy labels, stored apart from those of the same runs without ``closed``.
 
     Raises
     ------
@@ -161,7 +162,7 @@ def load_experiment(
     known, table = _read(name)
     has_images = str(name) in IMAGE_EXPERIMENTS
     of_tables: dict[str, Any] = {"protocol": protocol, "data_sets": data_sets}
-    of_images: dict[str, Any] = {"noise": noise, "changes": changes, "smoke": smoke, "closed": closed}
+    of_images: dict[str, Any] = {"noise": noise, "changes": changes or None, "smoke": smoke, "closed": closed}
     for option, value in (of_tables if has_images else of_images).items():
         if value is not None and value is not False:
             raise InvalidInputError(f"`{option}` does not apply to {known}; leave it out.")

@@ -1,4 +1,4 @@
-"""Map a function over processes on this machine (joblib) or on a Ray cluster; results come when ready."""
+"""Map a function over processes on this machine (joblib) or on a Ray cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
 BACKENDS = ("joblib", "ray")
-#: Seconds between two checks of a worker whether its parent process is alive.
+#: Seconds after which a worker checks again whether its parent process is alive.
 WATCH_EVERY = 0.5
 #: The exceptions that Ray raises if a worker, its machine or its result is lost.
 RAY_LOST = (
@@ -47,8 +47,9 @@ def spread(
 ) -> Iterator[_Out]:
     """Yield the function's values in the order they are ready; an item is taken when a process is free.
 
-    ``n_jobs`` −1 uses every core (of the cluster, with Ray), 1 computes in this process. Without ``address``
-    a Ray cluster is started on this machine. While values are taken, ``WorkerError`` reports a killed worker.
+    ``n_jobs=-1`` uses every core (of the cluster, with Ray). With joblib, ``n_jobs=1`` computes in this
+    process. With Ray, a cluster is started on this machine if there is no ``address`` and Ray is not yet
+    initialised. If a worker is killed, the iterator raises ``WorkerError``.
     """
     check_backend(backend=backend, n_jobs=n_jobs, address=address)
     if backend == "ray":
@@ -79,13 +80,13 @@ def worker_errors(
     except kinds as error:
         raise WorkerError(
             "A worker process was killed, most often by the system because memory ran out. "
-            f"{'Finished results are kept' if stored else 'Nothing was stored'}: run the same command again, "
-            "with fewer processes (`--jobs`, in Python `n_jobs`) if memory is short."
+            f"{'Finished results are kept' if stored else 'Nothing was stored'}. Run it again, with a "
+            "smaller `n_jobs` if memory is short."
         ) from error
 
 
 def end_with_parent(parent: int) -> None:
-    """End this process, a worker, soon after its ``parent`` has ended: a killed one cannot notify them.
+    """End this worker process soon after its ``parent`` has ended: a killed parent cannot notify it.
 
     Only direct children watch: workers of Dask or of a fork server have another parent from the start. (On
     Windows a process cannot see that its parent has ended; a worker ends after some idle minutes.)
@@ -124,7 +125,7 @@ def _spread_on_ray(
         ray: Any = import_module("ray")
     except ImportError as error:
         raise InvalidInputError(
-            "`backend` 'ray' needs Ray: pip install 'peerloss[ray]'. Or use backend='joblib'."
+            "`backend` 'ray' needs Ray: pip install 'peerloss[ray]'. Or use the backend 'joblib'."
         ) from error
     if ray.is_initialized():
         yield from _take_from_ray(ray, function, items, n_jobs)

@@ -72,7 +72,7 @@ class Record(Mapping[str, Any]):
     ``n_train``, ``n_validation``, ``n_test``
         Numbers of rows.
     ``choose``, ``scoring_alpha``, ``settings``
-        Of the recipe; settings are those that all trials have in common.
+        From the recipe; ``settings`` are those that all trials have in common.
     ``trials``
         ``settings`` {name: one value per trial}, empty without a search; ``noisy_validation`` and
         ``test_accuracy``, one number per trial, ``null`` if training diverged or, with ``choose`` "seed", if
@@ -245,7 +245,10 @@ def machine() -> dict[str, Any]:
 
 @cache
 def commit() -> str:
-    """Return the commit of the sources, or ``PEERLOSS_COMMIT`` if git does not know it."""
+    """Return the commit of the sources, followed by "with changes" if ``src`` differs from it.
+
+    If git does not track the sources, return the environment variable ``PEERLOSS_COMMIT``, or "unknown".
+    """
     git = shutil.which("git")
     folder = str(Path(__file__).parent)
 
@@ -272,7 +275,7 @@ def run_key(identity: Mapping[str, Any], digest: str) -> str:
 
 
 def parse_line(line: bytes) -> dict[str, Any]:
-    """Return the JSON object of a line; raise ``ValueError`` for everything that no store has written.
+    """Return the JSON object of a line; raise ``ValueError`` for anything that a store does not write.
 
     NaN, infinities, lone surrogates (which no file or terminal can encode) and deep nesting are rejected.
     """

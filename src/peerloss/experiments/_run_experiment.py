@@ -31,15 +31,15 @@ class RunSummary:
     done: int = 0
     """Runs done now, or meanwhile by another process."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Key of a run → the error. It is not in the store and will be tried again next time."""
+    """Key of a run → the error. Failed runs are not stored, so the next call tries them again."""
     seconds: float = 0.0
-    """Time since the start."""
+    """Seconds since the start."""
     current: Run | None = None
     """The run that starts now, if runs are executed one after another."""
-    size_done: int = 0
-    """Sum of the sizes of the runs that were done or failed."""
-    size_left: int = 0
-    """Sum of the sizes of the remaining runs."""
+    finished_cost: int = 0
+    """Sum of :attr:`Run.cost` over the runs that were done or failed in this call."""
+    remaining_cost: int = 0
+    """Sum of :attr:`Run.cost` over the runs that are still missing."""
     records: list[Record] = field(default_factory=list)
     """At the end: the records of all runs of the experiment that are done, old and new."""
 
@@ -56,7 +56,7 @@ def run_experiment(
     on_progress: Callable[[RunSummary], None] | None = None,
     on_record: Callable[[Record], None] | None = None,
 ) -> RunSummary:
-    """Execute the missing runs; can be stopped at any time and called again.
+    """Execute the missing runs. It can be stopped at any time and called again to resume.
 
     The result of a run depends on its recipe and seed alone: not on the order, the grouping, the number of
     processes, or on other processes that use the store.
@@ -95,12 +95,12 @@ def run_experiment(
     write_plan(store.folder, experiment)
     store.repair()
     summary = RunSummary(len(runs), skipped=len(runs) - len(missing))
-    summary.size_left = sum(run.size for run in missing)
+    summary.remaining_cost = _total_cost(missing)
 
     def report(ended: Sequence[Run] = ()) -> None:
-        size = sum(run.size for run in ended)
-        summary.size_done += size
-        summary.size_left -= size
+        cost = _total_cost(ended)
+        summary.finished_cost += cost
+        summary.remaining_cost -= cost
         summary.seconds = time.monotonic() - started
         if on_progress is not None:
             on_progress(summary)
@@ -116,6 +116,10 @@ def run_experiment(
     return summary
 
 
+def _total_cost(runs: Sequence[Run]) -> int:
+    return sum(run.cost for run in runs)
+
+
 def _still_missing(
     experiment: Experiment,
     runs: Sequence[Run],
@@ -128,6 +132,7 @@ def _still_missing(
         done = store.done()
         left = [run for run in batch if run.key not in done]
         summary.done += len(batch) - len(left)
+        summary.remaining_cost -= _total_cost(batch) - _total_cost(left)
         if left and experiment.IS_SEQUENTIAL:
             summary.current = left[0]
             report()

@@ -1,7 +1,7 @@
 """Results on disk: a folder of JSON lines that only grows, and the plans from which progress is computed.
 
 Any number of processes can share a folder, on one machine or over a network: each appends to a file of its
-own, and nothing is appended after a line that was cut off. If two processes complete the same run, the
+own, and nothing is appended after an incomplete line. If two processes complete the same run, the
 results are equal and the earlier record counts. (A process locks its file only to show that it is alive; the
 operating system releases the lock when it ends.)
 
@@ -39,7 +39,7 @@ Plan = dict[str, Any]
 
 
 class StoreWarning(UserWarning):
-    """Lines of a store could not be read; their runs count as not done."""
+    """Lines of a store could not be read. Their runs count as not done."""
 
 
 class Store:
@@ -75,13 +75,13 @@ class Store:
     def records(self) -> list[Record]:
         """Return one record per run, in the order of their keys.
 
-        Lines that are not complete records are counted in a :class:`StoreWarning` and skipped; so is a last
-        line without its end, which a killed process leaves behind.
+        Lines that are not complete records are skipped with a :class:`StoreWarning`. So is an incomplete last
+        line, which a killed process leaves behind.
         """
         self.refresh()
         for path, end in self._read_up_to.items():
             if path.stat().st_size > end:
-                what = "its last line is incomplete (a run was stopped there, or is writing it now), skipped"
+                what = "the last line is incomplete (its process was stopped or is writing it) and is skipped"
                 _warn(path, what)
         return [self._records[key] for key in sorted(self._records)]
 
@@ -98,7 +98,7 @@ class Store:
     def repair(self) -> None:
         """Remove, with a warning, the incomplete last lines that killed processes left behind.
 
-        They would be skipped in any case. Files of living processes are not changed.
+        Such lines are skipped in any case. Files of running processes are not changed.
         """
         for path in self._files():
             with path.open("rb+") as stream:
@@ -106,10 +106,13 @@ class Store:
                 complete = content.rfind(b"\n") + 1
                 if complete < len(content) and lock_file(stream):
                     stream.truncate(complete)
-                    _warn(path, "repaired: its last line was incomplete (a run was stopped there), removed")
+                    _warn(
+                        path,
+                        "repaired; the last line was incomplete (its process was stopped) and was removed",
+                    )
 
     def append(self, records: Iterable[Mapping[str, Any]]) -> None:
-        """Write records to the file of this process and flush them to disk; all of them or none."""
+        """Append records to the file of this store and flush them to disk: all of them or none."""
         lines = [json.dumps(dict(record), allow_nan=False) + "\n" for record in records]
         if self._out is None:
             path = self.folder / f"records-{uuid.uuid4().hex}.jsonl"
@@ -157,13 +160,13 @@ class Store:
 
 
 def _warn(path: Path, what: str) -> None:
-    warnings.warn(f"{path.name}: {what}; what it held counts as not done.", StoreWarning, stacklevel=4)
+    warnings.warn(f"{path.name}: {what}. The runs concerned count as not done.", StoreWarning, stacklevel=4)
 
 
 @renamed_fields(cells="runs")
 @dataclass(frozen=True)
 class Progress:
-    """The progress of one plan."""
+    """How many runs of one plan are done."""
 
     experiment: str
     protocol: str
@@ -208,7 +211,7 @@ def _read_plans(folder: Path) -> list[Plan]:
 
 
 def _check_plan(plan: Plan) -> None:
-    """Raise ``ValueError``, ``KeyError`` or ``TypeError`` for what :func:`write_plan` did not write."""
+    """Raise ``ValueError``, ``KeyError`` or ``TypeError`` if :func:`write_plan` did not write the plan."""
     if not plan["seeds"] or not all(type(seed) is int for seed in plan["seeds"]):
         raise ValueError("`seeds` must be a list of integers")
     has_images = "keys" in plan
@@ -236,20 +239,23 @@ def _planned_keys(plan: Plan) -> dict[str, str]:
 
 
 def progress(store: Store) -> list[Progress]:
-    """Return the progress of each plan of a store."""
+    """Return the progress of each plan of a store.
+
+    Runs on images that are in no plan, because an earlier version made them, count as a plan of their own.
+    """
     records = {record["key"]: record for record in store.records()}
     plans = _read_plans(store.folder)
-    planned = {(plan["experiment"], plan["protocol"]) for plan in plans}
-    return [_progress(plan, records) for plan in plans + _plans_of_images(records.values(), planned)]
+    planned = {key for plan in plans for key in _planned_keys(plan)}
+    unplanned = [record for key, record in records.items() if key not in planned]
+    return [_progress(plan, records) for plan in plans + _plans_of_images(unplanned)]
 
 
-def _plans_of_images(records: Iterable[Record], planned: set[tuple[str, str]]) -> list[Plan]:
-    """Return plans of the finished runs on images that have none: earlier versions wrote no plan for them."""
+def _plans_of_images(records: Iterable[Record]) -> list[Plan]:
+    """Return plans for records of images that are in no plan: earlier versions wrote none."""
     groups: dict[tuple[str, str], list[Record]] = defaultdict(list)
     for record in records:
-        place = (record["experiment"], record.protocol)
-        if record.has_images and record["experiment"] in IMAGE_EXPERIMENTS and place not in planned:
-            groups[place].append(record)
+        if record.has_images and record["experiment"] in IMAGE_EXPERIMENTS:
+            groups[record["experiment"], record.protocol].append(record)
     return [
         {
             "experiment": name,

@@ -75,7 +75,7 @@ def run_demo(
     max_steps
         Training steps per network.
     n_jobs
-        Number of processes; the results do not depend on it.
+        Number of processes; −1 uses all cores. The results do not depend on it.
     """
     for name, e_neg, e_pos in CASES:
         dataset = load_dataset(name)

@@ -37,9 +37,9 @@ def test_values_of_every_type():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("epochs", "`set` must be name=value"),
-        ("epochs=many", "`set` must be name=value"),
-        ("epochs={[]}", "`set` must be name=value"),
+        ("epochs", "`changes` must be name=value"),
+        ("epochs=many", "`changes` must be name=value"),
+        ("epochs={[]}", "`changes` must be name=value"),
         ("epoch=3", "unknown setting 'epoch'; DeepRecipe has epochs"),
         ("epochs.more=3", "'epochs' has no settings of its own"),
         ("epochs=3.5", "`epochs` must be an integer; got 3.5"),
@@ -59,7 +59,7 @@ def test_values_of_every_type():
         ("sieve.balance='even'", "`balance` must be True or False or a tuple; got 'even'"),
         ("sieve.augment=None", "`augment` must be changed by its own settings"),
         ("sieve.round=3", "unknown setting 'round'; Sieve has start"),
-        ("seed=7", "cannot change the seed.*`--seed`"),
+        ("seed=7", "cannot set the seed.*`first_seed`"),
         ("width.more=3", "'width' has no settings of its own"),
     ],
 )

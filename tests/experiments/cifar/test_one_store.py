@@ -28,6 +28,15 @@ def run(folder, **options):
         return run_experiment(experiment, opened, resources=SharedResources(device="cpu"))
 
 
+def store_as_earlier_versions(folder):
+    """Move the records into the folder of the experiment and remove the plans."""
+    (folder / "cifar10").mkdir(exist_ok=True)
+    for path in folder.glob("records-*.jsonl"):
+        path.rename(folder / "cifar10" / path.name)
+    for path in folder.glob("plan-*.json"):
+        path.unlink()
+
+
 @pytest.mark.usefixtures("no_training")
 def test_status_and_report_show_images_and_tables(tmp_path):
     """Each experiment and protocol is one plan and one section; closed runs are separate."""
@@ -69,14 +78,23 @@ def test_the_page_has_the_table_with_published_numbers(tmp_path):
 def test_records_in_the_folder_of_earlier_versions_are_read(tmp_path):
     """They were in a folder with the name of the experiment, without a plan."""
     run(tmp_path, seeds=2)
-    (tmp_path / "cifar10").mkdir(exist_ok=True)
-    for path in tmp_path.glob("records-*.jsonl"):
-        path.rename(tmp_path / "cifar10" / path.name)
-    for path in tmp_path.glob("plan-*.json"):
-        path.unlink()
+    store_as_earlier_versions(tmp_path)
     (plan,) = progress(Store(tmp_path))
     assert (plan.done, plan.runs, plan.seeds) == (4, 4, (0, 1))
     assert plan.title.startswith("CIFAR-10 with uniform noise")
     assert [section.name for section in build_report(tmp_path).sections] == ["cifar10 (open)"]
     again = run(tmp_path, seeds=2)
     assert (again.skipped, again.done) == (4, 0)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_new_plan_does_not_hide_runs_of_earlier_versions(tmp_path):
+    """Those that are not in the new plan are shown as a plan of their own."""
+    run(tmp_path, seeds=2)
+    store_as_earlier_versions(tmp_path)
+    run(tmp_path, seeds=1, first_seed=1, changes=["epochs=1"])
+    found = [(plan.protocol, plan.seeds, plan.done, plan.runs) for plan in progress(Store(tmp_path))]
+    assert found == [("open", (1,), 2, 2), ("open", (0, 1), 4, 4)]
+    run(tmp_path, seeds=1)
+    found = [(plan.protocol, plan.seeds, plan.done, plan.runs) for plan in progress(Store(tmp_path))]
+    assert found == [("open", (0,), 2, 2), ("open", (1,), 2, 2), ("open", (1,), 2, 2)]

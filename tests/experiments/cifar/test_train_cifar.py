@@ -44,7 +44,7 @@ def test_every_method_runs_and_finished_runs_are_skipped(data, tmp_path):
     experiment = load_experiment("cifar10n", noise=["worst"], seeds=1, smoke=True)
     first = run(experiment, tmp_path, data)
     assert (first.runs, first.done, first.skipped, first.failed) == (5, 5, 0, {})
-    assert first.size_left == 0
+    assert first.remaining_cost == 0
     again = run(experiment, tmp_path, tmp_path / "no images here")
     assert (again.done, again.skipped) == (0, 5)
     assert again.records == first.records

@@ -217,3 +217,9 @@ def test_options_of_images_are_rejected(option):
     """The message names the option."""
     with pytest.raises(InvalidInputError, match=f"`{next(iter(option))}` does not apply to curves"):
         load_experiment("curves", **option)
+
+
+def test_no_changes_are_accepted():
+    """An empty list changes nothing, so it applies to tables too."""
+    for nothing in ((), []):
+        assert load_experiment("curves", changes=nothing).runs() == load_experiment("curves").runs()

@@ -34,13 +34,14 @@ def read_table(path: str | Path) -> pd.DataFrame:
     Parameters
     ----------
     path
-        A file whose name ends in .csv, .tsv, .txt, .parquet, .pq or .arff.
+        A file whose name ends in .csv, .tsv, .txt, .parquet, .pq or .arff; .csv, .tsv and .arff may be
+        followed by .gz.
 
     Raises
     ------
     InvalidInputError
-        If the file does not exist, is empty, repeats column names, or cannot be read. The message contains
-        the line number.
+        If the file does not exist, is empty, repeats column names, or cannot be read. If a line of a text
+        file is invalid, the message contains its number.
     """
     frames = list(_frames(Path(path), None, None))
     return frames[0] if len(frames) == 1 else pd.concat(frames)

@@ -1,4 +1,4 @@
-"""Settings that differ from the experiment file, in the form ``--set name=value``."""
+"""Settings that differ from the experiment file, each in the form ``name=value``."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def changed(run: CifarRun, change: str) -> CifarRun:
         value = as_plain(ast.literal_eval(text.strip()))
     except (ValueError, SyntaxError, TypeError, MemoryError, RecursionError):
         raise InvalidInputError(
-            "`set` must be name=value, with a number, True, False, None, a tuple or a 'quoted' name as "
+            "`changes` must be name=value, with a number, True, False, None, a tuple or a 'quoted' name as "
             f"value; got {change!r}."
         ) from None
     names = path.strip().split(".")
     if names in (["seed"], ["random_state"]):
         raise InvalidInputError(
-            f"`set` cannot change the seed, because every run has its own; got {change!r}. Choose the first "
-            "one with `--seed` and their number with `--seeds` (in Python `first_seed` and `seeds`)."
+            f"`changes` cannot set the seed, because every run has its own; got {change!r}. Choose other "
+            "seeds with `first_seed`."
         )
     if names[0] in _RUN_SETTINGS:
         return _set(run, names, value)  # type: ignore[no-any-return]
@@ -58,13 +58,13 @@ def _set(settings: Any, path: Sequence[str], value: Any) -> Any:
     known = [f.name for f in fields(settings)]
     if head not in known:
         raise InvalidInputError(
-            f"`set`: unknown setting {head!r}; {type(settings).__name__} has {', '.join(known)}."
+            f"`changes`: unknown setting {head!r}; {type(settings).__name__} has {', '.join(known)}."
         )
     hint = get_type_hints(type(settings), localns={"Sieve": Sieve})[head]
     kinds = (hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
     inner = next((kind for kind in kinds if is_dataclass(kind)), None)
     if rest and inner is None:
-        raise InvalidInputError(f"`set`: {head!r} has no settings of its own, such as {rest[0]!r}.")
+        raise InvalidInputError(f"`changes`: {head!r} has no settings of its own, such as {rest[0]!r}.")
     if rest:
         present = getattr(settings, head)
         filled = _set(Sieve() if present is None else present, rest, value)
@@ -74,7 +74,7 @@ def _set(settings: Any, path: Sequence[str], value: Any) -> Any:
         expected = [_KINDS[get_origin(kind) or kind] for kind in kinds if kind is not inner]
         if inner is not None:
             expected.append(f"changed by its own settings, such as {head}.{fields(inner)[0].name}=VALUE")
-        raise InvalidInputError(f"`set`: `{head}` must be {' or '.join(expected)}; got {value!r}.")
+        raise InvalidInputError(f"`changes`: `{head}` must be {' or '.join(expected)}; got {value!r}.")
     return replace(settings, **{head: value})
 
 

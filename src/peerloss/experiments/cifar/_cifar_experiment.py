@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 from peerloss._deprecation import renamed_fields, warn_renamed
 from peerloss._validation import check_choice, check_count, check_in_range
-from peerloss.exceptions import DivergenceError
+from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.experiments._experiment import Experiment, Outcome, Run, check_keys, check_seeds
 from peerloss.experiments._record import SMOKE_WIDTH, check_noise, image_protocol
 from peerloss.experiments._run_experiment import RunSummary, run_experiment
@@ -75,7 +75,7 @@ class CifarRun(Run):
     """Whether a sieve trains on the images of the held-out rows. Their labels are never trained on."""
     recipe: DeepRecipe
     smoke: bool = False
-    """Whether it only checks that everything works; its results mean nothing."""
+    """Whether the run only checks that everything works. Its results mean nothing."""
     closed: bool = False
     """Whether the test set is not read: recipes are compared on held-out noisy labels only."""
 
@@ -99,7 +99,7 @@ class CifarRun(Run):
         return settings
 
     @property
-    def size(self) -> int:
+    def cost(self) -> int:
         """Number of epochs."""
         return self.recipe.epochs
 
@@ -149,9 +149,9 @@ class CifarExperiment(Experiment):
         return {"resources": resources}
 
     def execute(self, batches: Iterable[list[CifarRun]], folder: Path, **options: Any) -> Iterator[Outcome]:
-        """Train the single runs of ``batches``, each from its checkpoint in ``folder`` if it has one.
+        """Train the runs, one per batch, each from its checkpoint in ``folder`` if it has one.
 
-        ``options`` are the resources.
+        ``options`` has the key ``resources``.
         """
         resources: SharedResources = options["resources"]
         for (run,) in batches:
@@ -267,7 +267,7 @@ def _filled(settings: Any, table: Mapping[str, Any], where: str) -> Any:
     return replace(settings, **values)
 
 
-@renamed_fields(epochs_done="size_done", epochs_left="size_left")
+@renamed_fields(epochs_done="finished_cost", epochs_left="remaining_cost")
 @dataclass
 class CifarSummary(RunSummary):
     """What :func:`run_cifar` returns."""
@@ -285,14 +285,21 @@ def run_cifar(
     workshop: SharedResources | None = None,
     **options: Any,
 ) -> CifarSummary:
-    """Run an experiment into a folder; ``options`` are those of SharedResources. Use ``run_experiment``."""
+    """Run an experiment into a folder. Deprecated; use :func:`~peerloss.experiments.run_experiment`.
+
+    ``options`` are those of :class:`SharedResources`. They cannot be combined with ``workshop``.
+    """
     warn_renamed("run_cifar", "peerloss.experiments.run_experiment")
+    if workshop is not None and options:
+        raise InvalidInputError(
+            f"`{next(iter(options))}` cannot be combined with `workshop`, which has its own. Pass only one."
+        )
 
     def report(summary: RunSummary) -> None:
         if on_run is not None and summary.current is not None:
             on_run(summary.current, CifarSummary(**vars(summary)))
 
-    resources = workshop or SharedResources(**options)
+    resources = SharedResources(**options) if workshop is None else workshop
     with Store(folder) as store:
         done = run_experiment(experiment, store, resources=resources, on_progress=report, on_record=on_result)
         return CifarSummary(**vars(done), in_folder=store.records_of(experiment))

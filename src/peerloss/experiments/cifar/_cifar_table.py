@@ -31,7 +31,8 @@ _COLUMNS = ("noise", "method", "seeds", *_ACCURACIES, "seconds per run", "publis
 def cifar_means(experiment: CifarExperiment, records: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """Return one row per noise, method and set of settings that has records, in the order of the file.
 
-    Means are over seeds only. ``settings`` lists what differs from the file, in the notation of ``--set``.
+    Means are over seeds only. ``settings`` lists what differs from the file, as ``name=value`` with the names
+    of the record.
     Accuracies are pairs in per cent: mean and standard deviation over seeds, ``None`` if a method has no such
     weights; on clean test labels or, if the experiment is closed, on held-out noisy ones. Seconds are the
     median.

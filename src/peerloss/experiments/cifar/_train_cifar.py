@@ -72,7 +72,7 @@ class SharedResources:
     _networks: dict[tuple[str, int], nn.Module] = field(default_factory=dict, init=False, repr=False)
 
     def load(self, *, test: bool) -> None:
-        """Check the device and read the images now, those for the ``test`` too, instead of later."""
+        """Check the device and read the training images now, and with ``test`` the test images."""
         _ = self.torch_device, self.training, test and self.test
 
     @cached_property

@@ -87,7 +87,7 @@ def _dmi(_: RunData, *, warm_start: int = 500) -> Options:
 
 
 def _c_svm(_: RunData, *, class_weight: float = 1.0, C: float = 1.0) -> Any:
-    # CostSensitiveSVC with one weight is this machine; here the grid searches the weight.
+    # The same as CostSensitiveSVC with a single weight; here the grid searches the weight.
     return SVC(C=C, gamma="auto", class_weight={0: 1.0, 1: class_weight}, cache_size=500)
 
 
@@ -174,7 +174,7 @@ class Numbers(NamedTuple):
         return f"{kind} {low} {self.high:g}" + "".join(f", or {name!r}" for name in self.names)
 
 
-#: The settings that are numbers. Settings that are not listed may be any finite number or name.
+#: Allowed ranges of settings. Settings that are not listed may be any finite number or name.
 NUMBERS = {
     "width": Numbers(1, 4096, integer=True),
     "hidden_layers": Numbers(1, 64, integer=True),

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 #: Largest number of runs of an experiment and of points in a method's grid.
 MAX_RUNS, MAX_GRID = 1_000_000, 100_000
-#: Largest number of networks in one batch. They take some seconds, which is what is lost if it is killed.
+#: Largest number of networks in one batch. It takes some seconds, which are lost if the process is killed.
 NETS_PER_BATCH = 400
 Settings = dict[str, Any]
 PROTOCOLS = ("paper", "fair")
@@ -87,7 +87,7 @@ class TableRun(TableIdentity, Run):
         return run_key(self.identity(), self.recipe.digest)
 
     @property
-    def size(self) -> int:
+    def cost(self) -> int:
         """Number of trials."""
         return len(self.recipe.trials)
 
@@ -132,7 +132,7 @@ class TableExperiment(Experiment):
             batch = open_batches.get(row)
             if not isinstance(METHODS[run.method], NetMethod):
                 batches.append([run])
-            elif batch is None or sum(other.size for other in batch) + run.size > NETS_PER_BATCH:
+            elif batch is None or sum(other.cost for other in batch) + run.cost > NETS_PER_BATCH:
                 open_batches[row] = [run]
                 batches.append(open_batches[row])
             else:
@@ -147,7 +147,7 @@ class TableExperiment(Experiment):
         return options
 
     def execute(self, batches: Iterable[list[TableRun]], folder: object, **options: Any) -> Iterator[Outcome]:  # noqa: ARG002
-        """Spread ``batches`` over processes, as ``options`` demand; nothing else is written to ``folder``."""
+        """Spread ``batches`` over processes, according to ``options``; ``folder`` is not used."""
         return spread(try_runs, batches, **options)
 
 

@@ -32,7 +32,7 @@ PLANE_POINTS, PLANE_MARGIN = 60, 0.3
 
 @dataclass(frozen=True)
 class Trial:
-    """The result of training with one point of the grid."""
+    """The result of one training, with one point of the grid."""
 
     predict: Callable[[FloatArray], IntArray] | None
     """``None`` if training diverged."""
