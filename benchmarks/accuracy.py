@@ -19,6 +19,7 @@ import argparse
 import json
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -184,7 +185,7 @@ def noise_table_of(runs: list[dict[str, Any]]) -> list[str]:
         [
             {
                 "prior": r["cell"][1],
-                "noise": NOISES.index((r["cell"][2], r["cell"][3])),
+                "noise": f"{r['cell'][2]}, {r['cell'][3]}",
                 **{method: r["accuracy"][method] for method in shown},
                 "estimate": r["estimate"][0],
                 "e_neg": r["rates"][0],
@@ -199,11 +200,11 @@ def noise_table_of(runs: list[dict[str, Any]]) -> list[str]:
         f"| noise | prior | {' | '.join(shown)} | recovered | estimated | mean estimated rates |",
         "|" + "---|" * (len(shown) + 5),
     ]
-    means = frame.groupby(["prior", "noise"]).mean()
-    for (prior, noise), row in means.iterrows():  # type: ignore[misc]
+    for prior, (e_neg, e_pos) in product(PAPER, NOISES):
+        part = frame[(frame["prior"] == prior) & (frame["noise"] == f"{e_neg}, {e_pos}")]
+        row = part.drop(columns=["prior", "noise"]).mean()
         share = (row["ours"] - row["plain"]) / (row["clean"] - row["plain"])
         cells = " | ".join(f"{row[method]:.3f}" for method in shown)
-        e_neg, e_pos = NOISES[noise]
         lines.append(
             f"| {e_neg}, {e_pos} | {prior} | {cells} | {share:.0%} | {row['estimate']:.3f} "
             f"| {row['e_neg']:.2f}, {row['e_pos']:.2f} |"
