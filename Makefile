@@ -22,45 +22,45 @@ $(VENV)/.installed: pyproject.toml constraints.txt
 	$(PIP) -e . $(TEST_TOOLS) $(CHECK_TOOLS)
 	touch $@
 
-demo: venv ## the main job on embedded data: plain training against peer loss
+demo: venv ## compare plain training with peer loss on built-in data
 	$(BIN)/peerloss demo --jobs -1
 
-test: venv ## the test suite (a few minutes)
+test: venv ## run the tests, except slow ones (a few minutes)
 	$(BIN)/python -m pytest -n 2 -m "not slow"
 
-# Without vector instructions and with one thread: other rounding, as on another processor.
+# Results are rounded differently, as on another processor.
 NUMERICAL := $(addprefix tests/,functional losses training noise theory posterior estimators persistence crowd audit)
-test-portable: venv ## the numerical tests again, computed as on a plain processor
+test-portable: venv ## run the numerical tests without vector instructions, on one thread
 	ATEN_CPU_CAPABILITY=default NUMBA_CPU_NAME=generic OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 2 -m "not slow" $(NUMERICAL)
 
-test-slow: venv ## everything, the long tests included
+test-slow: venv ## run all tests, including slow ones
 	$(BIN)/python -m pytest -n 2
 
-# The oldest torch on PyPI brings its CUDA packages: about 5 GB. Old packages warn of what has changed since.
-test-oldest: ## the test suite with the oldest allowed dependencies
+# The oldest torch on PyPI brings its CUDA packages: about 5 GB. Old packages raise deprecation warnings.
+test-oldest: ## run the tests with the oldest supported dependencies
 	command -v $(PYTHON) >/dev/null && $(PYTHON) -m venv $(OLDEST) || python3 -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet -c constraints-oldest.txt -e . $(TEST_TOOLS)
 	$(OLDEST)/bin/python -m pytest -n 2 -m "not slow" -W ignore::DeprecationWarning -W ignore::FutureWarning
 
-check: venv ## lint, types, doctests, the built wheel
+check: venv ## run linter, type checks and doctests; test the built wheel
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q --doctest-modules src --ignore=src/peerloss/functional/kernels/triton_source.py  # which needs Triton
 	$(BIN)/python benchmarks/check_wheel.py
 
-format: venv ## let ruff rewrite the code
+format: venv ## format the code and apply automatic fixes
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-docs: venv ## the site, in docs/_build/html; warnings are errors
+docs: venv ## build the site in docs/_build/html; warnings are errors
 	$(BIN)/python -m sphinx -q -W --keep-going -b html docs docs/_build/html
 	@echo docs/_build/html/index.html
 
-bench: venv ## speed and memory as ratios against named peers, in one run
+bench: venv ## measure speed and memory relative to other libraries
 	$(BIN)/python benchmarks/bench.py
 	$(BIN)/python benchmarks/bench_engine.py
 	$(BIN)/python benchmarks/bench_audit_speed.py
 
-clean: ## remove what the other targets built
+clean: ## remove everything that the other targets build
 	rm -rf $(VENV) $(OLDEST) dist build docs/_build docs/results docs/examples.md docs/api/command_line.md .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -19,6 +19,7 @@ import argparse
 import json
 import time
 import warnings
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -177,8 +178,42 @@ def table_of(runs: list[dict[str, Any]]) -> list[str]:
     return lines
 
 
+def noise_table_of(runs: list[dict[str, Any]]) -> list[str]:
+    """Return the table of means over data sets and seeds, by noise pair and prior."""
+    shown = ["ours", "plain", "clean"]
+    frame = pd.DataFrame(
+        [
+            {
+                "prior": r["cell"][1],
+                "noise": f"{r['cell'][2]}, {r['cell'][3]}",
+                **{method: r["accuracy"][method] for method in shown},
+                "estimate": r["estimate"][0],
+                "e_neg": r["rates"][0],
+                "e_pos": r["rates"][1],
+            }
+            for r in runs
+        ]
+    )
+    lines = [
+        f"## By noise pair (e_neg, e_pos), mean over {len({r['cell'][0] for r in runs})} data sets",
+        "",
+        f"| noise | prior | {' | '.join(shown)} | recovered | estimated | mean estimated rates |",
+        "|" + "---|" * (len(shown) + 5),
+    ]
+    for prior, (e_neg, e_pos) in product(PAPER, NOISES):
+        part = frame[(frame["prior"] == prior) & (frame["noise"] == f"{e_neg}, {e_pos}")]
+        row = part.drop(columns=["prior", "noise"]).mean()
+        share = (row["ours"] - row["plain"]) / (row["clean"] - row["plain"])
+        cells = " | ".join(f"{row[method]:.3f}" for method in shown)
+        lines.append(
+            f"| {e_neg}, {e_pos} | {prior} | {cells} | {share:.0%} | {row['estimate']:.3f} "
+            f"| {row['e_neg']:.2f}, {row['e_pos']:.2f} |"
+        )
+    return [*lines, ""]
+
+
 def main() -> None:
-    """Run missing cells, then print the table."""
+    """Run missing cells, then print the tables."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -210,9 +245,9 @@ def main() -> None:
             print(f"\r{number} of {len(groups)}", end="", flush=True)
     done = read_runs(arguments.runs)
     head = f"Measured with `benchmarks/accuracy.py`: {provenance('cpu')}; seeds {arguments.seeds}."
-    text = "\n".join(
-        ["# PeerClassifier on clean test labels", "", head, "", *table_of([done[c] for c in cells])]
-    )
+    runs = [done[cell] for cell in cells]
+    title = "# PeerClassifier on clean test labels"
+    text = "\n".join([title, "", head, "", *table_of(runs), *noise_table_of(runs)])
     print(end="\r")
     publish(text, arguments.output)
 

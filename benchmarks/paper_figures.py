@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from matplotlib.figure import Figure
 from measure import provenance
 from PIL import Image
@@ -42,7 +43,8 @@ def main(runs: Path, folder: Path) -> None:
         planes = [record for record in store.records() if record.get("plane") is not None]
     sections = {section.experiment: section for section in build_report(runs).sections}
     folder.mkdir(parents=True, exist_ok=True)
-    print(provenance("1 thread"), end="\n\n")
+    torch.set_num_threads(1)  # as in the runs, so that the printed number of threads is right
+    print(provenance("cpu"), end="\n\n")
     curves, boundary, invariance = (sections[name] for name in SEEDS)
     _draw(folder / "curves.png", partial(draw_curves, bands=False), curves.curves, (2, 3), (10.5, 5.6))
     _draw(folder / "boundary.png", draw_boundary, boundary.boundaries, (2, 4), (10.5, 5.7))
