@@ -207,7 +207,9 @@ def test_a_missing_device_is_rejected_before_training(model, monkeypatch):
     monkeypatch.setattr(_fit_portfolio, "_fit_fold", lambda *_: trained.append("candidate"))
     monkeypatch.setattr(_robust_mlp, "train_nets", lambda *_, **__: trained.append("network"))
     X, _, noisy = task(60)
-    with pytest.raises(InvalidInputError, match="`device` must be 'auto' or a torch device such as 'cpu' or 'cuda:0'"):
+    with pytest.raises(
+        InvalidInputError, match="`device` must be 'auto' or a torch device such as 'cpu' or 'cuda:0'"
+    ):
         model.fit(X, noisy)
     assert not trained
 

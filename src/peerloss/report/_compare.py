@@ -24,8 +24,8 @@ MAX_CHANCE_ERRORS = 2.0
 ORDER = ("peer", "surrogate", "nn")
 #: A difference between every result here and the printed one.
 CHOSEN_ON_TEST = (
-    "the authors' code chose width, rate and batch of all networks on the clean test accuracy of peer loss, "
-    "here nothing is chosen on test labels"
+    "the authors' code chose width, learning rate and batch size of all networks on the clean test accuracy "
+    "of peer loss, here nothing is chosen on test labels"
 )
 #: Method → how its training here differs from the authors' code or from what the paper states.
 DIFFERENCES = {

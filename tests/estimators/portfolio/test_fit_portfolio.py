@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
-import torch
 from sklearn.linear_model import LogisticRegression
 
+from peerloss import _device
 from peerloss.estimators import PeerClassifier
 from peerloss.estimators.portfolio import _candidates, _fit_portfolio
 from tests.estimators.binary_task import task
@@ -46,7 +46,7 @@ def test_the_networks_train_on_the_chosen_device(monkeypatch, device, n_features
 
     monkeypatch.setattr(_fit_portfolio, "fit_networks", spy)
     monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"only": LogisticRegression()})
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(_device, "_has_usable_gpu", lambda: gpu)
     X = np.random.default_rng(0).normal(size=(40, n_features))
     PeerClassifier(device=device, cv=2, random_state=0).fit(X, X[:, 0] > 0)
     assert seen == [expected]
