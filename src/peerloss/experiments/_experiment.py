@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import tomllib
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -27,7 +28,7 @@ MAX_SEEDS, MAX_SEED = 10_000, 2**32 - 1
 MAX_DEPTH = 10
 
 
-class Run:
+class Run(ABC):
     """One method on one noisy data set with one seed; each family has its own subclass."""
 
     experiment: str
@@ -35,14 +36,14 @@ class Run:
     seed: int
 
     @property
+    @abstractmethod
     def key(self) -> str:
         """Unique name: the same run with the same recipe has the same key everywhere."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def cost(self) -> int:
         """Number of epochs or trials, from which the remaining time is estimated."""
-        raise NotImplementedError
 
 
 @dataclass(frozen=True)
@@ -55,7 +56,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class Experiment:
+class Experiment(ABC):
     """The runs of a TOML file under one protocol, checked. Made by :func:`load_experiment`."""
 
     name: str
@@ -69,28 +70,28 @@ class Experiment:
     #: Whether runs are executed one after another in this process.
     IS_SEQUENTIAL: ClassVar[bool] = False
 
+    @abstractmethod
     def runs(self) -> Sequence[Any]:
         """Return all runs, in an order that depends on the family."""
-        raise NotImplementedError
 
+    @abstractmethod
     def plan(self) -> dict[str, Any]:
         """Return the fields of the plan that identify the runs."""
-        raise NotImplementedError
 
     def batches(self, runs: Sequence[Any]) -> list[list[Any]]:
         """Return ``runs`` in the order of execution; those in one list are executed together."""
         return [[run] for run in runs]
 
+    @abstractmethod
     def prepare(self, options: dict[str, Any], runs: Sequence[Any]) -> dict[str, Any]:
         """Check the ``options`` and load what the missing ``runs`` need, before anything is written."""
-        raise NotImplementedError
 
+    @abstractmethod
     def execute(self, batches: Iterable[list[Any]], folder: Any, **options: Any) -> Iterator[Outcome]:
         """Execute each of the ``batches`` when it can start and yield its outcome as soon as it is known.
 
         ``folder`` is that of the store, ``options`` are from :meth:`prepare`.
         """
-        raise NotImplementedError
 
     def cells(self) -> Sequence[Any]:
         """Return :meth:`runs`, under its deprecated name."""
