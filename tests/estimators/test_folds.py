@@ -70,13 +70,13 @@ def numbered():
 def folds_of_peer(monkeypatch):
     """Give PeerClassifier one fast candidate, and return a list that records its folds."""
     seen = []
-    fit_fold = _fit_portfolio._fit_fold
+    fit_fold = _fit_portfolio.fit_fold
 
     def spy(estimator, data, train, test):
         seen.append((train.tolist(), test.tolist()))
         return fit_fold(estimator, data, train, test)
 
-    monkeypatch.setattr(_fit_portfolio, "_fit_fold", spy)
+    monkeypatch.setattr(_fit_portfolio, "fit_fold", spy)
     monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"only": LogisticRegression()})
     monkeypatch.setattr(_fit_portfolio, "fit_networks", lambda *_, **__: {})
     return seen

@@ -65,7 +65,7 @@ def test_rows_far_from_the_training_data_are_predicted_by_the_portfolio(frame):
     """The complete portfolio: forests and networks compute in float32."""
     X, y = frame
     model = PeerClassifier(cv=2, random_state=0).fit(1e-6 * X.to_numpy(), y)
-    assert {member.name for member in model.members_} & {"forest", "extra trees"}
+    assert any(member.name.startswith(("forest", "extra trees")) for member in model.members_)
     assert np.isfinite(model.predict_proba([[3e38, -3e38], [1e35, 0.0]])).all()
 
 

@@ -15,7 +15,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from peerloss import NoiseModel, RobustMLPClassifier, flip_labels
 from peerloss.estimators import PeerClassifier, _robust_mlp
-from peerloss.estimators.portfolio import _candidates, _fit_portfolio
+from peerloss.estimators.portfolio import _candidates, _fit_portfolio, _fold_networks
 from peerloss.exceptions import InvalidInputError
 from tests.estimators.binary_task import task
 
@@ -51,7 +51,7 @@ def test_the_report_has_candidates_noise_and_accuracy():
     X_test, y_test, _ = task(4000, seed=1, positive=0.4)
     model = PeerClassifier(random_state=0).fit(X, noisy)
     report = model.report_
-    tried = {*_candidates.candidate_models(1500, 4, seed=0), *_candidates.candidate_networks()}
+    tried = {*_candidates.candidate_models(1500, 4, seed=0), *_fold_networks.candidate_networks()}
     assert set(report.candidates.index) == tried
     assert report.candidates["weight"].sum() == pytest.approx(1.0)
     assert report.noise.e_neg == pytest.approx(0.1, abs=0.06)
@@ -204,7 +204,7 @@ def test_bad_arguments_of_fit_are_named(arguments, message):
 def test_a_missing_device_is_rejected_before_training(model, monkeypatch):
     """Without CUDA, ``device="cuda"`` fails at once: nothing is trained before the error."""
     trained = []
-    monkeypatch.setattr(_fit_portfolio, "_fit_fold", lambda *_: trained.append("candidate"))
+    monkeypatch.setattr(_fit_portfolio, "fit_fold", lambda *_: trained.append("candidate"))
     monkeypatch.setattr(_robust_mlp, "train_nets", lambda *_, **__: trained.append("network"))
     X, _, noisy = task(60)
     with pytest.raises(

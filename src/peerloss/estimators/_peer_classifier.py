@@ -186,7 +186,14 @@ class PeerClassifier(NoisyLabelClassifier):
             folds = self._folds(data, groups, seed)
             self.scaler_ = StandardScaler().fit(data.X, sample_weight=data.weight)
             scaled = data._replace(X=self._standardise(data.X))
-            portfolio = fit_portfolio(scaled, folds, seed=seed, n_jobs=self.n_jobs, device=device)
+            portfolio = fit_portfolio(
+                scaled,
+                folds,
+                seed=seed,
+                n_jobs=self.n_jobs,
+                device=device,
+                out_of_bag=groups is None and is_fold_count(self.cv),
+            )
             self.members_, self.weights_ = portfolio.members, portfolio.weights
             self.oof_proba_ = portfolio.oof_proba
             self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)

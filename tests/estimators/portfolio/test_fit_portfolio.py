@@ -2,11 +2,13 @@
 
 import numpy as np
 import pytest
+from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import KFold
 
 from peerloss import _device
 from peerloss.estimators import PeerClassifier
-from peerloss.estimators.portfolio import _candidates, _fit_portfolio
+from peerloss.estimators.portfolio import _fit_portfolio, _fold_networks
 from tests.estimators.binary_task import task
 
 
@@ -15,13 +17,13 @@ def test_groups_are_kept_together(monkeypatch):
     X, _, noisy = task(200)
     groups = np.arange(200) // 4
     seen = []
-    fit_fold = _fit_portfolio._fit_fold
+    fit_fold = _fit_portfolio.fit_fold
 
     def spy(estimator, data, train, test):
         seen.append(set(groups[train]) & set(groups[test]))
         return fit_fold(estimator, data, train, test)
 
-    monkeypatch.setattr(_fit_portfolio, "_fit_fold", spy)
+    monkeypatch.setattr(_fit_portfolio, "fit_fold", spy)
     PeerClassifier(random_state=0).fit(X, noisy, groups=groups)
     assert seen
     assert not any(seen)
@@ -55,20 +57,59 @@ def test_the_networks_train_on_the_chosen_device(monkeypatch, device, n_features
 def test_folds_do_not_train_on_held_out_rows(monkeypatch):
     """Each fold trains without its held-out rows."""
     X, _, noisy = task(100)
-    fit_fold = _fit_portfolio._fit_fold
+    fit_fold = _fit_portfolio.fit_fold
 
     def check(estimator, data, train, test):
         assert not set(train) & set(test)
         return fit_fold(estimator, data, train, test)
 
-    monkeypatch.setattr(_fit_portfolio, "_fit_fold", check)
+    monkeypatch.setattr(_fit_portfolio, "fit_fold", check)
     PeerClassifier(random_state=0).fit(X, noisy)
+
+
+@pytest.mark.parametrize(
+    ("options", "grouped", "expected"),
+    [({}, False, True), ({"cv": None}, False, True), ({"cv": KFold(3)}, False, False), ({}, True, False)],
+    ids=["folds by number", "default", "splitter", "groups"],
+)
+def test_out_of_bag_probabilities_need_independent_rows(monkeypatch, options, grouped, expected):
+    """Forests are fitted out of bag; with a splitter or groups they are cross-fitted on the folds."""
+    forest = RandomForestClassifier(5, random_state=0)
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"only": forest})
+    monkeypatch.setattr(_fit_portfolio, "fit_networks", lambda *_, **__: {})
+    X, _, noisy = task(100)
+    groups = np.arange(100) // 4 if grouped else None
+    model = PeerClassifier(random_state=0, **options).fit(X, noisy, groups=groups)
+    assert (len(model.members_[0].models) == 1) is expected
+
+
+@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")  # one class is random
+def test_expensive_candidates_train_on_a_sample(monkeypatch):
+    """A candidate with a limit trains on that many rows of each fold, with every class among them."""
+    seen = {}
+    fit_fold = _fit_portfolio.fit_fold
+
+    def spy(estimator, data, train, test):
+        seen.setdefault(estimator.C, []).append((len(train), len(set(data.codes[train]))))
+        return fit_fold(estimator, data, train, test)
+
+    models = {"limited": LogisticRegression(C=1.0), "other": LogisticRegression(C=2.0)}
+    monkeypatch.setattr(_fit_portfolio, "fit_fold", spy)
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: models)
+    monkeypatch.setattr(_fit_portfolio, "fit_networks", lambda *_, **__: {})
+    monkeypatch.setattr(_fit_portfolio, "MAX_TRAINING_ROWS", {"limited": 30})
+    X = np.random.default_rng(0).normal(size=(200, 2))
+    y = np.where(np.arange(200) < 4, 2, X[:, 0] > 0)
+    PeerClassifier(cv=2, random_state=0).fit(X, y)
+    assert {rows for rows, _ in seen[1.0]} <= {28, 29, 30}
+    assert {rows for rows, _ in seen[2.0]} == {100}
+    assert {classes for _, classes in seen[1.0]} == {3}
 
 
 def test_a_network_that_diverges_is_left_out_and_named(monkeypatch):
     """The other candidates are used, and the report names the network."""
     wild = {"wild": {"base": "unhinged", "alpha": 5.0, "learning_rate": 1e30, "weight_decay": 0.0}}
-    monkeypatch.setattr(_candidates, "candidate_networks", lambda: wild)
+    monkeypatch.setattr(_fold_networks, "candidate_networks", lambda: wild)
     X, y, noisy = task(120)
     model = PeerClassifier(random_state=0).fit(X, noisy)
     assert model.report_.diverged == ("wild",)

@@ -1,4 +1,4 @@
-"""Fit the portfolio: every candidate on every fold, calibrated out of fold, weighted and averaged."""
+"""Fit the portfolio: candidates with held-out probabilities, calibrated on them, weighted and averaged."""
 
 from __future__ import annotations
 
@@ -11,27 +11,25 @@ import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from sklearn.base import clone
-from threadpoolctl import threadpool_limits
+from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
-from peerloss._probabilities import label_frequencies
-from peerloss.estimators.portfolio._candidates import candidate_models, fit_networks
+from peerloss.estimators.portfolio._candidates import MAX_TRAINING_ROWS, TREES_PER_FOLD, candidate_models
+from peerloss.estimators.portfolio._fold_networks import fit_networks
+from peerloss.estimators.portfolio._held_out_fits import fit_fold, fit_out_of_bag, join_folds, sample_rows
+from peerloss.estimators.portfolio._simplex import weigh
 from peerloss.posterior.calibrator import Calibrator, log_scores
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from sklearn.base import BaseEstimator
-
     from peerloss._classifier import FitInput
-    from peerloss._validation import FloatArray, IntArray
+    from peerloss._validation import FloatArray
     from peerloss.estimators.folds import Folds
 
     #: Called with the number of finished steps and the total number of steps.
     Listener = Callable[[int, int], None]
 
 _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
-#: Candidates with a smaller weight are left out of the average.
-MIN_WEIGHT = 0.01
 
 
 @contextmanager
@@ -46,14 +44,14 @@ def listening(listener: Listener) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Member:
-    """A candidate: its models, one per fold, and its calibration."""
+    """A candidate: its models, one per fold or one forest, and its calibration."""
 
     name: str
     models: list[Any]
     calibrator: Calibrator
 
     def proba(self, X: FloatArray) -> FloatArray:
-        """Return calibrated probabilities of the noisy label, the mean over the folds, shape (n, K)."""
+        """Return calibrated probabilities of the noisy label, the mean over the models, shape (n, K)."""
         averaged = np.mean([model.predict_proba(X) for model in self.models], axis=0)
         return self.calibrator.proba(log_scores(averaged))
 
@@ -76,43 +74,82 @@ class Portfolio:
     """Names of the networks that diverged."""
 
 
-def fit_portfolio(data: FitInput, folds: Folds, *, seed: int, n_jobs: int | None, device: str) -> Portfolio:
-    """Fit all candidates to the noisy labels of standardised features; ``folds`` may hold a row out twice."""
-    fitted = _fit_models(data, folds, seed, n_jobs)
-    fitted |= fit_networks(data, folds, seed=seed, device=device)
+def fit_portfolio(
+    data: FitInput, folds: Folds, *, seed: int, n_jobs: int | None, device: str, out_of_bag: bool = False
+) -> Portfolio:
+    """Fit all candidates to the noisy labels of standardised features; ``folds`` may hold a row out twice.
+
+    ``out_of_bag`` fits each forest once and uses its out-of-bag probabilities. It must be false if rows
+    belong together, since a bootstrap sample may then contain a near copy of an out-of-bag row.
+    """
+    fitted = _fit_models(data, folds, seed, n_jobs, out_of_bag=out_of_bag)
+    for name, parts in fit_networks(data, folds, seed=seed, device=device).items():
+        fitted[name] = _cross_fitted(folds, parts, data) if parts else ([], np.empty(0))
     members, held_out = [], []
-    for name, parts in fitted.items():
-        if not parts:
+    for name, (models, proba) in fitted.items():
+        if not models:
             continue
-        scores = log_scores(_join(folds, [proba for _, proba in parts], data))
+        scores = log_scores(proba)
         calibrator = Calibrator.fit(scores, data.codes, data.weight)
         held_out.append(calibrator.proba(scores))
-        members.append(Member(name, [model for model, _ in parts], calibrator))
+        members.append(Member(name, models, calibrator))
     weights, brier, behind = weigh(held_out, data.codes, data.weight)
-    weights = np.where(weights < MIN_WEIGHT, 0.0, weights)
-    weights /= weights.sum()
     return Portfolio(
         members=[member for member, w in zip(members, weights, strict=True) if w > 0],
         weights=weights[weights > 0],
-        oof_proba=np.tensordot(weights, np.array(held_out), axes=1),
+        oof_proba=_average(held_out, weights),
         candidates=pd.DataFrame(
             {"weight": weights, "brier": brier, "behind": behind},
             index=pd.Index([member.name for member in members], name="candidate"),
         ),
         candidate_proba=held_out,
-        diverged=tuple(name for name, parts in fitted.items() if not parts),
+        diverged=tuple(name for name, (models, _) in fitted.items() if not models),
     )
 
 
+def _average(parts: list[FloatArray], weights: FloatArray) -> FloatArray:
+    total: FloatArray = np.sum([w * part for w, part in zip(weights, parts, strict=True) if w > 0], axis=0)
+    return total
+
+
 def _fit_models(
-    data: FitInput, folds: Folds, seed: int, n_jobs: int | None
-) -> dict[str, list[tuple[Any, FloatArray]]]:
-    """Return models and held-out probabilities of each fold by the name of the candidate."""
+    data: FitInput, folds: Folds, seed: int, n_jobs: int | None, *, out_of_bag: bool
+) -> dict[str, tuple[list[Any], FloatArray]]:
+    """Return models and held-out probabilities, (n, K), by the name of the candidate."""
     candidates = candidate_models(len(data.codes), data.X.shape[1], seed=seed)
+    forests = {name: model for name, model in candidates.items() if out_of_bag and _is_forest(model)}
+    others = {name: _for_folds(model) for name, model in candidates.items() if name not in forests}
+    tasks: list[tuple[str, Any]] = []
     # Fold by fold: fast and slow candidates alternate, so that the estimated remaining time is reliable.
-    tasks = [delayed(_fit_fold)(model, data, *fold) for fold in folds for model in candidates.values()]
-    fitted = _run(tasks, n_jobs)
-    return {name: fitted[i :: len(candidates)] for i, name in enumerate(candidates)}
+    for i, (train, test) in enumerate(folds):
+        for name, model in others.items():
+            rows = sample_rows(train, data.codes, MAX_TRAINING_ROWS.get(name, len(train)), seed=seed)
+            tasks.append((name, delayed(fit_fold)(model, data, rows, test)))
+        turn = list(forests)[i :: len(folds)]
+        tasks += [(name, delayed(fit_out_of_bag)(forests[name], data)) for name in turn]
+    results: dict[str, list[tuple[Any, FloatArray]]] = {name: [] for name in candidates}
+    for (name, _), result in zip(tasks, _run([task for _, task in tasks], n_jobs), strict=True):
+        results[name].append(result)
+    return {
+        name: ([parts[0][0]], parts[0][1]) if name in forests else _cross_fitted(folds, parts, data)
+        for name, parts in results.items()
+    }
+
+
+def _is_forest(model: Any) -> bool:
+    return isinstance(model, RandomForestClassifier | ExtraTreesClassifier)
+
+
+def _for_folds(model: Any) -> Any:
+    """Return a forest with fewer trees, because each fold has one and their predictions are averaged."""
+    return clone(model).set_params(n_estimators=TREES_PER_FOLD) if _is_forest(model) else model
+
+
+def _cross_fitted(
+    folds: Folds, parts: list[tuple[Any, FloatArray]], data: FitInput
+) -> tuple[list[Any], FloatArray]:
+    """Return the models of all folds and the held-out probabilities of all rows, (n, K)."""
+    return [model for model, _ in parts], join_folds(folds, [proba for _, proba in parts], data)
 
 
 def _run(tasks: list[Any], n_jobs: int | None) -> list[Any]:
@@ -126,53 +163,3 @@ def _run(tasks: list[Any], n_jobs: int | None) -> list[Any]:
         results.append(result)
         listener(len(results), len(tasks) + 1)
     return results
-
-
-def _fit_fold(
-    estimator: BaseEstimator, data: FitInput, train: IntArray, test: IntArray
-) -> tuple[Any, FloatArray]:
-    model: Any = clone(estimator)
-    weight, weights = data.weight[train], {}
-    if np.ptp(weight):  # weighted binning of equal weights would make boosting ten times slower
-        step = f"{model.steps[-1][0]}__" if hasattr(model, "steps") else ""
-        weights = {f"{step}sample_weight": weight}
-    with threadpool_limits(1):  # small fits are slower on several threads
-        model.fit(data.X[train], data.codes[train], **weights)
-        return model, model.predict_proba(data.X[test])
-
-
-def _join(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatArray:
-    """Average the held-out probabilities of each row; a row that is never held out gets the frequencies."""
-    total = np.zeros((len(data.codes), len(data.classes)))
-    times = np.zeros(len(data.codes))
-    for (_, test), part in zip(folds, parts, strict=True):
-        total[test] += part
-        times[test] += 1
-    prior = label_frequencies(data.codes, len(data.classes), data.weight)
-    joined: FloatArray = np.where(times[:, None] > 0, total / np.maximum(times, 1)[:, None], prior)
-    return joined
-
-
-def weigh(
-    probabilities: list[FloatArray], codes: IntArray, weight: FloatArray
-) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weight candidates by the Brier score of their out-of-fold probabilities on the noisy labels.
-
-    Returns the weights, which sum to one, the Brier scores, and the distances to the best one in standard
-    errors.
-
-    The noisy posterior minimises this score on noisy labels, and every peer classifier follows from the noisy
-    posterior. The Brier score is a proper score of probabilities, so it has far less sampling noise than the
-    0-1 peer score of decisions. A candidate t standard errors behind the best one has weight ∝ exp(−t²/2):
-    candidates that the data cannot distinguish are averaged, which is better than choosing one.
-    """
-    onehot = np.eye(probabilities[0].shape[1])[codes]
-    losses = np.array([((p - onehot) ** 2).sum(axis=1) for p in probabilities])
-    share = weight / weight.sum()
-    brier = losses @ share
-    difference = losses - losses[brier.argmin()]
-    mean = difference @ share
-    error = np.sqrt((difference - mean[:, None]) ** 2 @ share * (share**2).sum())
-    behind = np.divide(mean, error, out=np.zeros_like(mean), where=error > 0)
-    weights = np.exp(-(behind**2) / 2.0)
-    return weights / weights.sum(), brier, behind
