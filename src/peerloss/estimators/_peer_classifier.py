@@ -85,8 +85,9 @@ class PeerReport:
 class PeerClassifier(NoisyLabelClassifier):
     """A classifier for noisy labels that chooses everything from the noisy labels themselves.
 
-    A portfolio of models estimates the probability of the *noisy* label out of fold. The models are
-    calibrated, weighted by a proper score on the noisy labels and averaged. The noise rates are estimated
+    A portfolio of models estimates the probability of the *noisy* label of each row without having seen this
+    label: forests out of bag, the others out of fold. The models are calibrated, and averaged with the
+    weights that minimise a proper score on the noisy labels. The noise rates are estimated
     from the levels at which the average flattens out, and the result is averaged over the rates that the
     data allow. For accuracy the decision is that of the clean posterior. For balanced accuracy of two classes
     it is peer loss at α = 1, which needs no rates. For balanced accuracy of more classes it is argmax(η/π),
@@ -102,7 +103,8 @@ class PeerClassifier(NoisyLabelClassifier):
         is the α of the decision ``argmax_k (η̃_k − α·π̃_k)``.
     cv
         Number of folds, a splitter, or an iterable of index pairs, as in scikit-learn. A number of folds is
-        drawn twice if there are at most 2,000 rows.
+        drawn twice if there are at most 2,000 rows. Forests use out-of-bag probabilities instead of folds if
+        ``cv`` is a number and no ``groups`` are given.
     n_jobs
         Processes for the portfolio; ``None`` is one.
     device
@@ -121,7 +123,7 @@ class PeerClassifier(NoisyLabelClassifier):
         The α of the decision (NaN if no α describes it, which is common with more than two classes), the
         estimated noise, and the frequencies of the noisy labels.
     oof_proba_
-        Out-of-fold probabilities of the noisy labels, calibrated, shape (n, K).
+        Out-of-fold (forests: out-of-bag) probabilities of the noisy labels, calibrated, shape (n, K).
 
     Examples
     --------

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 LEAF_SIZES = (1, 3, 10, 30)
 #: Up to this many rows there are more trees, leaves of one in forty rows, and a small boosting.
 FEW_ROWS = 2000
-#: Trees per forest for few rows and for more rows.
-N_TREES, N_TREES_MANY_ROWS = 200, 60
+#: (least number of rows, trees per forest), from few rows to many.
+N_TREES = ((0, 200), (1000, 100), (2000, 60))
 #: Trees of a forest that is cross-fitted, for each fold.
 TREES_PER_FOLD = 40
 #: With more rows than this, each tree of a forest is trained on a sample of this size.
@@ -71,7 +71,7 @@ def _forests(n_rows: int, seed: int) -> dict[str, BaseEstimator]:
     if n_rows <= FEW_ROWS and n_rows // 40 > max(LEAF_SIZES):
         leaves.append(n_rows // 40)
     options: dict[str, Any] = {
-        "n_estimators": N_TREES if n_rows <= FEW_ROWS else N_TREES_MANY_ROWS,
+        "n_estimators": [trees for least, trees in N_TREES if n_rows >= least][-1],
         "bootstrap": True,
         "max_samples": MAX_TREE_ROWS if n_rows > MAX_TREE_ROWS else None,
         "random_state": seed,

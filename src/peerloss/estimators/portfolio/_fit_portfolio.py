@@ -15,7 +15,13 @@ from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 from peerloss.estimators.portfolio._candidates import MAX_TRAINING_ROWS, TREES_PER_FOLD, candidate_models
 from peerloss.estimators.portfolio._fold_networks import fit_networks
-from peerloss.estimators.portfolio._held_out_fits import fit_fold, fit_out_of_bag, join_folds, sample_rows
+from peerloss.estimators.portfolio._held_out_fits import (
+    fit_fold,
+    fit_out_of_bag,
+    join_folds,
+    sample_rows,
+    stops_early,
+)
 from peerloss.estimators.portfolio._simplex import weigh
 from peerloss.posterior.calibrator import Calibrator, log_scores
 
@@ -119,10 +125,14 @@ def _fit_models(
     candidates = candidate_models(len(data.codes), data.X.shape[1], seed=seed)
     forests = {name: model for name, model in candidates.items() if out_of_bag and _is_forest(model)}
     others = {name: _for_folds(model) for name, model in candidates.items() if name not in forests}
+    once = {name for name, model in others.items() if stops_early(model)}
+    first_draw = folds[: _n_folds_per_draw(folds)]
     tasks: list[tuple[str, Any]] = []
     # Fold by fold: fast and slow candidates alternate, so that the estimated remaining time is reliable.
     for i, (train, test) in enumerate(folds):
         for name, model in others.items():
+            if name in once and i >= len(first_draw):
+                continue
             rows = sample_rows(train, data.codes, MAX_TRAINING_ROWS.get(name, len(train)), seed=seed)
             tasks.append((name, delayed(fit_fold)(model, data, rows, test)))
         turn = list(forests)[i :: len(folds)]
@@ -131,9 +141,18 @@ def _fit_models(
     for (name, _), result in zip(tasks, _run([task for _, task in tasks], n_jobs), strict=True):
         results[name].append(result)
     return {
-        name: ([parts[0][0]], parts[0][1]) if name in forests else _cross_fitted(folds, parts, data)
+        name: ([parts[0][0]], parts[0][1])
+        if name in forests
+        else _cross_fitted(first_draw if name in once else folds, parts, data)
         for name, parts in results.items()
     }
+
+
+def _n_folds_per_draw(folds: Folds) -> int:
+    """Return how many folds hold out every row once, if the folds are drawn several times."""
+    held_out = np.cumsum([len(test) for _, test in folds])
+    n_rows = len(np.unique(np.concatenate([test for _, test in folds])))
+    return int(np.searchsorted(held_out, n_rows)) + 1
 
 
 def _is_forest(model: Any) -> bool:

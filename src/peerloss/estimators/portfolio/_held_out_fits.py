@@ -30,10 +30,15 @@ def fit_fold(
     """Fit to the rows ``train``; return the model and its probabilities of the rows ``test``."""
     model: Any = clone(estimator)
     with threadpool_limits(1):  # small fits are slower on several threads
-        if isinstance(model, HistGradientBoostingClassifier) and model.warm_start:
+        if stops_early(model):
             return _fit_rounds(model, data, train, test)
         model.fit(data.X[train], data.codes[train], **_weights(model, data.weight[train]))
         return model, model.predict_proba(data.X[test])
+
+
+def stops_early(model: Any) -> bool:
+    """Return whether the number of boosting rounds is chosen on held-out rows, which takes several fits."""
+    return isinstance(model, HistGradientBoostingClassifier) and bool(model.warm_start)
 
 
 def fit_out_of_bag(forest: BaseEstimator, data: FitInput) -> tuple[Any, FloatArray]:
