@@ -101,7 +101,7 @@ def test_expensive_candidates_train_on_a_sample(monkeypatch):
     X = np.random.default_rng(0).normal(size=(200, 2))
     y = np.where(np.arange(200) < 4, 2, X[:, 0] > 0)
     PeerClassifier(cv=2, random_state=0).fit(X, y)
-    assert {rows for rows, _ in seen[1.0]} <= {28, 29, 30}
+    assert {rows for rows, _ in seen[1.0]} == {30}
     assert {rows for rows, _ in seen[2.0]} == {100}
     assert {classes for _, classes in seen[1.0]} == {3}
 

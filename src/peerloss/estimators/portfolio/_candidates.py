@@ -12,10 +12,9 @@ from sklearn.pipeline import make_pipeline
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-#: Smallest numbers of rows per leaf of the forests that are compared.
-LEAF_SIZES = (1, 3, 10, 30)
-#: Up to this many rows there are more trees, leaves of one in forty rows, and a small boosting.
-FEW_ROWS = 2000
+#: Smallest numbers of rows per leaf of the forests that compete. If a fortieth of the rows is more, leaves of
+#: that size compete too, up to a limit: with 40 % wrong labels they can be the best.
+LEAF_SIZES, ROWS_PER_LARGE_LEAF, MAX_LEAF_SIZE = (1, 3, 10, 30), 40, 200
 #: (least number of rows, trees per forest), from few rows to many.
 N_TREES = ((0, 200), (1000, 100), (2000, 60))
 #: Trees of a forest that is cross-fitted, for each fold.
@@ -48,28 +47,28 @@ def candidate_models(n_rows: int, n_features: int, *, seed: int) -> dict[str, Ba
             learning_rate=0.1,
             max_leaf_nodes=7 if n_rows < 1000 else 15 if n_rows < 3000 else 31,
             min_samples_leaf=20 if n_rows >= 400 else max(5, n_rows // 20),
+            l2_regularization=5.0,
+            max_features=0.5,
             early_stopping=False,
             warm_start=True,
             random_state=seed,
         ),
-    }
-    if n_rows <= FEW_ROWS:
-        models["boosting, small"] = HistGradientBoostingClassifier(
+        "boosting, small": HistGradientBoostingClassifier(
             max_iter=40,
             learning_rate=0.1,
             max_leaf_nodes=7,
-            min_samples_leaf=max(5, n_rows // 40),
+            min_samples_leaf=max(5, min(n_rows // ROWS_PER_LARGE_LEAF, MAX_LEAF_SIZE)),
             early_stopping=False,
             random_state=seed,
-        )
+        ),
+    }
     return models | _forests(n_rows, seed)
 
 
 def _forests(n_rows: int, seed: int) -> dict[str, BaseEstimator]:
     """Return random forests and extra trees; both draw bootstrap samples, for out-of-bag probabilities."""
-    leaves = [*LEAF_SIZES]
-    if n_rows <= FEW_ROWS and n_rows // 40 > max(LEAF_SIZES):
-        leaves.append(n_rows // 40)
+    large = min(n_rows // ROWS_PER_LARGE_LEAF, MAX_LEAF_SIZE)
+    leaves = [*LEAF_SIZES, large] if large > max(LEAF_SIZES) else [*LEAF_SIZES]
     options: dict[str, Any] = {
         "n_estimators": [trees for least, trees in N_TREES if n_rows >= least][-1],
         "bootstrap": True,

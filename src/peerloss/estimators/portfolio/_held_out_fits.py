@@ -73,13 +73,13 @@ def join_folds(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatAr
 
 
 def sample_rows(train: IntArray, codes: IntArray, max_rows: int, *, seed: int) -> IntArray:
-    """Return at most ``max_rows`` of the rows ``train``, drawn at random, with every class among them."""
+    """Return ``max_rows`` of the rows ``train``, drawn at random with every class among them, or all rows."""
     if len(train) <= max_rows:
         return train
     drawn = np.random.default_rng(seed).permutation(train)
     first = np.unique(codes[drawn], return_index=True)[1]  # one row per class
-    chosen = np.union1d(drawn[first], drawn[: max_rows - len(first)])
-    return np.asarray(chosen, dtype=np.int64)
+    chosen = np.r_[drawn[first], np.delete(drawn, first)][:max_rows]
+    return np.sort(chosen)
 
 
 def _fit_rounds(model: Any, data: FitInput, train: IntArray, test: IntArray) -> tuple[Any, FloatArray]:
