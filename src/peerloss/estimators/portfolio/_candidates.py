@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 #: that size compete too, up to a limit: with 40 % wrong labels they can be the best.
 LEAF_SIZES, ROWS_PER_LARGE_LEAF, MAX_LEAF_SIZE = (1, 3, 10, 30), 40, 200
 #: (least number of rows, trees per forest), from few rows to many.
-N_TREES = ((0, 200), (1000, 100), (2000, 60))
+N_TREES = ((0, 200), (1000, 100), (2001, 60))
 #: Trees of a forest that is cross-fitted, for each fold.
 TREES_PER_FOLD = 40
 #: With more rows than this, each tree of a forest is trained on a sample of this size.
@@ -51,14 +51,6 @@ def candidate_models(n_rows: int, n_features: int, *, seed: int) -> dict[str, Ba
             max_features=0.5,
             early_stopping=False,
             warm_start=True,
-            random_state=seed,
-        ),
-        "boosting, small": HistGradientBoostingClassifier(
-            max_iter=40,
-            learning_rate=0.1,
-            max_leaf_nodes=7,
-            min_samples_leaf=max(5, min(n_rows // ROWS_PER_LARGE_LEAF, MAX_LEAF_SIZE)),
-            early_stopping=False,
             random_state=seed,
         ),
     }

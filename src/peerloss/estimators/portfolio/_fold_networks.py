@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 #: With at least this many features, one H200 trains the networks of all folds as fast as 16 CPU cores.
 GPU_FEATURES = 2048
 #: (least number of rows, width of the two hidden layers, training steps), from few rows to many.
-NETWORK_SIZES = ((0, 32, 1000), (2000, 64, 2000), (5000, 64, 3000))
+NETWORK_SIZES = ((0, 32, 1000), (2001, 64, 2000), (5000, 64, 3000), (20_000, 128, 4000))
 
 
 def candidate_networks() -> dict[str, dict[str, Any]]:
