@@ -45,7 +45,7 @@ def candidate_models(n_rows: int, n_features: int, *, seed: int) -> dict[str, Ba
         ),
         "boosting": HistGradientBoostingClassifier(
             learning_rate=0.1,
-            max_leaf_nodes=7 if n_rows < 1000 else 15 if n_rows < 3000 else 31,
+            max_leaf_nodes=7 if n_rows < 1000 else 15 if n_rows < 10_000 else 31,
             min_samples_leaf=20 if n_rows >= 400 else max(5, n_rows // 20),
             l2_regularization=5.0,
             max_features=0.5,
