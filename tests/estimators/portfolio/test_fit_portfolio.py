@@ -106,6 +106,17 @@ def test_expensive_candidates_train_on_a_sample(monkeypatch):
     assert {classes for _, classes in seen[1.0]} == {3}
 
 
+@pytest.mark.parametrize(("least", "expected"), [(100, True), (101, False)])
+def test_wide_networks_need_many_rows(monkeypatch, least, expected):
+    """From the given number of rows on, wide networks compete with the small ones."""
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"only": LogisticRegression()})
+    monkeypatch.setattr(_fold_networks, "WIDE_NETWORKS", ((least, 16, 20),))
+    X, _, noisy = task(100)
+    names = PeerClassifier(cv=2, random_state=0).fit(X, noisy).report_.candidates.index
+    assert ("wide network, sigmoid peer" in names) is expected
+    assert "network, sigmoid peer" in names
+
+
 def test_a_network_that_diverges_is_left_out_and_named(monkeypatch):
     """The other candidates are used, and the report names the network."""
     wild = {"wild": {"base": "unhinged", "alpha": 5.0, "learning_rate": 1e30, "weight_decay": 0.0}}

@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 
 #: With at least this many features, one H200 trains the networks of all folds as fast as 16 CPU cores.
 GPU_FEATURES = 2048
-#: (least number of rows, width of the two hidden layers, training steps), from few rows to many.
-NETWORK_SIZES = ((0, 32, 1000), (2001, 64, 2000), (5000, 64, 3000), (20_000, 128, 4000))
+#: Width of the two hidden layers and training steps of the small networks, which are always trained.
+SMALL_NETWORK = (32, 1000)
+#: (least number of rows, width, training steps) of the wide networks, from few rows to many.
+WIDE_NETWORKS = ((2001, 64, 2000), (5000, 64, 3000), (20_000, 128, 4000))
 
 
 def candidate_networks() -> dict[str, dict[str, Any]]:
@@ -50,8 +52,20 @@ def fit_networks(
 ) -> dict[str, list[tuple[FoldNet, FloatArray]]]:
     """Train each network on each fold; return models and held-out probabilities by name.
 
-    The list of a network that diverges on any fold is empty.
+    With thousands of rows, wide networks are trained too. Small ones remain the best for smooth problems with
+    many wrong labels. The list of a network that diverges on any fold is empty.
     """
+    fitted = _fit_size(data, folds, SMALL_NETWORK, seed=seed, device=device)
+    wide = [size for least, *size in WIDE_NETWORKS if len(data.codes) >= least]
+    if wide:
+        more = _fit_size(data, folds, (wide[-1][0], wide[-1][1]), seed=seed, device=device)
+        fitted |= {f"wide {name}": parts for name, parts in more.items()}
+    return fitted
+
+
+def _fit_size(
+    data: FitInput, folds: Folds, size: tuple[int, int], *, seed: int, device: str
+) -> dict[str, list[tuple[FoldNet, FloatArray]]]:
     networks = candidate_networks()
     nets = [
         Net(
@@ -60,7 +74,7 @@ def fit_networks(
         for options in networks.values()
         for i, (train, _) in enumerate(folds)
     ]
-    width, steps = [size[1:] for size in NETWORK_SIZES if len(data.codes) >= size[0]][-1]
+    width, steps = size
     trained = train_nets(
         data.X,
         nets,
