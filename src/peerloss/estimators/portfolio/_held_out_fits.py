@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 #: Numbers of boosting rounds that are compared, one after the other until the held-out loss increases.
 ROUNDS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
+#: Most trees of a boosting with more than 40 rounds; a round has one tree per class.
+MAX_BOOSTED_TREES = 800
 
 
 def fit_fold(
@@ -89,7 +91,8 @@ def _fit_rounds(model: Any, data: FitInput, train: IntArray, test: IntArray) -> 
     """
     X, y, weights = data.X[train], data.codes[train], _weights(model, data.weight[train])
     best_loss, best_rounds, proba = np.inf, ROUNDS[0], np.empty(0)
-    for rounds in ROUNDS:
+    max_rounds = max(40, MAX_BOOSTED_TREES // len(data.classes))
+    for rounds in (rounds for rounds in ROUNDS if rounds <= max_rounds):
         model.set_params(max_iter=rounds).fit(X, y, **weights)
         found = model.predict_proba(data.X[test])
         classes = np.arange(len(data.classes))
