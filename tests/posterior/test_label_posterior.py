@@ -6,7 +6,6 @@ from scipy.special import softmax
 
 from peerloss import NoiseModel, _probabilities
 from peerloss.posterior.label_posterior import flag_suspects, label_posterior, suspicious_first
-from peerloss.posterior.many_classes import RankingCurve, fit_ranking_curve
 
 
 def world(transition, n=4000, sharpness=8.0, seed=0):
@@ -65,27 +64,6 @@ def test_clean_labels_have_a_low_probability_of_error():
     assert label_posterior(proba, noisy).p_error.mean() < 0.02
 
 
-def test_symmetric_noise_ranks_two_classes_by_self_confidence():
-    """With equal rates and no bias the order is that of 1 − P(given), whatever the slope."""
-    proba = np.random.default_rng(0).uniform(0.05, 0.95, size=50)
-    table = np.column_stack([1 - proba, proba])
-    T = NoiseModel.binary(0.2, 0.2).transition
-    codes = np.arange(50) % 2
-    clean = RankingCurve(2.0, np.zeros(2), np.log(T.mean(axis=0))).apply(table)
-    joint = clean * T.T[codes]
-    p_error = 1 - joint[np.arange(50), codes] / joint.sum(axis=1)
-    assert (np.argsort(p_error) == np.argsort(-table[np.arange(50), codes])).all()
-
-
-def test_curve_maps_the_mean_row_of_t_to_the_uniform_distribution():
-    """A row that is equally probable in every class has noisy probabilities t, and clean ones 1/K."""
-    T = NOISES["pair"] * 0.9 + 0.1 * np.array([[0.7, 0.1, 0.1, 0.1]] * 4)
-    t = T.mean(axis=0)
-    assert RankingCurve(1.7, np.zeros(4), np.log(t)).apply(t[None]) == pytest.approx(
-        np.full((1, 4), 0.25), abs=1e-3
-    )
-
-
 def test_blocks_do_not_change_the_result(monkeypatch):
     """Small blocks of rows give the same posterior as large ones."""
     proba, noisy, _, _ = world(NOISES["uniform"], n=500)
@@ -105,15 +83,6 @@ def test_probabilities_at_chance_level_give_no_noise():
     assert found.noise is None
     assert "no better than chance" in found.reason
     assert found.p_error == pytest.approx(1 - proba[np.arange(300), codes])
-
-
-def test_fit_stays_finite_with_confident_and_wrong_probabilities():
-    """Probabilities of exactly 0 and 1, some of them wrong, do not lead to infinite values."""
-    codes = np.array([0, 1] * 50)
-    proba = np.eye(2)[codes]
-    proba[:5] = proba[:5, ::-1]
-    curve = fit_ranking_curve(proba, codes, NoiseModel.binary(0.1, 0.1).transition)
-    assert np.isfinite(curve.apply(proba)).all()
 
 
 @pytest.mark.parametrize("seed", range(5))

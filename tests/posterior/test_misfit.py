@@ -8,8 +8,13 @@ from sklearn.linear_model import LogisticRegression
 from peerloss import NoiseModel, PeerClassifier
 from peerloss.estimators.portfolio import _fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning
-from peerloss.posterior import NoiseEstimate, decision
-from peerloss.posterior.decision import LEVEL, CleanMap, measure_misfit
+from peerloss.posterior import NoiseEstimate, NoisePosterior, decision
+from peerloss.posterior.decision import LEVEL, measure_misfit
+
+
+def only(noise):
+    """Return the posterior that is certain of one T."""
+    return NoisePosterior(noise.transition[None], np.ones(1))
 
 
 def draw(proba, rng):
@@ -69,10 +74,12 @@ def test_noise_that_depends_on_the_row_is_rejected():
 
 
 def test_explained_probabilities_are_the_clean_posterior_times_t():
-    """For several classes, inside the simplex of T's rows, they are the noisy posterior itself."""
-    _, transition, noisy = world(np.random.default_rng(1), k=4)
-    mapped = CleanMap("accuracy", None, np.full(4, 0.25), NoiseModel(transition), None)
-    np.testing.assert_allclose(mapped.explained(noisy), noisy, atol=1e-4)
+    """Inside the simplex of T's rows they are the noisy posterior itself; the best candidate is used."""
+    rng = np.random.default_rng(1)
+    _, transition, noisy = world(rng, k=4)
+    candidates = np.stack([NoiseModel.uniform(4, 0.6).transition, transition])
+    posterior, codes = NoisePosterior(candidates, np.full(2, 0.5)), draw(noisy, rng)
+    np.testing.assert_allclose(posterior.best_explained(noisy, codes, np.ones(400)), noisy, atol=1e-4)
 
 
 @pytest.fixture
@@ -97,7 +104,8 @@ def test_a_misfit_of_the_noise_model_is_reported(monkeypatch):
     assert fitted.report_.fits
     assert "if the noise depends on the true class alone." in str(fitted.report_)
     assert "compare with plain training" not in str(fitted.report_)
-    wrong_noise = NoiseEstimate(NoiseModel.uniform(3, 0.4), np.zeros((3, 3)), np.ones((3, 3)), None)
+    noise = NoiseModel.uniform(3, 0.4)
+    wrong_noise = NoiseEstimate(noise, np.zeros((3, 3)), np.ones((3, 3)), only(noise))
     monkeypatch.setattr(decision, "estimate_class_noise", lambda *_, **__: wrong_noise)
     message = "class-conditional noise .* does not explain the labels"
     with pytest.warns(IdentifiabilityWarning, match=message) as caught:
@@ -106,8 +114,9 @@ def test_a_misfit_of_the_noise_model_is_reported(monkeypatch):
     assert not wrong.report_.fits
     assert wrong.report_.misfit_p_value < LEVEL
     assert "Do not rely on the estimates of noise and accuracy" in str(wrong.report_)
-    claimed = wrong.clean_map_.accuracy(wrong.oof_proba_, seed=0)
-    as_labelled = wrong.clean_map_.accuracy(wrong.oof_proba_, seed=0, as_labelled=True)
+    rows = wrong.oof_proba_, y, np.ones(len(y))
+    claimed = wrong.clean_map_.accuracy(*rows, seed=0)
+    as_labelled = wrong.clean_map_.accuracy(*rows, seed=0, as_labelled=True)
     assert wrong.report_.accuracy_low <= min(claimed[1], as_labelled[1]) + 0.01
     assert wrong.report_.accuracy_high >= max(claimed[2], as_labelled[2]) - 0.01
 
@@ -135,5 +144,5 @@ def test_a_nearly_singular_noise_that_is_true_fits():
     noise = NoiseModel.uniform(10, 0.88)
     noisy = rng.dirichlet(np.full(10, 0.3), size=20_000) @ noise.transition
     codes = (noisy.cumsum(axis=1) < rng.random((20_000, 1))).sum(axis=1).clip(max=9)
-    mapped = CleanMap("accuracy", None, np.full(10, 0.1), noise, None)
-    assert measure_misfit(noisy, mapped.explained(noisy), codes, np.ones(20_000)).p_value > 0.01
+    explained = only(noise).best_explained(noisy, codes, np.ones(20_000))
+    assert measure_misfit(noisy, explained, codes, np.ones(20_000)).p_value > 0.01

@@ -6,7 +6,6 @@ from scipy.special import expit
 from sklearn.metrics import roc_auc_score
 
 from peerloss.audit import find_label_issues
-from peerloss.posterior._noise_rates import RANKING
 from peerloss.posterior.label_posterior import (
     RankingPosterior,
     _log_prior,
@@ -14,6 +13,7 @@ from peerloss.posterior.label_posterior import (
     label_posterior,
     ranking_score,
 )
+from peerloss.posterior.score_curves import RANKING
 
 
 def scored(e_neg, e_pos, n=4000, *, shift=0.0, seed=0):

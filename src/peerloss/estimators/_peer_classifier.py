@@ -175,9 +175,9 @@ class PeerClassifier(NoisyLabelClassifier):
             Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
         gold
             Known clean labels, missing (NaN or None) for the other rows; or a boolean mask of rows whose
-            ``y`` is known to be correct. Gold rows train with their gold label. With two classes they also
-            improve the estimated rates: only the other rows are explained by noise, and the pairs of gold
-            and noisy labels are counted.
+            ``y`` is known to be correct. Gold rows train with their gold label. They also improve the
+            estimated noise: only the other rows are explained by noise, and the pairs of gold and noisy
+            labels are counted.
         """
         with all_or_nothing(self):
             check_choice(self.metric, "metric", METRICS)
@@ -267,7 +267,7 @@ def _with_gold(
     codes = data.codes.copy()
     codes[known] = place
     pairs = np.asarray(place, dtype=np.int64), data.codes[known]
-    return data._replace(codes=codes), pairs if known.any() and len(data.classes) == 2 else None, known
+    return data._replace(codes=codes), pairs if known.any() else None, known
 
 
 def _make_report(
@@ -278,8 +278,9 @@ def _make_report(
     alpha = implied if np.isfinite(implied) else 1.0
     decisions = [(p - alpha * clean_map.noisy_prior).argmax(axis=1) for p in portfolio.candidate_proba]
     scores = [peer_score(data.codes, d, alpha=alpha, sample_weight=data.weight) for d in decisions]
-    held_out = portfolio.oof_proba[data.weight > 0]
-    accuracy = clean_map.accuracy(held_out, seed=seed)
+    used = data.weight > 0
+    held_out = portfolio.oof_proba[used], data.codes[used], data.weight[used]
+    accuracy = clean_map.accuracy(*held_out, seed=seed)
     noisy_weight = data.weight if verified is None else np.where(verified, 0.0, data.weight)
     loss, p_value = clean_map.misfit(portfolio.oof_proba, data.codes, noisy_weight)
     candidates = portfolio.candidates.assign(peer_score=scores)
@@ -288,7 +289,7 @@ def _make_report(
     )
     if report.fits:
         return report
-    _, low, high = clean_map.accuracy(held_out, seed=seed, as_labelled=True)
+    _, low, high = clean_map.accuracy(*held_out, seed=seed, as_labelled=True)
     return replace(
         report, accuracy_low=min(report.accuracy_low, low), accuracy_high=max(report.accuracy_high, high)
     )

@@ -23,7 +23,7 @@ from peerloss.estimators import (
 )
 from peerloss.estimators.portfolio import FoldNet, Member
 from peerloss.noise import NoiseModel
-from peerloss.posterior import CleanPosterior
+from peerloss.posterior import NoisePosterior
 from peerloss.posterior.calibrator import Calibrator
 from peerloss.posterior.decision import CleanMap
 from peerloss.posterior.many_classes import CleanCurve, CleanCurves
@@ -40,7 +40,6 @@ OWN_TYPES: dict[str, type] = {
     "CleanCurve": CleanCurve,
     "CleanCurves": CleanCurves,
     "CleanMap": CleanMap,
-    "CleanPosterior": CleanPosterior,
     "CostSensitiveSVC": CostSensitiveSVC,
     "DecisionTreeClassifier": tree.DecisionTreeClassifier,
     "DecisionTreeRegressor": tree.DecisionTreeRegressor,
@@ -51,6 +50,7 @@ OWN_TYPES: dict[str, type] = {
     "MarginPerceptron": MarginPerceptron,
     "Member": Member,
     "NoiseModel": NoiseModel,
+    "NoisePosterior": NoisePosterior,
     "PeerBoostingClassifier": PeerBoostingClassifier,
     "PeerClassifier": PeerClassifier,
     "PeerObjective": PeerObjective,

@@ -10,5 +10,6 @@ from peerloss.posterior._noise_rates import (
     estimate_class_noise,
     fit_clean_posterior,
 )
+from peerloss.posterior.noise_posterior import NoisePosterior
 
-__all__ = ["CleanPosterior", "NoiseEstimate", "estimate_class_noise", "fit_clean_posterior"]
+__all__ = ["CleanPosterior", "NoiseEstimate", "NoisePosterior", "estimate_class_noise", "fit_clean_posterior"]

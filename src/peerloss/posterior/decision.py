@@ -18,9 +18,10 @@ from scipy.stats import norm
 
 from peerloss._probabilities import take
 from peerloss._validation import check_finite
-from peerloss.noise.estimate import warn_if_unidentifiable, warn_unidentifiable
-from peerloss.posterior._noise_rates import CleanPosterior, estimate_class_noise, log_odds
-from peerloss.posterior.many_classes import CleanCurves, stable_noise, unmix
+from peerloss.noise.estimate import warn_if_unidentifiable
+from peerloss.posterior._noise_rates import estimate_class_noise
+from peerloss.posterior.many_classes import CleanCurves
+from peerloss.posterior.noise_posterior import NoisePosterior
 from peerloss.theory import (
     optimal_alpha_from_noisy_prior,
     optimal_alpha_of_weighted,
@@ -34,9 +35,11 @@ if TYPE_CHECKING:
 METRICS = ("accuracy", "balanced_accuracy")
 #: Noisy labels with |δ_p̃| below this count as balanced: α* = d/δ_p̃ would be large and unstable.
 NEAR_BALANCE = 0.05
-#: Log-likelihood per label that the shrunk T of more than two classes may lose: it is never quite noise-free,
-#: so it predicts clean labels worse by a tiny amount, on every row.
+#: Log-likelihood per label that even the best candidate for T may lose: few candidates are quite noise-free,
+#: so they predict clean labels worse by a tiny amount, on every row.
 SHRINKAGE_LOSS = 1e-4
+#: Draws for the interval of the accuracy.
+N_DRAWS = 4000
 #: Below this p-value the noise model is rejected.
 LEVEL = 0.01
 #: Probabilities are kept this far from 0 in that test, so that no single row decides it.
@@ -51,9 +54,7 @@ class CleanMap:
     alpha: float | None
     """A number given by the user, or ``None`` for the library's rule."""
     noisy_prior: FloatArray
-    noise: NoiseModel
-    posterior: CleanPosterior | None
-    """For two classes; includes the uncertainty of the rates."""
+    noise_posterior: NoisePosterior
     curves: CleanCurves | None = None
     """For balanced accuracy of more than two classes; η/π decides unless ``alpha`` is given."""
 
@@ -72,19 +73,19 @@ class CleanMap:
     ) -> CleanMap:
         """Estimate the noise from out-of-fold noisy probabilities and labels."""
         found = estimate_class_noise(proba, codes, weight=weight, gold=gold, verified=verified)
-        if found.posterior is not None:
-            return cls(metric, alpha, noisy_prior, found.noise, found.posterior)
+        if proba.shape[1] == 2:
+            return cls(metric, alpha, noisy_prior, found.posterior)
         used = weight > 0
         proba, codes, weight = proba[used], codes[used], weight[used]
         warn_if_unidentifiable(proba, codes, found.noise)
-        if found.uncounted:
-            warn_unidentifiable(
-                f"no row is confidently of class {found.uncounted}; those rows of T are taken as uniform "
-                "noise at the average rate"
-            )
         is_balanced = metric == "balanced_accuracy"
         curves = CleanCurves.fit(proba, codes, weight, found.noise) if is_balanced else None
-        return cls(metric, alpha, noisy_prior, found.noise, None, curves)
+        return cls(metric, alpha, noisy_prior, found.posterior, curves)
+
+    @property
+    def noise(self) -> NoiseModel:
+        """The estimated noise."""
+        return self.noise_posterior.noise
 
     def transform(self, proba: FloatArray) -> FloatArray:
         """Return probabilities of the clean classes (of equally frequent ones for balanced accuracy).
@@ -98,27 +99,12 @@ class CleanMap:
             return self.curves.balanced(proba)
         if self.metric == "balanced_accuracy":
             return clean_proba(proba, 1.0, self.noisy_prior)
-        if self.posterior is not None:
-            positive = self.posterior.transform(log_odds(proba))
-            return np.column_stack([1.0 - positive, positive])
-        return unmix(proba, self.noise)
-
-    def explained(self, proba: FloatArray) -> FloatArray:
-        """Return P(noisy label | x) as the estimated noise explains it: clean probabilities times T."""
-        if self.curves is not None:
-            curve = self.curves.curves[-1]
-            return curve.transform(proba) @ curve.noise.transition
-        if self.posterior is None:
-            return unmix(proba, self.noise) @ stable_noise(self.noise).transition
-        rates = self.posterior.rates
-        gain = 1.0 - rates.sum(axis=1, keepdims=True)
-        positive = self.posterior.weights @ (rates[:, :1] + gain * self.posterior.candidates(log_odds(proba)))
-        return np.column_stack([1.0 - positive, positive])
+        return self.noise_posterior.transform(proba)
 
     def misfit(self, proba: FloatArray, codes: IntArray, weight: FloatArray) -> Misfit:
         """Test whether the estimated noise explains the noisy labels (:func:`measure_misfit`)."""
-        tolerance = 0.0 if self.posterior is not None else SHRINKAGE_LOSS
-        return measure_misfit(proba, self.explained(proba), codes, weight, tolerance=tolerance)
+        explained = self.noise_posterior.best_explained(proba, codes, weight)
+        return measure_misfit(proba, explained, codes, weight, tolerance=SHRINKAGE_LOSS)
 
     def implied_alpha(self) -> float:
         """Return the α of the decision, NaN if no α describes it.
@@ -138,45 +124,23 @@ class CleanMap:
             return float("nan")
 
     def accuracy(
-        self, proba: FloatArray, *, seed: int, as_labelled: bool = False
+        self, proba: FloatArray, codes: IntArray, weight: FloatArray, *, seed: int, as_labelled: bool = False
     ) -> tuple[float, float, float]:
         """Estimate the metric on *clean* labels of the decisions on these rows, with a 90 % interval.
 
-        For two classes, and for balanced accuracy of more, it averages over the uncertainty of the noise and
-        adds the sampling error of the rows. For accuracy of more than two classes the noise is taken as
-        estimated. With ``as_labelled`` the labels are taken as clean.
+        It averages over the uncertainty of the noise and adds the sampling error of the rows. ``proba`` must
+        be out of fold. With ``as_labelled`` the labels are taken as clean.
         """
         decided = self.transform(proba).argmax(axis=1)
-        if as_labelled:
-            clean, weights = proba[None], np.ones(1)
-        elif self.posterior is not None:
-            positive = self.posterior.candidates(log_odds(proba))
-            clean = np.stack([1.0 - positive, positive], axis=2)
-            weights = self.posterior.weights
-        elif self.curves is not None:
-            clean = np.array([curve.transform(proba) for curve in self.curves.curves])
-            weights = self.curves.weights
-        else:
-            clean, weights = unmix(proba, self.noise)[None], np.ones(1)
-        level, spread = _levels(clean, decided, balanced=self.metric == "balanced_accuracy")
+        k = len(self.noisy_prior)
+        noise = NoisePosterior(np.eye(k)[None], np.ones(1)) if as_labelled else self.noise_posterior
+        balanced = self.metric == "balanced_accuracy"
+        level, error = noise.accuracies(decided, codes, weight, balanced=balanced)
         rng = np.random.default_rng(seed)
-        drawn = rng.choice(len(weights), size=4000, p=weights)
-        draws = np.clip(level[drawn] + spread[drawn] * rng.normal(size=4000), 0.0, 1.0)
+        drawn = rng.choice(len(level), size=N_DRAWS, p=noise.weights)
+        draws = np.clip(level[drawn] + error[drawn] * rng.normal(size=N_DRAWS), 0.0, 1.0)
         low, high = np.quantile(draws, [0.05, 0.95])
-        return float(weights @ level), float(low), float(high)
-
-
-def _levels(clean: FloatArray, decided: IntArray, *, balanced: bool) -> tuple[FloatArray, FloatArray]:
-    """Return (balanced) accuracy and its sampling error under each of the clean posteriors (G, n, K)."""
-    chosen = np.broadcast_to(decided[None, :, None], (*clean.shape[:2], 1))
-    if not balanced:
-        level = np.take_along_axis(clean, chosen, 2)[..., 0].mean(axis=1)
-        return level, np.sqrt(level * (1.0 - level) / len(decided))
-    mass = clean.sum(axis=1)
-    hits = np.stack([(clean[:, :, c] * (decided == c)).sum(axis=1) for c in range(mass.shape[1])], axis=1)
-    recall = hits / np.maximum(mass, 1e-9)
-    variance = (recall * (1.0 - recall) / np.maximum(mass, 1.0)).sum(axis=1)
-    return recall.mean(axis=1), np.sqrt(variance) / mass.shape[1]
+        return float(np.clip(noise.weights @ level, 0.0, 1.0)), float(low), float(high)
 
 
 def check_alpha_or_auto(alpha: Any, name: str = "alpha") -> float | None:

@@ -32,26 +32,24 @@ expectation, because its scores need not be calibrated; it ranked worse on devel
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import expit, logit, logsumexp
 
-from peerloss._probabilities import blocks, normalise_rows, row_sums, take
+from peerloss._probabilities import blocks, label_frequencies, take
 from peerloss.noise.estimate import confident_joint, explain_chance_level
-from peerloss.posterior._noise_rates import (
+from peerloss.posterior._noise_rates import DIFFERENCE_SCALE, estimate_class_noise
+from peerloss.posterior.many_classes import sample_rows
+from peerloss.posterior.noise_posterior import NoisePosterior
+from peerloss.posterior.score_curves import (
     CLIP,
-    DIFFERENCE_SCALE,
     RANKING,
-    CleanPosterior,
-    RatePrior,
+    ScoreCurves,
     class_noise,
-    estimate_class_noise,
     fit_label_curves,
     group_by_score,
-    log_odds,
 )
-from peerloss.posterior.many_classes import fit_ranking_curve, sample_rows
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,6 +69,9 @@ ALMOST_NO_NOISE = 0.001
 BOUNDARY_WEIGHT = 1e-4
 #: Scores are log-odds only approximately, so a label counts as this share of one label.
 EVIDENCE = 0.6
+#: More than two classes: the ranking averages over candidates for T as long as rows times classes times
+#: candidates stay below this; else it uses the mean T.
+RANKING_CELLS = 5_000_000
 #: The confident joint counts as if the clean class of this times √n rows of each class were known.
 CONFIDENT_ROWS = 0.5
 
@@ -167,8 +168,8 @@ def class_probabilities(
     if proba.shape[1] == 2:
         return np.where(np.arange(2) == codes[:, None], 1.0 - found.p_error[:, None], found.p_error[:, None])
     assert found.ranking_noise is not None  # noqa: S101 - for mypy
-    curve = fit_ranking_curve(proba, codes, found.ranking_noise.transition)
-    return normalise_rows(curve.apply(proba) * likelihood)
+    certain = NoisePosterior(found.ranking_noise.transition[None], np.ones(1))
+    return certain.given_label(proba, codes, likelihood)[0]
 
 
 def _by_self_confidence(proba: NDArray[Any], codes: IntArray, reason: str) -> LabelPosterior:
@@ -197,22 +198,24 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
         )
     evidence = np.ones(n) if likelihood is None else likelihood[:, 0] * (1.0 - one) + likelihood[:, 1] * one
     noise, (low, high) = ranking.noise, ranking.interval()
+    prior = np.array([1.0 - one.mean(), one.mean()])
+    as_labelled = float(np.where(np.asarray(proba[:, 1]) > 0.5, one, 1.0 - one).mean())
+    corrected = float(np.maximum(one, 1.0 - one).mean())
     if ranking.near_boundary <= BOUNDARY_PROBABILITY:
         estimate = estimate_class_noise(proba, codes)
         noise, low, high = estimate.noise, estimate.low, estimate.high
-        assert estimate.posterior is not None  # noqa: S101 - for mypy
-        for rows in blocks(n, len(estimate.posterior.weights)):
-            one[rows] = estimate.posterior.transform(log_odds(proba[rows]))
+        prior = estimate.posterior.clean_prior(label_frequencies(codes, 2))
+        as_labelled, corrected = _expected_accuracies(estimate.posterior, proba, codes)
     return LabelPosterior(
         p_error=np.clip(np.where(codes == 1, 1.0 - one_given_label, one_given_label), 0.0, 1.0),
         most_probable=(one_given_label > 0.5).astype(np.int64),
-        clean_prior=np.array([1.0 - one.mean(), one.mean()]),
+        clean_prior=prior,
         noise=noise,
         noise_low=low,
         noise_high=high,
         ranking_noise=ranking.noise,
-        accuracy_as_labelled=float(np.where(np.asarray(proba[:, 1]) > 0.5, one, 1.0 - one).mean()),
-        accuracy_corrected=float(np.maximum(one, 1.0 - one).mean()),
+        accuracy_as_labelled=as_labelled,
+        accuracy_corrected=corrected,
         near_boundary=ranking.near_boundary,
         log_evidence=float(np.log(np.maximum(evidence, 1e-300)).mean()),
     )
@@ -221,17 +224,14 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
 def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None) -> LabelPosterior:
     n, k = proba.shape
     estimate = estimate_class_noise(proba, codes)
-    label_given_clean = np.ascontiguousarray(estimate.noise.transition.T)
-    curve = fit_ranking_curve(proba, codes, estimate.noise.transition)
-    sample = proba[sample_rows(n, k)]
-    sampled = curve.apply(sample)
+    posterior = estimate.posterior.thinned(RANKING_CELLS // (n * k))
+    as_labelled, corrected = _expected_accuracies(estimate.posterior, proba, codes)
     p_given, most_probable = np.empty(n), np.empty(n, dtype=np.int64)
     prior, evidence = np.zeros(k), 0.0
     for rows in blocks(n, k):
-        clean = curve.apply(proba[rows])
-        clean *= label_given_clean[codes[rows]] if likelihood is None else likelihood[rows]
-        evidence += float(np.log(np.maximum(row_sums(clean), 1e-300)).sum())
-        normalise_rows(clean)
+        given = None if likelihood is None else likelihood[rows]
+        clean, label_proba = posterior.given_label(proba[rows], codes[rows], given)
+        evidence += float(np.log(label_proba).sum())
         p_given[rows] = take(clean, codes[rows])
         most_probable[rows] = clean.argmax(axis=1)
         prior += np.ones(len(clean)) @ clean
@@ -243,10 +243,22 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArra
         noise_low=estimate.low,
         noise_high=estimate.high,
         ranking_noise=estimate.noise,
-        accuracy_as_labelled=float(take(sampled, sample.argmax(axis=1)).mean()),
-        accuracy_corrected=float(sampled.max(axis=1).mean()),
+        accuracy_as_labelled=as_labelled,
+        accuracy_corrected=corrected,
         log_evidence=evidence / n,
     )
+
+
+def _expected_accuracies(
+    posterior: NoisePosterior, proba: NDArray[Any], codes: IntArray
+) -> tuple[float, float]:
+    """Return the expected clean accuracy of plain decisions and of decisions that account for the noise."""
+    some = sample_rows(*proba.shape)
+    proba, codes = np.asarray(proba[some], dtype=np.float64), codes[some]
+    every_row = np.ones(len(codes))
+    decisions = proba.argmax(axis=1), posterior.transform(proba).argmax(axis=1)
+    plain, corrected = (posterior.weights @ posterior.accuracies(d, codes, every_row)[0] for d in decisions)
+    return float(np.clip(plain, 0.0, 1.0)), float(np.clip(corrected, 0.0, 1.0))
 
 
 def suspicious_first(p_error: FloatArray) -> IntArray:
@@ -269,10 +281,9 @@ def flag_suspects(p_error: FloatArray, order: IntArray) -> BoolArray:
 
 
 @dataclass(frozen=True, eq=False)
-class RankingPosterior(CleanPosterior):
+class RankingPosterior(ScoreCurves):
     """Candidate kinds of noise; the rates of noise near the boundary are averages over rows."""
 
-    prior: ClassVar[RatePrior] = RANKING
     is_boundary_noise: BoolArray
     """(G,) candidates for noise near the boundary, which is not class-conditional."""
 

@@ -1,13 +1,11 @@
-"""More than two classes: T from the confident joint, and clean posteriors fitted through T.
+"""More than two classes: clean posteriors fitted through T, and T from the confident joint.
 
-With few rows the counts are small. So each row of T is shrunk towards noise that is the same for all classes,
-as if s more rows of every class had that noise. The counts themselves show how uniform the noise is: T is
-averaged over s in proportion to the likelihood of the counts given s. On the five tables with more than two
-classes in ``results/tables_cpu.md``, shrinkage raised the mean clean accuracy of ``PeerClassifier`` from .763
-to .776.
+T is counted only if there are more than 100 classes (:mod:`peerloss.posterior.transition_matrix` has the
+estimate for fewer). With few rows the counts are small. So each row of T is shrunk towards noise that is the
+same for all classes, as if s more rows of every class had that noise. The counts themselves show how uniform
+the noise is: T is averaged over s in proportion to the likelihood of the counts given s.
 
 The model's own mistakes in regions where classes overlap count as noise too, so T tends to be too noisy.
-(EM rounds that correct this ranked and flagged worse on development sets.)
 """
 
 from __future__ import annotations
@@ -19,9 +17,10 @@ import numpy as np
 from scipy.optimize import minimize
 from scipy.special import gammaln, softmax
 
-from peerloss._probabilities import label_frequencies, normalise_rows, row_sums
+from peerloss._probabilities import label_frequencies
 from peerloss.noise import NoiseModel
 from peerloss.noise.estimate import confident_joint
+from peerloss.posterior.noise_posterior import stable_noise
 from peerloss.theory import balanced_posterior
 
 if TYPE_CHECKING:
@@ -33,10 +32,6 @@ if TYPE_CHECKING:
 PRIOR_ROWS = (3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 10_000.0)
 #: A confident row carries less information about T than one of known class: its share in the choice of s.
 COUNT_EVIDENCE = 0.5
-#: Undoing the noise may multiply errors by at most this factor.
-MAX_GAIN = 20.0
-#: The clean prior of a class, computed through T, must be at least this share of its noisy prior.
-LEAST_SHARE = 0.1
 #: Probabilities are kept above this, divided by K, before logarithms are taken.
 SMOOTHING = 0.01
 #: Shares of the estimated noise that the curves assume, and how much a row counts as evidence for a curve:
@@ -44,16 +39,8 @@ SMOOTHING = 0.01
 SHARES, EVIDENCE = (0.0, 0.25, 0.5, 0.75, 1.0), 0.25
 #: Weight of the penalties ½·log(slope)² and ½·|bias|²: about one row, and a hundredth of one.
 SLOPE_PENALTY, BIAS_PENALTY = 1.0, 0.01
-#: Ranking: standard deviation of the prior on log slope, and on each bias times √(K − 1).
-SLOPE_SCALE, BIAS_SCALE = 1.0, 0.25
-#: Ranking: added to probabilities, divided by K, before logarithms are taken.
-RANKING_SMOOTHING = 1e-3
-#: Ranking: the fit uses about this many numbers, and at least this many rows.
+#: Estimates of accuracy use about this many probabilities, and at least this many rows.
 FIT_CELLS, FIT_ROWS = 200_000, 500
-#: Ranking: slopes stay below e³, about 20.
-MAX_LOG_SLOPE = 3.0
-#: Ranking: steps of EM are multiplied by this factor, because EM is slow if labels carry little information.
-STRETCH = 1.8
 
 
 def count_noise(proba: NDArray[Any], codes: IntArray) -> tuple[NoiseModel, FloatArray, FloatArray, list[int]]:
@@ -162,28 +149,6 @@ class CleanCurves:
         return balanced_posterior(self.curves[-1].transform(proba), self.prior)
 
 
-def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> NoiseModel:
-    """Shrink T towards the identity until its inverse is stable, so that errors of η̃ are not amplified.
-
-    With ``noisy_prior`` the clean prior π̃ T⁻¹ must also be at least a tenth of π̃ in every class: if a class
-    hardly exists under the estimate, the estimate is wrong rather than the class.
-    """
-    identity = np.eye(noise.n_classes)
-    for share in np.linspace(0.0, 1.0, 21):
-        matrix = (1.0 - share) * noise.transition + share * identity
-        if np.linalg.cond(matrix) > MAX_GAIN:
-            continue
-        if noisy_prior is None or (noisy_prior @ np.linalg.inv(matrix) >= LEAST_SHARE * noisy_prior).all():
-            break
-    return NoiseModel(matrix)
-
-
-def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
-    """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
-    clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
-    return np.asarray(clipped / clipped.sum(axis=1, keepdims=True))
-
-
 def _scores(proba: FloatArray, noise: NoiseModel, *, inverted: bool) -> FloatArray:
     floor = SMOOTHING / noise.n_classes
     if inverted:
@@ -213,63 +178,6 @@ def _minimise(
     return np.asarray(found.x, dtype=np.float64), float(found.fun)
 
 
-@dataclass(frozen=True, eq=False)
-class RankingCurve:
-    """Maps noisy to clean probabilities for ranking, p = softmax(slope·log(p̃/t) + bias).
-
-    It is the second form of :class:`CleanCurve`, fitted to a sample of the rows by EM and applied in place,
-    so that a thousand classes and a million rows are fast.
-    """
-
-    slope: float
-    bias: FloatArray
-    log_t: FloatArray
-
-    def apply(self, proba: NDArray[Any]) -> FloatArray:
-        """Return clean probabilities of some rows."""
-        return _softmax(_logs(proba), self.slope, self.bias - self.slope * self.log_t)
-
-
 def sample_rows(n_rows: int, n_classes: int) -> slice:
-    """Return evenly spaced rows, enough to fit slope and biases."""
+    """Return evenly spaced rows, enough to estimate an accuracy."""
     return slice(None, None, max(1, n_rows // max(FIT_ROWS, FIT_CELLS // n_classes)))
-
-
-def fit_ranking_curve(proba: NDArray[Any], codes: IntArray, transition: FloatArray) -> RankingCurve:
-    """Fit slope and biases to labels of some rows, given T, by EM with one Newton step each."""
-    n, k = proba.shape
-    some = sample_rows(n, k)
-    log_t = np.log(transition.mean(axis=0))
-    logs, explains = _logs(proba[some]) - log_t, transition.T[codes[some]]
-    precision = (k - 1) / BIAS_SCALE**2
-    log_slope, bias = 0.0, np.zeros(k)
-    for _ in range(40):
-        slope = float(np.exp(log_slope))
-        clean = _softmax(logs.copy(), slope, bias)
-        target = normalise_rows(clean * explains)
-        mean = np.einsum("nk,nk->n", clean, logs)
-        spread = np.einsum("nk,nk,nk->", clean, logs, logs) - mean @ mean
-        gradient = slope * np.einsum("nk,nk->", target - clean, logs) - log_slope / SLOPE_SCALE**2
-        step = float(np.clip(STRETCH * gradient / (slope**2 * spread + SLOPE_SCALE**-2), -0.5, 0.5))
-        log_slope = min(log_slope + step, MAX_LOG_SLOPE)
-        clean = _softmax(logs.copy(), float(np.exp(log_slope)), bias)
-        gradient = (target - clean).sum(axis=0) - precision * bias
-        turn = np.clip(STRETCH * gradient / ((clean * (1 - clean)).sum(axis=0) + precision), -1.0, 1.0)
-        bias = bias + turn
-        if max(abs(step), float(np.abs(turn).max())) < 1e-3:
-            break
-    return RankingCurve(float(np.exp(log_slope)), bias, log_t)
-
-
-def _logs(proba: NDArray[Any]) -> FloatArray:
-    """Return log p̃, bounded below."""
-    logs: FloatArray = np.add(proba, RANKING_SMOOTHING / proba.shape[1], dtype=np.float64)
-    return np.log(logs, out=logs)
-
-
-def _softmax(logs: FloatArray, slope: float, bias: FloatArray) -> FloatArray:
-    """Return softmax(slope·logs + bias), overwriting ``logs``; bounded slopes keep it finite."""
-    logs *= slope
-    np.exp(np.add(logs, bias, out=logs), out=logs)
-    logs /= row_sums(logs)[:, None]
-    return logs

@@ -5,7 +5,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from peerloss.estimators.portfolio._simplex import simplex_weights, weigh
+from peerloss.estimators.portfolio._fit_portfolio import simplex_weights, weigh
 
 
 def brute_force(gram, ridge):
@@ -85,6 +85,6 @@ def test_more_rows_than_a_block(monkeypatch):
     """The result does not depend on the number of rows that are held in memory."""
     codes, proba = candidates(300, 3, 4)
     whole = weigh(proba, codes, np.ones(300))
-    monkeypatch.setattr("peerloss.estimators.portfolio._simplex._BLOCK_ROWS", 7)
+    monkeypatch.setattr("peerloss.estimators.portfolio._fit_portfolio._BLOCK_ROWS", 7)
     for given, expected in zip(weigh(proba, codes, np.ones(300)), whole, strict=True):
         np.testing.assert_allclose(given, expected, atol=1e-10)

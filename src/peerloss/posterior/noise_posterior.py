@@ -1,0 +1,160 @@
+"""Candidates for T with their probabilities, and clean probabilities averaged over them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from peerloss._probabilities import row_sums, take
+from peerloss.noise import NoiseModel
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from peerloss._validation import FloatArray, IntArray
+
+#: Undoing the noise may multiply errors by at most this factor.
+MAX_GAIN = 20.0
+#: The clean prior of a class, computed through T, must be at least this share of its noisy prior.
+LEAST_SHARE = 0.1
+#: Ends of the 90 % intervals.
+QUANTILES = (0.05, 0.95)
+
+
+@dataclass(frozen=True)
+class NoisePosterior:
+    """Candidates for T, weighted by how well they explain the noisy labels.
+
+    Created by :func:`~peerloss.posterior.estimate_class_noise`.
+    """
+
+    transitions: FloatArray
+    """Candidate matrices, shape (S, K, K)."""
+    weights: FloatArray
+    """Their posterior probabilities, shape (S,)."""
+
+    @property
+    def noise(self) -> NoiseModel:
+        """The posterior mean of T."""
+        return NoiseModel(np.tensordot(self.weights, self.transitions, axes=1))
+
+    def interval(self) -> tuple[FloatArray, FloatArray]:
+        """Return the lower and upper ends of the 90 % interval of each entry of T, two arrays (K, K)."""
+        order = np.argsort(self.transitions, axis=0, kind="stable")
+        values = np.take_along_axis(self.transitions, order, axis=0)
+        reached = np.cumsum(self.weights[order], axis=0)
+        ends = [
+            np.take_along_axis(values, np.minimum((reached < q).sum(axis=0), len(values) - 1)[None], 0)[0]
+            for q in QUANTILES
+        ]
+        mean = self.noise.transition
+        return np.minimum(ends[0], mean), np.maximum(ends[1], mean)
+
+    def transform(self, proba: NDArray[Any]) -> FloatArray:
+        """Return clean probabilities η̃ T⁻¹, averaged over the candidates, shape (n, K).
+
+        ``proba`` has the noisy probabilities η̃, shape (n, K).
+        """
+        total = np.zeros(proba.shape)
+        for weight, noise in self._candidates():
+            total += weight * unmix(proba, noise)
+        return total
+
+    def clean_prior(self, noisy_prior: FloatArray) -> FloatArray:
+        """Return the frequencies of the clean classes, π̃ T⁻¹, averaged over the candidates, shape (K,).
+
+        ``noisy_prior`` has the frequencies π̃ of the noisy labels, shape (K,).
+        """
+        return np.asarray(self.transform(noisy_prior[None])[0])
+
+    def best_explained(self, proba: NDArray[Any], codes: IntArray, weight: FloatArray) -> FloatArray:
+        """Return clean probabilities times T, of the candidate that explains the noisy labels best.
+
+        ``proba`` has noisy probabilities, (n, K), ``codes`` the noisy labels, ``weight`` the weights of rows.
+        """
+        explained = (unmix(proba, noise) @ noise.transition for _, noise in self._candidates())
+        return max(explained, key=lambda p: float(weight @ np.log(np.maximum(take(p, codes), 1e-9))))
+
+    def accuracies(
+        self, decided: IntArray, codes: IntArray, weight: FloatArray, *, balanced: bool = False
+    ) -> tuple[FloatArray, FloatArray]:
+        """Estimate the (balanced) accuracy of decisions on clean labels, and its sampling error, for each T.
+
+        ``decided`` has the decisions, which must not depend on the row's own label, ``codes`` the noisy
+        labels and ``weight`` the weights of the rows; ``balanced`` asks for balanced accuracy. T⁻¹[ỹ, d]
+        has the expectation P(clean = d), so the estimate needs no probabilities, only T.
+        """
+        k = self.transitions.shape[1]
+        share = weight / weight.sum()
+        labels, chosen = np.eye(k)[codes], np.eye(k)[decided]
+        levels, errors = [], []
+        for _, noise in self._candidates():
+            clean = labels @ noise.inverse()  # unbiased one-hot clean labels
+            if balanced:
+                mass = np.maximum(share @ clean, 1e-9)
+                part = chosen * clean / mass / k - clean * ((share @ (chosen * clean)) / mass**2 / k)
+                level = float(((share @ (chosen * clean)) / mass).mean())
+                single = part.sum(axis=1) + level
+            else:
+                single = take(clean, decided)
+                level = float(share @ single)
+            levels.append(level)
+            errors.append(float(np.sqrt(share**2 @ (single - level) ** 2)))
+        return np.array(levels), np.array(errors)
+
+    def given_label(
+        self, proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None = None
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return P(clean = k | x, label), shape (n, K), and P(label | x), shape (n,).
+
+        ``proba`` has noisy probabilities, (n, K), and ``codes`` the given labels.
+        ``likelihood`` is P(reports on the row | clean = k), shape (n, K), if several annotators reported; it
+        replaces T[k, ỹ].
+        """
+        joint = np.zeros(proba.shape)
+        for weight, noise in self._candidates():
+            label_given_clean = noise.transition.T[codes] if likelihood is None else likelihood
+            joint += weight * unmix(proba, noise) * label_given_clean
+        total = np.maximum(row_sums(joint), 1e-300)
+        return joint / total[:, None], total
+
+    def thinned(self, size: int) -> NoisePosterior:
+        """Return the posterior with at most ``size`` candidates; with one, it is the mean."""
+        if size >= len(self.weights):
+            return self
+        if size <= 1:
+            return NoisePosterior(self.noise.transition[None], np.ones(1))
+        parts = np.array_split(np.arange(len(self.weights)), size)
+        weights = np.array([self.weights[part].sum() for part in parts])
+        means = [np.tensordot(self.weights[p], self.transitions[p], axes=1) for p in parts]
+        return NoisePosterior(np.array(means) / weights[:, None, None], weights)
+
+    def _candidates(self) -> Iterator[tuple[float, NoiseModel]]:
+        for weight, transition in zip(self.weights, self.transitions, strict=True):
+            yield float(weight), stable_noise(NoiseModel(transition))
+
+
+def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> NoiseModel:
+    """Shrink T towards the identity until its inverse is stable, so that errors of η̃ are not amplified.
+
+    With ``noisy_prior`` the clean prior π̃ T⁻¹ must also be at least a tenth of π̃ in every class: if a class
+    hardly exists under the estimate, the estimate is wrong rather than the class.
+    """
+    identity = np.eye(noise.n_classes)
+    for share in np.linspace(0.0, 1.0, 21):
+        matrix = (1.0 - share) * noise.transition + share * identity
+        if np.linalg.cond(matrix) > MAX_GAIN:
+            continue
+        if noisy_prior is None or (noisy_prior @ np.linalg.inv(matrix) >= LEAST_SHARE * noisy_prior).all():
+            break
+    return NoiseModel(matrix)
+
+
+def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
+    """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
+    clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
+    return np.asarray(clipped / clipped.sum(axis=1, keepdims=True))

@@ -1,0 +1,91 @@
+"""Candidates for T: clean probabilities, accuracies and Bayes' rule, against enumeration."""
+
+import numpy as np
+import pytest
+
+from peerloss import NoiseModel
+from peerloss.posterior import NoisePosterior
+
+
+def world(k, seed, points=6):
+    """Return the joint distribution of points and clean classes (m, K), and a T that is safe to invert."""
+    rng = np.random.default_rng(seed)
+    transition = 0.6 * np.eye(k) + 0.4 * rng.dirichlet(np.ones(k), size=k)
+    return rng.dirichlet(np.ones(points * k)).reshape(points, k), transition
+
+
+def only(transition):
+    """Return the posterior that is certain of one T."""
+    return NoisePosterior(transition[None], np.ones(1))
+
+
+@pytest.mark.parametrize("k", [2, 3, 5])
+def test_clean_probabilities_undo_the_noise(k):
+    """Exact noisy probabilities and the true T give the clean probabilities and the clean prior."""
+    joint, transition = world(k, k)
+    clean = joint / joint.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(only(transition).transform(clean @ transition), clean, atol=1e-5)
+    prior = joint.sum(axis=0)
+    np.testing.assert_allclose(only(transition).clean_prior(prior @ transition), prior, atol=1e-5)
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+@pytest.mark.parametrize("k", [2, 3, 4])
+def test_accuracy_from_noisy_labels_is_exact(k, balanced):
+    """For any decisions, summed over all points and labels, it is the accuracy on clean labels."""
+    for seed in range(20):
+        joint, transition = world(k, seed)
+        rule = np.random.default_rng(seed).integers(k, size=len(joint))
+        points, labels = np.divmod(np.arange(len(joint) * k), k)
+        weight = (joint @ transition).ravel()
+        level, error = only(transition).accuracies(rule[points], labels, weight, balanced=balanced)
+        hits = joint * np.eye(k)[rule]
+        expected = (hits.sum(axis=0) / joint.sum(axis=0)).mean() if balanced else hits.sum()
+        assert level[0] == pytest.approx(expected, abs=1e-12)
+        assert error[0] >= 0
+
+
+def test_the_sampling_error_of_the_accuracy_is_that_of_repeated_draws():
+    """Over 400 draws of 500 rows, the mean of the stated errors is the standard deviation of the levels."""
+    joint, transition = world(3, 1)
+    rule, rng = joint.argmax(axis=1), np.random.default_rng(0)
+    noisy = (joint @ transition).ravel()
+    for balanced in (False, True):
+        levels, errors = [], []
+        for _ in range(400):
+            points, labels = np.divmod(rng.choice(len(noisy), size=500, p=noisy), 3)
+            level, error = only(transition).accuracies(rule[points], labels, np.ones(500), balanced=balanced)
+            levels.append(level[0])
+            errors.append(error[0])
+        assert np.mean(errors) == pytest.approx(np.std(levels), rel=0.15)
+
+
+def test_posterior_given_the_label_is_bayes_rule():
+    """P(clean | x, label) and P(label | x) agree with the joint distribution; reports replace T."""
+    joint, transition = world(4, 2)
+    clean = joint / joint.sum(axis=1, keepdims=True)
+    labels = np.arange(len(joint)) % 4
+    given, evidence = only(transition).given_label(clean @ transition, labels)
+    expected = clean * transition[:, labels].T
+    np.testing.assert_allclose(evidence, expected.sum(axis=1), atol=1e-5)
+    np.testing.assert_allclose(given, expected / expected.sum(axis=1, keepdims=True), atol=1e-4)
+    reports = np.random.default_rng(0).uniform(size=clean.shape)
+    given, _ = only(transition).given_label(clean @ transition, labels, reports)
+    expected = clean * reports
+    np.testing.assert_allclose(given, expected / expected.sum(axis=1, keepdims=True), atol=1e-4)
+
+
+def test_mean_interval_and_fewer_candidates():
+    """The mean weighs the candidates, the interval leaves out 5 % at each end, merging keeps the mean."""
+    rates = np.linspace(0.0, 0.4, 41)
+    posterior = NoisePosterior(
+        np.stack([NoiseModel.binary(rate, 0.1).transition for rate in rates]), np.full(41, 1 / 41)
+    )
+    assert posterior.noise.e_neg == pytest.approx(0.2)
+    low, high = posterior.interval()
+    assert (low[0, 1], high[0, 1]) == (pytest.approx(0.02, abs=0.01), pytest.approx(0.38, abs=0.01))
+    assert (low[1, 0], high[1, 0]) == (pytest.approx(0.1), pytest.approx(0.1))
+    for size in (1, 5, 100):
+        merged = posterior.thinned(size)
+        assert len(merged.weights) == min(size, 41)
+        np.testing.assert_allclose(merged.noise.transition, posterior.noise.transition)
