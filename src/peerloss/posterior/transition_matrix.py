@@ -86,7 +86,8 @@ def estimate_transitions(
 def _top_rows(score: FloatArray, is_one: BoolArray) -> IntArray:
     """Return the rows with the largest scores: more than have the label, so that both levels are seen."""
     size = min(len(score), max(MIN_TOP_ROWS, int(TOP_ROWS * is_one.sum())))
-    return np.sort(np.argpartition(-score, size - 1)[:size])
+    # A stable sort: which of equal scores `argpartition` takes depends on the processor.
+    return np.sort(np.argsort(-score, kind="stable")[:size])
 
 
 def _tabulate(pairs: RatePairs) -> FloatArray:
