@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from peerloss import NoiseModel
-from peerloss.posterior import NoisePosterior
+from peerloss.posterior import NoisePosterior, TabulatedPosterior
+from peerloss.posterior.decision import CleanMap
 
 
 def world(k, seed, points=6):
@@ -89,3 +90,17 @@ def test_mean_interval_and_fewer_candidates():
         merged = posterior.thinned(size)
         assert len(merged.weights) == min(size, 41)
         np.testing.assert_allclose(merged.noise.transition, posterior.noise.transition)
+
+
+def test_two_classes_average_the_inverse_and_the_curve():
+    """P(clean) of two classes is the mean of η̃ T⁻¹ and of the curve over P(noisy = 1)."""
+    noise = NoiseModel.binary(0.1, 0.3)
+    known = NoisePosterior(noise.transition[None], np.ones(1))
+    curve = TabulatedPosterior(np.array([0.2, 0.6]), np.array([0.1, 0.9]))
+    one = np.array([0.1, 0.4, 0.7])
+    found = CleanMap("accuracy", None, np.full(2, 0.5), known, score_curve=curve).transform(
+        np.column_stack([1 - one, one])
+    )
+    inverse, by_rank = np.array([0.0, 0.5, 1.0]), np.array([0.1, 0.5, 0.9])
+    np.testing.assert_allclose(found[:, 1], (inverse + by_rank) / 2, atol=1e-5)
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)

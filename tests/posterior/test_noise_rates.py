@@ -36,14 +36,14 @@ def test_only_the_order_of_the_scores_matters():
 
 
 def test_the_clean_posterior_approaches_the_truth():
-    """P(clean = 1 | score) is recovered from noisy labels alone, the better the more rows there are."""
+    """P(clean = 1 | score) is recovered from noisy labels alone, to .03 on average with 20,000 rows."""
     errors = []
-    for n in (300, 3_000, 30_000):
+    for n in (300, 2_000, 20_000):
         score, _, noisy = noisy_problem(n, 0.2, 0.4, slope=2.0)
         estimate = fit_clean_posterior(noisy, score).transform(score)
         errors.append(np.abs(estimate - 1 / (1 + np.exp(-score))).mean())
     assert errors[0] > errors[1] > errors[2]
-    assert errors[2] < 0.04
+    assert errors[2] < 0.03
 
 
 def rate_errors(fit):
@@ -58,7 +58,7 @@ def test_few_rows_leave_the_rates_uncertain():
         for score, _, noisy in (noisy_problem(n, 0.1, 0.3) for n in (50, 50_000))
     )
     assert (wide > 3 * narrow).all()
-    assert (narrow < 0.04).all()
+    assert (narrow < 0.03).all()
 
 
 def test_verified_rows_need_no_noise_to_explain_them():

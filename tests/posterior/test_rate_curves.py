@@ -22,13 +22,14 @@ def groups_of(n=600, seed=0):
     )
 
 
+@pytest.mark.parametrize("step_scale", rate_curves.STEP_SCALES)
 @pytest.mark.parametrize("pair", [(0.0, 0.0), (0.1, 0.3), (0.3, 0.05)])
-def test_the_curve_is_the_most_probable_one(pair):
+def test_the_curve_is_the_most_probable_one(pair, step_scale):
     """Another optimiser, from five starts, finds no curve with a clearly higher posterior.
 
     A difference of .05 in the log posterior changes the weight of a pair of rates by 5 %.
     """
-    groups, prior = groups_of(), rate_curves._Prior.of_curves()
+    groups, prior = groups_of(), rate_curves._Prior.of_curves(step_scale)
     e_neg, e_pos = pair
 
     def loss(at):
@@ -37,7 +38,7 @@ def test_the_curve_is_the_most_probable_one(pair):
         fit = groups.ones @ np.log(p) + groups.zeros @ np.log1p(-p)
         return -rate_curves.EVIDENCE * fit - prior.log_density(at[None])[0]
 
-    found = fit_rank_curves(groups, np.array([pair]))[0][0]
+    found = fit_rank_curves(groups, np.array([pair]), step_scale)[0][0]
     starts = np.random.default_rng(0).normal(size=(5, len(found))) * 0.5 + prior.mean
     best = min(minimize(loss, start, method="BFGS").fun for start in starts)
     assert loss(found) < best + 0.05
@@ -84,3 +85,26 @@ def test_a_single_label_is_accepted():
     """If all labels are equal, the estimate is finite."""
     noise = fit_clean_posterior(np.zeros(40, dtype=int), np.arange(40.0)).noise
     assert np.isfinite(noise.transition).all()
+
+
+def test_evidence_prefers_stiff_curves_where_log_odds_are_linear():
+    """Two normal distributions: the stiff curves have more evidence; a kinked curve: the flexible ones."""
+    rng, stiff, flexible = np.random.default_rng(0), *sorted(rate_curves.STEP_SCALES)
+    z = rng.normal(size=20_000)
+    for h, expected in ((2.0 * z, stiff), (np.where(z < 0, 0.3 * z, 6.0 * z), flexible)):
+        labels = (rng.random(20_000) < expit(h)).astype(int)
+        groups = group_by_rank(z, labels, np.ones(20_000), np.zeros(20_000, dtype=bool))
+        evidence = {s: fit_rank_curves(groups, np.zeros((1, 2)), s)[1][0] for s in (stiff, flexible)}
+        assert max(evidence, key=evidence.get) == expected
+
+
+def test_several_curves_of_one_pair_are_one_candidate():
+    """The candidates for T have the weights of their pairs; the table repeats the posterior at its scores."""
+    rng = np.random.default_rng(0)
+    score = rng.normal(size=300)
+    found = fit_clean_posterior((rng.random(300) < expit(2 * score)).astype(int), score)
+    posterior, table = found.noise_posterior(), found.tabulate()
+    assert len(posterior.weights) < len(found.weights)
+    assert posterior.weights.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(posterior.noise.transition, found.noise.transition, atol=1e-12)
+    np.testing.assert_allclose(table.transform(score), found.transform(score), atol=1e-9)

@@ -23,7 +23,7 @@ from peerloss.estimators import (
 )
 from peerloss.estimators.portfolio import FoldNet, Member
 from peerloss.noise import NoiseModel
-from peerloss.posterior import NoisePosterior
+from peerloss.posterior import NoisePosterior, TabulatedPosterior
 from peerloss.posterior.calibrator import Calibrator
 from peerloss.posterior.decision import CleanMap
 from peerloss.posterior.many_classes import CleanCurve, CleanCurves
@@ -61,6 +61,7 @@ OWN_TYPES: dict[str, type] = {
     "RandomForestClassifier": ensemble.RandomForestClassifier,
     "RobustMLPClassifier": RobustMLPClassifier,
     "TableEncoder": TableEncoder,
+    "TabulatedPosterior": TabulatedPosterior,
     "Trained": TrainedBooster,
     "TrainedNets": TrainedNets,
     "VotingClassifier": ensemble.VotingClassifier,

@@ -7,9 +7,17 @@ probabilities.
 from peerloss.posterior._noise_rates import (
     CleanPosterior,
     NoiseEstimate,
+    TabulatedPosterior,
     estimate_class_noise,
     fit_clean_posterior,
 )
 from peerloss.posterior.noise_posterior import NoisePosterior
 
-__all__ = ["CleanPosterior", "NoiseEstimate", "NoisePosterior", "estimate_class_noise", "fit_clean_posterior"]
+__all__ = [
+    "CleanPosterior",
+    "NoiseEstimate",
+    "NoisePosterior",
+    "TabulatedPosterior",
+    "estimate_class_noise",
+    "fit_clean_posterior",
+]

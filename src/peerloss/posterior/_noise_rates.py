@@ -36,6 +36,18 @@ DIFFERENCE_SCALE = 0.1
 MAX_CURVES = 100
 
 
+@dataclass(frozen=True)
+class TabulatedPosterior:
+    """P(clean = 1 | score) at some scores, interpolated in between."""
+
+    scores: FloatArray
+    clean: FloatArray
+
+    def transform(self, score: FloatArray) -> FloatArray:
+        """Return P(clean = 1 | score), shape (n,)."""
+        return np.asarray(np.interp(score, self.scores, self.clean))
+
+
 @dataclass(frozen=True, eq=False)
 class NoiseEstimate:
     """Estimated noise with its uncertainty; created by :func:`estimate_class_noise`."""
@@ -46,6 +58,8 @@ class NoiseEstimate:
     """Ends of the 90 % intervals of each entry of T, shape (K, K)."""
     posterior: NoisePosterior
     """Candidates for T and their probabilities."""
+    curve: TabulatedPosterior | None = None
+    """Two classes: P(clean = 1) as a curve over P(noisy = 1)."""
 
 
 def estimate_class_noise(
@@ -94,10 +108,11 @@ def estimate_class_noise(
         noise, low, high, _ = count_noise(proba, codes)
         return NoiseEstimate(noise, low, high, NoisePosterior(noise.transition[None], np.ones(1)))
     if k == 2:
-        pairs = _weigh(np.asarray(proba[:, 1], dtype=np.float64), codes, effective, is_clean, gold)[0]
-        posterior = NoisePosterior(pairs.transitions(), pairs.weights)
-    else:
-        posterior = estimate_transitions(proba, codes, effective, is_clean, gold=gold)
+        score = np.asarray(proba[:, 1], dtype=np.float64)
+        found = CleanPosterior(*_weigh(score, codes, effective, is_clean, gold))
+        posterior = found.noise_posterior()
+        return NoiseEstimate(posterior.noise, *posterior.interval(), posterior, found.tabulate())
+    posterior = estimate_transitions(proba, codes, effective, is_clean, gold=gold)
     return NoiseEstimate(posterior.noise, *posterior.interval(), posterior)
 
 
@@ -125,7 +140,17 @@ class CleanPosterior:
 
     def interval(self) -> tuple[FloatArray, FloatArray]:
         """Return the lower and upper ends of the 90 % interval of each entry of T, two arrays (2, 2)."""
-        return NoisePosterior(self.pairs.transitions(), self.weights).interval()
+        return self.noise_posterior().interval()
+
+    def noise_posterior(self) -> NoisePosterior:
+        """Return the candidates as matrices T; several curves of one pair are one candidate."""
+        pairs, place = np.unique(self.rates, axis=0, return_inverse=True)
+        weights = np.bincount(np.ravel(place), self.weights).astype(np.float64)
+        return NoisePosterior(np.stack([NoiseModel.binary(*pair).transition for pair in pairs]), weights)
+
+    def tabulate(self) -> TabulatedPosterior:
+        """Return P(clean = 1 | score) at the scores that the ranks are interpolated between."""
+        return TabulatedPosterior(self.scale.scores, self.transform(self.scale.scores))
 
     def transform(self, score: FloatArray) -> FloatArray:
         """Return P(clean = 1 | score), averaged over the candidates, shape (n,)."""

@@ -12,9 +12,10 @@ its level. Ranks are mapped to quantiles z of a normal distribution, because the
 overlap like normal distributions then grow about linearly to the very ends.
 
 h is increasing and piecewise linear in z. Its slopes may change by a factor of about two from one piece to
-the next. A plateau at the end of the score needs a much flatter last piece or a level; the level is the
-cheaper explanation. With few rows neither is certain, and many pairs of rates keep some weight. A second,
-finer grid of pairs covers those that the first one leaves.
+the next, or of about 1.2: the evidence weighs curves of both kinds. A plateau at the end of the score needs a
+much flatter last piece or a level; the level is the cheaper explanation. With few rows neither is certain,
+and many pairs of rates keep some weight. A second, finer grid of pairs covers those that the first one
+leaves.
 """
 
 from __future__ import annotations
@@ -36,8 +37,10 @@ if TYPE_CHECKING:
 #: Where the slope of h may change, in units of z: pieces with 12, 23, 31, 23 and 12 % of the rows.
 KNOTS = np.array([-1.2, -0.4, 0.4, 1.2])
 #: Prior of the logarithms of the slopes: normal around this mean, with this standard deviation of their
-#: average and of the steps between neighbours. A slope of 2 separates classes with an accuracy of .78.
-LOG_SLOPE, LOG_SLOPE_SCALE, STEP_SCALE = 0.7, 1.0, 0.7
+#: average. A slope of 2 separates classes with an accuracy of .78.
+LOG_SLOPE, LOG_SLOPE_SCALE = 0.7, 1.0
+#: Candidate standard deviations of the steps between neighbouring log slopes, equally probable a priori.
+STEP_SCALES = (0.2, 0.7)
 #: Standard deviation of the prior of h(0).
 INTERCEPT_SCALE = 3.0
 #: Rows are merged into at most this many groups of neighbouring ranks, and z is interpolated between at most
@@ -134,17 +137,18 @@ class _Prior:
     precision: FloatArray
 
     @classmethod
-    def of_curves(cls) -> _Prior:
+    def of_curves(cls, step_scale: float) -> _Prior:
         n_slopes = len(KNOTS) + 1
         steps = np.diff(np.eye(n_slopes), axis=0)
         precision = np.zeros((n_slopes + 1, n_slopes + 1))
-        precision[:-1, :-1] = steps.T @ steps / STEP_SCALE**2 + (n_slopes * LOG_SLOPE_SCALE) ** -2.0
+        precision[:-1, :-1] = steps.T @ steps / step_scale**2 + (n_slopes * LOG_SLOPE_SCALE) ** -2.0
         precision[-1, -1] = INTERCEPT_SCALE**-2.0
         return cls(np.append(np.full(n_slopes, LOG_SLOPE), 0.0), precision)
 
     def log_density(self, at: FloatArray) -> FloatArray:
         off = at - self.mean
-        return np.asarray(-0.5 * ((off @ self.precision) * off).sum(axis=1))
+        constant = 0.5 * np.linalg.slogdet(self.precision)[1]
+        return np.asarray(constant - 0.5 * ((off @ self.precision) * off).sum(axis=1))
 
 
 def clean_curves(curves: FloatArray, z: FloatArray) -> FloatArray:
@@ -153,16 +157,17 @@ def clean_curves(curves: FloatArray, z: FloatArray) -> FloatArray:
     return np.asarray(expit(slopes @ piecewise_design(z).T + curves[:, -1:]))
 
 
-def fit_rank_curves(groups: Groups, pairs: FloatArray) -> tuple[FloatArray, FloatArray]:
+def fit_rank_curves(groups: Groups, pairs: FloatArray, step_scale: float) -> tuple[FloatArray, FloatArray]:
     """Fit a curve for each pair of rates; return the curves (G, J + 1) and their log evidence (G,).
 
-    The most probable curve is found by damped Fisher scoring. A curve is its log slopes and h(0). The
-    evidence is known up to a constant and is Laplace's approximation around that curve. Each label counts as
-    a share of one (``EVIDENCE``), because every family of curves is an approximation.
+    ``step_scale`` is the standard deviation of the steps between neighbouring log slopes. The most probable
+    curve is found by damped Fisher scoring. A curve is its log slopes and h(0). The evidence is known up to a
+    constant and is Laplace's approximation around that curve. Each label counts as a share of one
+    (``EVIDENCE``), because every family of curves is an approximation.
     """
     design, ones, zeros, is_clean = groups
     ones, zeros = EVIDENCE * ones, EVIDENCE * zeros
-    rows, prior = ones + zeros, _Prior.of_curves()
+    rows, prior = ones + zeros, _Prior.of_curves(step_scale)
     floor = np.where(is_clean, 0.0, pairs[:, :1])
     gain = np.where(is_clean, 1.0, 1.0 - pairs.sum(axis=1, keepdims=True))
     constant = np.ones((len(pairs), 1, len(design)))
@@ -214,11 +219,6 @@ class RatePairs:
     curves: FloatArray
     """Their clean curves (:func:`clean_curves`), shape (G, J + 1)."""
 
-    def transitions(self) -> FloatArray:
-        """Return the matrices T of two classes, shape (G, 2, 2)."""
-        e_neg, e_pos = self.rates.T
-        return np.stack([np.stack([1.0 - e_neg, e_neg], 1), np.stack([e_pos, 1.0 - e_pos], 1)], axis=1)
-
 
 def weigh_rate_pairs(
     z: FloatArray,
@@ -229,6 +229,7 @@ def weigh_rate_pairs(
     e_neg: FloatArray = RATES,
     e_pos: FloatArray = RATES,
     max_sum: float = MAX_SUM_OF_RATES,
+    step_scales: tuple[float, ...] = STEP_SCALES,
     evidence: Evidence | None = None,
 ) -> RatePairs:
     """Return pairs of rates with their posterior probabilities.
@@ -244,6 +245,8 @@ def weigh_rate_pairs(
         priori, so a pair counts in proportion to the area of its cell.
     max_sum
         Pairs with a larger sum of rates are not candidates.
+    step_scales
+        Each pair has one curve for each of these scales (:func:`fit_rank_curves`).
     evidence
         Additional log evidence of pairs, for example from known clean labels.
     """
@@ -262,13 +265,19 @@ def weigh_rate_pairs(
         allowed &= 1.0 - ones >= LEAST_SHARE * (1.0 - share)
         if not allowed.any():  # one label is so rare that only clean labels are possible
             allowed[0] = True
-        curves, log_weight = fit_rank_curves(groups, pairs[allowed])
-        log_weight = (
-            log_weight + np.log(masses[allowed]).sum(axis=1) - pairs[allowed].sum(axis=1) / RATE_SCALE
-        )
+        pairs, masses = pairs[allowed], masses[allowed]
+        log_prior = np.log(masses).sum(axis=1) - pairs.sum(axis=1) / RATE_SCALE
         if evidence is not None:
-            log_weight = log_weight + evidence(pairs[allowed])
-        return pairs[allowed], np.exp(log_weight - log_weight.max()), masses[allowed], curves
+            log_prior = log_prior + evidence(pairs)
+        fits = [fit_rank_curves(groups, pairs, scale) for scale in step_scales]
+        log_weight = np.concatenate([log_prior + found for _, found in fits])
+        times = len(step_scales)
+        return (
+            np.tile(pairs, (times, 1)),
+            np.exp(log_weight - log_weight.max()),
+            np.tile(masses, (times, 1)),
+            np.concatenate([curves for curves, _ in fits]),
+        )
 
     pairs, weights, _, _ = fit(e_neg, e_pos)
     left = pairs[weights > MIN_COARSE_WEIGHT]

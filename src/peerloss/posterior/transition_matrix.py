@@ -35,6 +35,8 @@ TOP_ROWS, MIN_TOP_ROWS = 1.5, 100
 FLIP_RATES = np.array([0.0, 0.02, *np.arange(1, 16) / 20])
 FLOOR_SHARES = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.95])
 MAX_SUM_OF_RATES = 0.97
+#: Only flexible curves: stiff ones gained nothing on development tables and take as long.
+STEP_SCALES = (0.7,)
 #: Values at which the posterior of 1 − T[i, i] is tabulated.
 TABLE = np.arange(0.0, 0.8005, 0.01)
 #: Added to likelihoods, so that no value is impossible.
@@ -72,7 +74,14 @@ def estimate_transitions(
         share = max(float(np.average(is_one, weights=top_weight)), 0.5 / len(codes))
         floors = FLOOR_SHARES * share
         pairs = weigh_rate_pairs(
-            z, is_one, top_weight, is_clean[top], e_neg=floors, e_pos=FLIP_RATES, max_sum=MAX_SUM_OF_RATES
+            z,
+            is_one,
+            top_weight,
+            is_clean[top],
+            e_neg=floors,
+            e_pos=FLIP_RATES,
+            max_sum=MAX_SUM_OF_RATES,
+            step_scales=STEP_SCALES,
         )
         flips[i] = _tabulate(pairs) * _likelihood(known[i, i], known[i].sum() - known[i, i])
         noisy_weight = np.where(is_clean[top], 0.0, top_weight)
