@@ -10,7 +10,7 @@ from peerloss.estimators.portfolio import _fit_portfolio
 def small_portfolio(monkeypatch):
     """Replace the models of the portfolio by two fast ones."""
 
-    def two(n_rows, n_features, *, seed):  # noqa: ARG001 (the signature of candidate_models)
+    def two(n_rows, n_features, n_classes, *, seed):  # noqa: ARG001 (the signature of candidate_models)
         return {"weak": LogisticRegression(C=0.01), "strong": LogisticRegression(C=1.0)}
 
     monkeypatch.setattr(_fit_portfolio, "candidate_models", two)

@@ -36,12 +36,12 @@ def test_scikit_learn_accepts_it(estimator, check, small_portfolio):  # noqa: AR
 
 
 def test_it_predicts_the_clean_labels():
-    """Trained on 400 labels with noise rates .1 and .4: near the best possible .955, better than plain."""
+    """Trained on labels with noise rates .1 and .4, it is better than a model without noise handling."""
     X, _, noisy = task()
     X_test, y_test, _ = task(2000, seed=1)
     model = PeerClassifier(random_state=0).fit(X, noisy)
     plain = LogisticRegression().fit(X, noisy)
-    assert model.score(X_test, y_test) > 0.955 - 0.03
+    assert model.score(X_test, y_test) > 0.93
     assert model.score(X_test, y_test) > plain.score(X_test, y_test) + 0.02
 
 
@@ -51,8 +51,8 @@ def test_the_report_has_candidates_noise_and_accuracy():
     X_test, y_test, _ = task(4000, seed=1, positive=0.4)
     model = PeerClassifier(random_state=0).fit(X, noisy)
     report = model.report_
-    tried = {*_candidates.candidate_models(1500, 4, seed=0), *_candidates.candidate_networks()}
-    assert set(report.candidates.index) == tried
+    tried = {*_candidates.candidate_models(1500, 4, 2, seed=0), *_candidates.candidate_networks()}
+    assert {name.partition(", shrinkage")[0] for name in report.candidates.index} == tried
     assert report.candidates["weight"].sum() == pytest.approx(1.0)
     assert report.noise.e_neg == pytest.approx(0.1, abs=0.06)
     assert report.noise.e_pos == pytest.approx(0.4, abs=0.08)

@@ -21,7 +21,7 @@ from peerloss.estimators import (
     RobustMLPClassifier,
     TableEncoder,
 )
-from peerloss.estimators.portfolio import FoldNet, Member
+from peerloss.estimators.portfolio import FoldBooster, FoldNet, Member
 from peerloss.noise import NoiseModel
 from peerloss.posterior import NoisePosterior, TabulatedPosterior
 from peerloss.posterior.calibrator import Calibrator
@@ -45,6 +45,7 @@ OWN_TYPES: dict[str, type] = {
     "DecisionTreeRegressor": tree.DecisionTreeRegressor,
     "ExtraTreeClassifier": tree.ExtraTreeClassifier,
     "ExtraTreesClassifier": ensemble.ExtraTreesClassifier,
+    "FoldBooster": FoldBooster,
     "FoldNet": FoldNet,
     "GradientBoostingClassifier": ensemble.GradientBoostingClassifier,
     "MarginPerceptron": MarginPerceptron,

@@ -121,9 +121,9 @@ def test_a_network_that_diverges_is_left_out_and_named(monkeypatch):
     """The other candidates are used, and the report names the network."""
     wild = {"wild": {"base": "unhinged", "alpha": 5.0, "learning_rate": 1e30, "weight_decay": 0.0}}
     monkeypatch.setattr(_candidates, "candidate_networks", lambda: wild)
-    X, _, noisy = task(120)
+    X, y, noisy = task(120)
     model = PeerClassifier(random_state=0).fit(X, noisy)
     assert model.report_.diverged == ("wild",)
     assert "Diverged and left out: wild" in str(model.report_)
     assert "wild" not in model.report_.candidates.index
-    assert model.report_.candidates["weight"].sum() == pytest.approx(1.0)
+    assert model.score(X, y) > 0.85

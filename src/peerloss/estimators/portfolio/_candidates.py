@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,6 +14,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from peerloss.posterior.calibrator import as_score_columns
 from peerloss.training import Net, TrainedNets, train_nets
 
 if TYPE_CHECKING:
@@ -21,11 +24,12 @@ if TYPE_CHECKING:
     from peerloss._validation import FloatArray
     from peerloss.estimators.folds import Folds
 
-#: Smallest numbers of rows per leaf of the forests that compete. If a fortieth of the rows is more, leaves of
-#: that size compete too, up to a limit: with 40 % wrong labels they can be the best.
-LEAF_SIZES, ROWS_PER_LARGE_LEAF, MAX_LEAF_SIZE = (1, 3, 10, 30), 40, 200
+#: Forests with two sizes of leaves compete: at least this many rows, and a share of the rows within limits.
+MIN_LEAF_SIZE, ROWS_PER_LARGE_LEAF, LARGE_LEAF_LIMITS = 3, 40, (10, 200)
+#: Two classes with few rows have larger leaves: smaller ones follow the wrong labels.
+FEW_ROWS, LEAF_SIZES_OF_FEW = 1000, (10, 30)
 #: (least number of rows, trees per forest), from few rows to many.
-N_TREES = ((0, 200), (1000, 100), (2001, 60))
+N_TREES = ((0, 100), (2001, 60))
 #: Trees of a forest that is cross-fitted, for each fold.
 TREES_PER_FOLD = 40
 #: With more rows than this, each tree of a forest is trained on a sample of this size.
@@ -42,15 +46,15 @@ SMALL_NETWORK = (32, 1000)
 WIDE_NETWORKS = ((2001, 64, 2000), (5000, 64, 3000), (20_000, 128, 4000))
 
 
-def candidate_models(n_rows: int, n_features: int, *, seed: int) -> dict[str, BaseEstimator]:
+def candidate_models(n_rows: int, n_features: int, n_classes: int, *, seed: int) -> dict[str, Any]:
     """Return the models by name, for standardised features; their capacity grows with the rows.
 
-    The noisier the labels, the larger the best leaf, which averages over enough labels for their majority to
-    be right. The noise is not known, so forests with several leaf sizes compete. Boosting has ``warm_start``:
-    its number of rounds is chosen on held-out rows.
+    The noisier the labels, the more of them must be averaged for their majority to be right. The noise is not
+    known, so forests compete with several sizes of leaves and strengths of shrinkage, and the number of
+    boosting rounds is chosen on held-out rows.
     """
     components = min(max(MIN_COMPONENTS, n_rows // ROWS_PER_COMPONENT), MAX_COMPONENTS, max(2, n_rows // 2))
-    models: dict[str, BaseEstimator] = {
+    models: dict[str, Any] = {
         "logistic C=.001": LogisticRegression(C=0.001, max_iter=500),
         "logistic C=.01": LogisticRegression(C=0.01, max_iter=500),
         "logistic C=.1": LogisticRegression(C=0.1, max_iter=500),
@@ -58,24 +62,69 @@ def candidate_models(n_rows: int, n_features: int, *, seed: int) -> dict[str, Ba
             Nystroem(gamma=0.5 / n_features, n_components=components, random_state=seed),
             LogisticRegression(C=0.1, max_iter=500),
         ),
-        "boosting": HistGradientBoostingClassifier(
-            learning_rate=0.1,
-            max_leaf_nodes=7 if n_rows < 1000 else 15 if n_rows < 10_000 else 31,
-            min_samples_leaf=20 if n_rows >= 400 else max(5, n_rows // 20),
-            l2_regularization=5.0,
-            max_features=0.5,
-            early_stopping=False,
-            warm_start=True,
-            random_state=seed,
-        ),
+        "boosting": _boosting(n_rows, n_classes, seed),
     }
-    return models | _forests(n_rows, seed)
+    return models | _forests(n_rows, n_classes, seed)
 
 
-def _forests(n_rows: int, seed: int) -> dict[str, BaseEstimator]:
+@dataclass(frozen=True)
+class LightGBMSettings:
+    """LightGBM as a candidate: the parameters of its ``train``."""
+
+    parameters: dict[str, Any]
+
+
+def _boosting(n_rows: int, n_classes: int, seed: int) -> HistGradientBoostingClassifier | LightGBMSettings:
+    """Return LightGBM if it is installed, else scikit-learn's boosting; the number of rounds is open."""
+    leaves = 7 if n_rows < 1000 else 15 if n_rows < 10_000 else 31
+    min_rows = 20 if n_rows >= 400 else max(5, n_rows // 20)
+    if has_lightgbm():
+        many = {"objective": "multiclass", "num_class": n_classes}
+        parameters = {
+            "num_leaves": leaves,
+            "min_data_in_leaf": min_rows,
+            "lambda_l2": 5.0,
+            "feature_fraction_bynode": 0.5,
+            "force_row_wise": True,
+            "num_threads": 1,
+            "seed": seed % 2**31,
+            "verbose": -1,
+        }
+        return LightGBMSettings(parameters | (many if n_classes > 2 else {"objective": "binary"}))
+    return HistGradientBoostingClassifier(
+        learning_rate=0.1,
+        max_leaf_nodes=leaves,
+        min_samples_leaf=min_rows,
+        l2_regularization=5.0,
+        max_features=0.5,
+        early_stopping=False,
+        warm_start=True,
+        random_state=seed,
+    )
+
+
+@cache
+def has_lightgbm() -> bool:
+    """Return whether LightGBM can be imported."""
+    try:
+        import_module("lightgbm")
+    except (ImportError, OSError):  # OSError: its compiled library needs another one that is missing
+        return False
+    return True
+
+
+def is_forest(model: Any) -> bool:
+    """Return whether a model is a random forest or extra trees."""
+    return isinstance(model, RandomForestClassifier | ExtraTreesClassifier)
+
+
+def is_boosting(model: Any) -> bool:
+    """Return whether the number of rounds of a model is chosen on held-out rows."""
+    return isinstance(model, HistGradientBoostingClassifier | LightGBMSettings)
+
+
+def _forests(n_rows: int, n_classes: int, seed: int) -> dict[str, BaseEstimator]:
     """Return random forests and extra trees; both draw bootstrap samples, for out-of-bag probabilities."""
-    large = min(n_rows // ROWS_PER_LARGE_LEAF, MAX_LEAF_SIZE)
-    leaves = [*LEAF_SIZES, large] if large > max(LEAF_SIZES) else [*LEAF_SIZES]
     options: dict[str, Any] = {
         "n_estimators": [trees for least, trees in N_TREES if n_rows >= least][-1],
         "bootstrap": True,
@@ -83,6 +132,8 @@ def _forests(n_rows: int, seed: int) -> dict[str, BaseEstimator]:
         "random_state": seed,
     }
     kinds = {"forest": RandomForestClassifier, "extra trees": ExtraTreesClassifier}
+    large = int(np.clip(n_rows // ROWS_PER_LARGE_LEAF, *LARGE_LEAF_LIMITS))
+    leaves = LEAF_SIZES_OF_FEW if n_classes == 2 and n_rows <= FEW_ROWS else (MIN_LEAF_SIZE, large)
     return {
         f"{name}, leaf {leaf}": kind(min_samples_leaf=leaf, **options)
         for name, kind in kinds.items()
@@ -112,6 +163,25 @@ class FoldNet:
         """Return probabilities, shape (n, K)."""
         logits = np.asarray(self.trained.logits(X, nets=[self.index])[0], dtype=np.float64)
         return np.asarray(softmax(logits, axis=1), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class FoldBooster:
+    """A LightGBM booster with the interface of a classifier."""
+
+    booster: Any
+
+    def first(self, n_rounds: int) -> FoldBooster:
+        """Return the booster of the first rounds, without its training data."""
+        from lightgbm import Booster  # noqa: PLC0415 - an optional dependency
+
+        return FoldBooster(Booster(model_str=self.booster.model_to_string(num_iteration=n_rounds)))
+
+    def predict_proba(self, X: FloatArray) -> FloatArray:
+        """Return probabilities, shape (n, K)."""
+        # Raw scores, since a booster from a model folder has no objective.
+        raw = np.asarray(self.booster.predict(X, raw_score=True, num_threads=1), dtype=np.float64)
+        return np.asarray(softmax(as_score_columns(raw), axis=1), dtype=np.float64)
 
 
 def fit_networks(

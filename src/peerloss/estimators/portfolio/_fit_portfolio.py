@@ -5,27 +5,32 @@ from __future__ import annotations
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
 from scipy.optimize import nnls
 from sklearn.base import clone
-from sklearn.ensemble import ExtraTreesClassifier, RandomForestClassifier
 
 from peerloss.estimators.portfolio._candidates import (
     MAX_TRAINING_ROWS,
     TREES_PER_FOLD,
     candidate_models,
     fit_networks,
+    is_boosting,
+    is_forest,
 )
 from peerloss.estimators.portfolio._held_out_fits import (
+    SHRINKAGES,
+    common_rounds,
     fit_fold,
     fit_out_of_bag,
+    fit_rounds,
     join_folds,
+    keep_rounds,
     sample_rows,
-    stops_early,
+    shrink,
 )
 from peerloss.posterior.calibrator import Calibrator, log_scores
 
@@ -42,6 +47,8 @@ if TYPE_CHECKING:
 _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 #: Penalty on the squared weights, which draws them to equal weights, for 500 rows; ∝ 1/√n.
 RIDGE, RIDGE_ROWS = 0.02, 500
+#: With this many rows, the two kinds of weights have the same share.
+ROWS_OF_EQUAL_TRUST = 2000
 #: Candidates with a smaller weight are left out of the average.
 MIN_WEIGHT = 0.01
 #: Rows whose residuals are held in memory at a time.
@@ -90,6 +97,15 @@ class Portfolio:
     """Names of the networks that diverged."""
 
 
+class Fitted(NamedTuple):
+    """A fitted candidate: its models and the held-out probabilities of all rows, (n, K)."""
+
+    models: list[Any]
+    proba: FloatArray
+    shrinkage: float = 0.0
+    """Penalty that is applied to forests if the candidate is used; each use needs a copy."""
+
+
 def fit_portfolio(
     data: FitInput, folds: Folds, *, seed: int, n_jobs: int | None, device: str, out_of_bag: bool = False
 ) -> Portfolio:
@@ -99,27 +115,31 @@ def fit_portfolio(
     belong together, since a bootstrap sample may then contain a near copy of an out-of-bag row.
     """
     fitted = _fit_models(data, folds, seed, n_jobs, out_of_bag=out_of_bag)
-    for name, parts in fit_networks(data, folds, seed=seed, device=device).items():
-        fitted[name] = _cross_fitted(folds, parts, data) if parts else ([], np.empty(0))
-    members, held_out = [], []
-    for name, (models, proba) in fitted.items():
-        if not models:
-            continue
-        scores = log_scores(proba)
-        calibrator = Calibrator.fit(scores, data.codes, data.weight)
-        held_out.append(calibrator.proba(scores))
-        members.append(Member(name, models, calibrator))
+    networks = fit_networks(data, folds, seed=seed, device=device)
+    for name, parts in networks.items():
+        if parts:
+            proba = join_folds(folds, [proba for _, proba in parts], data)
+            fitted[name] = Fitted([model for model, _ in parts], proba)
+    calibrators, held_out = [], []
+    for candidate in fitted.values():
+        scores = log_scores(candidate.proba)
+        calibrators.append(Calibrator.fit(scores, data.codes, data.weight))
+        held_out.append(calibrators[-1].proba(scores))
     weights, brier, behind = weigh(held_out, data.codes, data.weight)
     return Portfolio(
-        members=[member for member, w in zip(members, weights, strict=True) if w > 0],
+        members=[
+            Member(name, [shrink(model, candidate.shrinkage) for model in candidate.models], calibrator)
+            for (name, candidate), calibrator, w in zip(fitted.items(), calibrators, weights, strict=True)
+            if w > 0
+        ],
         weights=weights[weights > 0],
         oof_proba=_average(held_out, weights),
         candidates=pd.DataFrame(
             {"weight": weights, "brier": brier, "behind": behind},
-            index=pd.Index([member.name for member in members], name="candidate"),
+            index=pd.Index(list(fitted), name="candidate"),
         ),
         candidate_proba=held_out,
-        diverged=tuple(name for name, (models, _) in fitted.items() if not models),
+        diverged=tuple(name for name, parts in networks.items() if not parts),
     )
 
 
@@ -130,32 +150,58 @@ def _average(parts: list[FloatArray], weights: FloatArray) -> FloatArray:
 
 def _fit_models(
     data: FitInput, folds: Folds, seed: int, n_jobs: int | None, *, out_of_bag: bool
-) -> dict[str, tuple[list[Any], FloatArray]]:
-    """Return models and held-out probabilities, (n, K), by the name of the candidate."""
-    candidates = candidate_models(len(data.codes), data.X.shape[1], seed=seed)
-    forests = {name: model for name, model in candidates.items() if out_of_bag and _is_forest(model)}
-    others = {name: _for_folds(model) for name, model in candidates.items() if name not in forests}
-    once = {name for name, model in others.items() if stops_early(model)}
-    first_draw = folds[: _n_folds_per_draw(folds)]
+) -> dict[str, Fitted]:
+    """Return models and held-out probabilities by the name of the candidate."""
+    candidates = candidate_models(len(data.codes), data.X.shape[1], len(data.classes), seed=seed)
+    once = folds[: _n_folds_per_draw(folds)]
     tasks: list[tuple[str, Any]] = []
     # Fold by fold: fast and slow candidates alternate, so that the estimated remaining time is reliable.
     for i, (train, test) in enumerate(folds):
-        for name, model in others.items():
-            if name in once and i >= len(first_draw):
-                continue
-            rows = sample_rows(train, data.codes, MAX_TRAINING_ROWS.get(name, len(train)), seed=seed)
-            tasks.append((name, delayed(fit_fold)(model, data, rows, test)))
-        turn = list(forests)[i :: len(folds)]
-        tasks += [(name, delayed(fit_out_of_bag)(forests[name], data)) for name in turn]
-    results: dict[str, list[tuple[Any, FloatArray]]] = {name: [] for name in candidates}
+        for j, (name, model) in enumerate(candidates.items()):
+            if is_boosting(model):
+                task = delayed(fit_rounds)(model, data, train, test) if i < len(once) else None
+            elif is_forest(model) and out_of_bag:
+                task = delayed(fit_out_of_bag)(model, data) if i == j % len(folds) else None
+            else:
+                rows = sample_rows(train, data.codes, MAX_TRAINING_ROWS.get(name, len(train)), seed=seed)
+                task = delayed(fit_fold)(_for_folds(model), data, rows, test)
+            tasks += [(name, task)] if task else []
+    results: dict[str, list[tuple[Any, Any]]] = {name: [] for name in candidates}
     for (name, _), result in zip(tasks, _run([task for _, task in tasks], n_jobs), strict=True):
         results[name].append(result)
+    fitted: dict[str, Fitted] = {}
+    for name, model in candidates.items():
+        parts = results[name]
+        if is_boosting(model):
+            fitted[name] = _boosted(once, parts, data)
+        elif is_forest(model):
+            proba = parts[0][1] if out_of_bag else _joined(folds, parts, data)
+            fitted |= _shrunk(name, [forest for forest, _ in parts], proba)
+        else:
+            fitted[name] = Fitted([part for part, _ in parts], _joined(folds, parts, data)[0])
+    return fitted
+
+
+def _boosted(folds: Folds, parts: list[tuple[Any, list[float]]], data: FitInput) -> Fitted:
+    """Choose the number of rounds of boosting for all folds, and predict the held-out rows."""
+    entry = common_rounds([losses for _, losses in parts])
+    models = [keep_rounds(model, min(entry, len(losses) - 1)) for model, losses in parts]
+    found = [model.predict_proba(data.X[test]) for model, (_, test) in zip(models, folds, strict=True)]
+    return Fitted(models, join_folds(folds, found, data))
+
+
+def _shrunk(name: str, forests: list[Any], proba: list[FloatArray]) -> dict[str, Fitted]:
+    """Return one candidate per strength of shrinkage, all with the same forests."""
     return {
-        name: ([parts[0][0]], parts[0][1])
-        if name in forests
-        else _cross_fitted(first_draw if name in once else folds, parts, data)
-        for name, parts in results.items()
+        f"{name}, shrinkage {penalty:g}" if penalty else name: Fitted(forests, part, penalty)
+        for penalty, part in zip(SHRINKAGES, proba, strict=True)
     }
+
+
+def _joined(folds: Folds, parts: list[tuple[Any, list[FloatArray]]], data: FitInput) -> list[FloatArray]:
+    """Return the held-out probabilities of all rows, one array per entry of those of a fold."""
+    columns = zip(*(proba for _, proba in parts), strict=True)
+    return [join_folds(folds, list(column), data) for column in columns]
 
 
 def _n_folds_per_draw(folds: Folds) -> int:
@@ -165,20 +211,9 @@ def _n_folds_per_draw(folds: Folds) -> int:
     return int(np.searchsorted(held_out, n_rows)) + 1
 
 
-def _is_forest(model: Any) -> bool:
-    return isinstance(model, RandomForestClassifier | ExtraTreesClassifier)
-
-
 def _for_folds(model: Any) -> Any:
     """Return a forest with fewer trees, because each fold has one and their predictions are averaged."""
-    return clone(model).set_params(n_estimators=TREES_PER_FOLD) if _is_forest(model) else model
-
-
-def _cross_fitted(
-    folds: Folds, parts: list[tuple[Any, FloatArray]], data: FitInput
-) -> tuple[list[Any], FloatArray]:
-    """Return the models of all folds and the held-out probabilities of all rows, (n, K)."""
-    return [model for model, _ in parts], join_folds(folds, [proba for _, proba in parts], data)
+    return clone(model).set_params(n_estimators=TREES_PER_FOLD) if is_forest(model) else model
 
 
 def _run(tasks: list[Any], n_jobs: int | None) -> list[Any]:
@@ -197,26 +232,32 @@ def _run(tasks: list[Any], n_jobs: int | None) -> list[Any]:
 def weigh(
     probabilities: list[FloatArray], codes: IntArray, weight: FloatArray
 ) -> tuple[FloatArray, FloatArray, FloatArray]:
-    """Weight candidates so that the Brier score of their average on the noisy labels is smallest.
+    """Weight candidates by the Brier score of their probabilities on the noisy labels.
 
     Returns the weights, which sum to one, the Brier scores of the candidates, and their distances to the best
     candidate in standard errors.
 
     The noisy posterior minimises this score on noisy labels, and every peer classifier follows from the noisy
     posterior. The Brier score is a proper score of probabilities, so it has far less sampling noise than the
-    0-1 peer score of decisions. A small penalty draws the weights of candidates that the data cannot
-    distinguish to each other. Weights below one in a hundred are set to zero.
+    0-1 peer score of decisions. The weights are a mean of two kinds. *Plausible*: a candidate t standard
+    errors behind the best one has weight ∝ exp(−t²/2), which averages what the labels cannot distinguish.
+    *Best*: those for which the score of the average is smallest, with a small penalty that draws them to each
+    other; with few rows they follow the noise of the labels. The share of the second kind grows with the
+    rows. Weights below one in a hundred are set to zero.
     """
     share = weight / weight.sum()
     gram, losses = _residuals(probabilities, codes, share)
     brier = losses @ share
     n_rows = 1.0 / np.square(share).sum()  # the effective number, smaller if weights differ
-    weights = simplex_weights(gram, ridge=RIDGE * np.sqrt(RIDGE_ROWS / n_rows))
-    weights = np.where(weights < min(MIN_WEIGHT, weights.max()), 0.0, weights)
     difference = losses - losses[brier.argmin()]
     mean = difference @ share
     error = np.sqrt((difference - mean[:, None]) ** 2 @ share / n_rows)
     behind = np.divide(mean, error, out=np.zeros_like(mean), where=error > 0)
+    plausible = np.exp(-(behind**2) / 2.0)
+    best = simplex_weights(gram, ridge=RIDGE * np.sqrt(RIDGE_ROWS / n_rows))
+    trust = n_rows / (n_rows + ROWS_OF_EQUAL_TRUST)
+    weights = trust * best + (1.0 - trust) * plausible / plausible.sum()
+    weights = np.where(weights < min(MIN_WEIGHT, weights.max()), 0.0, weights)
     return weights / weights.sum(), brier, behind
 
 

@@ -2,64 +2,122 @@
 
 from __future__ import annotations
 
-import warnings
+from copy import deepcopy
+from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.metrics import log_loss
 from threadpoolctl import threadpool_limits
 
 from peerloss._probabilities import label_frequencies
+from peerloss.estimators.portfolio._candidates import FoldBooster, LightGBMSettings, is_forest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from sklearn.base import BaseEstimator
+    from sklearn.ensemble import HistGradientBoostingClassifier
 
     from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray, IntArray
     from peerloss.estimators.folds import Folds
 
-#: Numbers of boosting rounds that are compared, one after the other until the held-out loss increases.
+#: Numbers of rounds of scikit-learn's boosting that are compared, until the held-out loss increases.
 ROUNDS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
+#: LightGBM stops after this many rounds without a smaller held-out loss.
+PATIENCE = 15
 #: Most trees of a boosting with more than 40 rounds; a round has one tree per class.
 MAX_BOOSTED_TREES = 800
+#: Penalties of hierarchical shrinkage, in rows: each forest is a candidate once per penalty.
+SHRINKAGES = (0.0, 20.0, 200.0)
 
 
 def fit_fold(
     estimator: BaseEstimator, data: FitInput, train: IntArray, test: IntArray
-) -> tuple[Any, FloatArray]:
-    """Fit to the rows ``train``; return the model and its probabilities of the rows ``test``."""
+) -> tuple[Any, list[FloatArray]]:
+    """Fit to the rows ``train``; return the model and its probabilities of the rows ``test``.
+
+    A forest has one array of probabilities per entry of ``SHRINKAGES``, any other model has one.
+    """
     model: Any = clone(estimator)
     with threadpool_limits(1):  # small fits are slower on several threads
-        if stops_early(model):
-            return _fit_rounds(model, data, train, test)
         model.fit(data.X[train], data.codes[train], **_weights(model, data.weight[train]))
-        return model, model.predict_proba(data.X[test])
+        if not is_forest(model):
+            return model, [model.predict_proba(data.X[test])]
+        total, _ = _tree_sums(model, data.X[test], repeat(np.arange(len(test))))
+        return model, list(total / len(model.estimators_))
 
 
-def stops_early(model: Any) -> bool:
-    """Return whether the number of boosting rounds is chosen on held-out rows, which takes several fits."""
-    return isinstance(model, HistGradientBoostingClassifier) and bool(model.warm_start)
-
-
-def fit_out_of_bag(forest: BaseEstimator, data: FitInput) -> tuple[Any, FloatArray]:
-    """Fit a forest to all rows of positive weight; return it and its out-of-bag probabilities, (n, K).
+def fit_out_of_bag(forest: BaseEstimator, data: FitInput) -> tuple[Any, list[FloatArray]]:
+    """Fit a forest to all rows of positive weight; return it and out-of-bag probabilities per shrinkage.
 
     The probability of a row averages the trees whose bootstrap sample does not contain it, so one fit
     replaces a fit per fold. Rows in every sample, and rows of weight zero, get the label frequencies.
     """
-    model: Any = clone(forest).set_params(oob_score=True)
+    model: Any = clone(forest)
     rows = np.flatnonzero(data.weight > 0)
-    with threadpool_limits(1), warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Some inputs do not have OOB scores")
+    with threadpool_limits(1):
         model.fit(data.X[rows], data.codes[rows], **_weights(model, data.weight[rows]))
-    found = np.nan_to_num(model.oob_decision_function_)
-    proba = np.tile(label_frequencies(data.codes, len(data.classes), data.weight), (len(data.codes), 1))
-    has_tree = found.sum(axis=1) > 0
-    proba[rows[has_tree]] = found[has_tree]
-    del model.oob_decision_function_, model.oob_score_  # as large as the table, and never used again
-    return model, proba
+        outside = (_not_in(sample, len(rows)) for sample in model.estimators_samples_)
+        total, n_trees = _tree_sums(model, data.X[rows], outside)
+    prior = label_frequencies(data.codes, len(data.classes), data.weight)
+    has_tree = n_trees > 0
+    found = []
+    for part in total:
+        proba = np.tile(prior, (len(data.codes), 1))
+        proba[rows[has_tree]] = part[has_tree] / n_trees[has_tree, None]
+        found.append(proba)
+    return model, found
+
+
+def _not_in(sample: IntArray, n_rows: int) -> IntArray:
+    outside = np.ones(n_rows, dtype=bool)
+    outside[sample] = False
+    return np.flatnonzero(outside)
+
+
+def _tree_sums(forest: Any, X: FloatArray, rows_of_trees: Iterable[IntArray]) -> tuple[FloatArray, IntArray]:
+    """Add the probabilities of each tree for its rows; return sums (S, n, K) and numbers of trees (n,)."""
+    total = np.zeros((len(SHRINKAGES), len(X), len(forest.classes_)))
+    n_trees = np.zeros(len(X), dtype=np.int64)
+    single = X.astype(np.float32)  # what scikit-learn's trees compute with
+    for estimator, rows in zip(forest.estimators_, rows_of_trees, strict=False):
+        leaves = estimator.tree_.apply(single[rows])
+        total[:, rows] += shrunk_values(estimator.tree_, SHRINKAGES)[:, leaves]
+        n_trees[rows] += 1
+    return total, n_trees
+
+
+def shrunk_values(tree: Any, penalties: tuple[float, ...]) -> FloatArray:
+    """Return the class frequencies of all nodes after hierarchical shrinkage, shape (S, nodes, K).
+
+    The difference of a node from its parent is divided by 1 + penalty / rows of the parent. A leaf with few
+    labels is thereby drawn to the frequencies of larger nodes above it (Agarwal et al., 2022). One fit covers
+    the range of smoothing that would otherwise need a fit per size of the leaves.
+    """
+    raw, left, right = tree.value[:, 0, :], tree.children_left, tree.children_right
+    rows = tree.n_node_samples  # distinct rows of the bootstrap sample, whatever the scale of the weights
+    values = np.repeat(raw[None], len(penalties), axis=0)
+    parents = np.array([0])
+    while (parents := parents[left[parents] >= 0]).size:  # one level of the tree per turn
+        keep = 1.0 / (1.0 + np.array(penalties)[:, None] / rows[parents])
+        for children in (left[parents], right[parents]):
+            values[:, children] = values[:, parents] + keep[:, :, None] * (raw[children] - raw[parents])
+        parents = np.concatenate([left[parents], right[parents]])
+    positive: FloatArray = np.maximum(values, 0.0)  # rounding
+    return positive
+
+
+def shrink(forest: Any, penalty: float) -> Any:
+    """Return a copy of a fitted forest whose trees predict the shrunk frequencies."""
+    if not penalty:
+        return forest
+    shrunk = deepcopy(forest)
+    for estimator in shrunk.estimators_:
+        estimator.tree_.value[:, 0, :] = shrunk_values(estimator.tree_, (penalty,))[0]
+    return shrunk
 
 
 def join_folds(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatArray:
@@ -84,25 +142,80 @@ def sample_rows(train: IntArray, codes: IntArray, max_rows: int, *, seed: int) -
     return np.sort(chosen)
 
 
-def _fit_rounds(model: Any, data: FitInput, train: IntArray, test: IntArray) -> tuple[Any, FloatArray]:
-    """Fit boosting with the number of rounds that has the smallest log loss on the held-out noisy labels.
+def fit_rounds(
+    candidate: LightGBMSettings | HistGradientBoostingClassifier,
+    data: FitInput,
+    train: IntArray,
+    test: IntArray,
+) -> tuple[Any, list[float]]:
+    """Fit boosting; return the model and the log loss of the held-out noisy labels after some rounds.
 
-    The choice of one number by a fifth of the rows makes their probabilities only slightly optimistic.
+    Entry i is the loss after ``i + 1`` rounds of LightGBM, or ``ROUNDS[i]`` of scikit-learn's boosting.
     """
+    max_rounds = min(ROUNDS[-1], max(40, MAX_BOOSTED_TREES // len(data.classes)))
+    if not data.weight[test].any():
+        data = data._replace(weight=np.where(np.isin(np.arange(len(data.codes)), test), 1.0, data.weight))
+    with threadpool_limits(1):
+        if isinstance(candidate, LightGBMSettings):
+            return _fit_lightgbm(candidate, data, train, test, max_rounds)
+        return _fit_scikit_learn(clone(candidate), data, train, test, max_rounds)
+
+
+def _fit_lightgbm(
+    settings: LightGBMSettings, data: FitInput, train: IntArray, test: IntArray, max_rounds: int
+) -> tuple[FoldBooster, list[float]]:
+    import lightgbm  # noqa: PLC0415 - an optional dependency
+
+    rows = lightgbm.Dataset(data.X[train], data.codes[train], weight=data.weight[train])
+    held_out = rows.create_valid(data.X[test], data.codes[test], weight=data.weight[test])
+    losses: dict[str, dict[str, list[float]]] = {}
+    booster = lightgbm.train(
+        settings.parameters,
+        rows,
+        num_boost_round=max_rounds,
+        valid_sets=[held_out],
+        callbacks=[
+            lightgbm.early_stopping(PATIENCE, verbose=False),
+            lightgbm.record_evaluation(losses),
+        ],
+    )
+    (curve,) = losses["valid_0"].values()
+    # From text: the booster of a fit holds its training data.
+    return FoldBooster(lightgbm.Booster(model_str=booster.model_to_string(num_iteration=-1))), curve
+
+
+def _fit_scikit_learn(
+    model: Any, data: FitInput, train: IntArray, test: IntArray, max_rounds: int
+) -> tuple[Any, list[float]]:
     X, y, weights = data.X[train], data.codes[train], _weights(model, data.weight[train])
-    best_loss, best_rounds, proba = np.inf, ROUNDS[0], np.empty(0)
-    max_rounds = max(40, MAX_BOOSTED_TREES // len(data.classes))
+    losses: list[float] = []
     for rounds in (rounds for rounds in ROUNDS if rounds <= max_rounds):
         model.set_params(max_iter=rounds).fit(X, y, **weights)
-        found = model.predict_proba(data.X[test])
-        classes = np.arange(len(data.classes))
-        weight = data.weight[test] if data.weight[test].any() else None
-        loss = log_loss(data.codes[test], found, sample_weight=weight, labels=classes)
-        if loss >= best_loss:
+        proba, labels = model.predict_proba(data.X[test]), np.arange(len(data.classes))
+        losses.append(log_loss(data.codes[test], proba, sample_weight=data.weight[test], labels=labels))
+        if losses[-1] > min(losses):
             break
-        best_loss, best_rounds, proba = loss, rounds, found
-    del model._predictors[best_rounds:]  # noqa: SLF001 - faster than another fit with fewer rounds
-    return model.set_params(max_iter=best_rounds), proba
+    return model, losses
+
+
+def common_rounds(losses: list[list[float]]) -> int:
+    """Return the entry of the smallest mean loss; a fold that stopped keeps its last loss.
+
+    The number is the same for all folds. The best number of each fold, chosen on the rows that it holds out,
+    would make the probabilities of these rows optimistic, and boosting would get too much weight.
+    """
+    length = max(map(len, losses))
+    curves = np.array([[*fold, *[fold[-1]] * (length - len(fold))] for fold in losses])
+    return int(curves.mean(axis=0).argmin())
+
+
+def keep_rounds(model: Any, entry: int) -> Any:
+    """Return the boosting of :func:`fit_rounds` with the rounds that belong to an entry of its losses."""
+    if isinstance(model, FoldBooster):
+        return model.first(entry + 1)
+    rounds = min(ROUNDS[entry], len(model._predictors))  # noqa: SLF001 - faster than a fit with fewer rounds
+    del model._predictors[rounds:]  # noqa: SLF001
+    return model.set_params(max_iter=rounds)
 
 
 def _weights(model: Any, weight: FloatArray) -> dict[str, FloatArray]:
