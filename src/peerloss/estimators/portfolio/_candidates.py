@@ -29,7 +29,7 @@ MIN_LEAF_SIZE, ROWS_PER_LARGE_LEAF, LARGE_LEAF_LIMITS = 3, 40, (10, 200)
 #: Two classes with few rows have larger leaves: smaller ones follow the wrong labels.
 FEW_ROWS, LEAF_SIZES_OF_FEW = 1000, (10, 30)
 #: (least number of rows, trees per forest), from few rows to many.
-N_TREES = ((0, 100), (2001, 60))
+N_TREES = ((0, 60), (1001, 100), (2001, 60))
 #: Trees of a forest that is cross-fitted, for each fold.
 TREES_PER_FOLD = 40
 #: With more rows than this, each tree of a forest is trained on a sample of this size.

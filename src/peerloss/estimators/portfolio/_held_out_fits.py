@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from copy import deepcopy
+from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import log_loss
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from peerloss._probabilities import label_frequencies
 from peerloss.estimators.portfolio._candidates import FoldBooster, LightGBMSettings, is_forest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from sklearn.base import BaseEstimator
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -34,6 +36,19 @@ MAX_BOOSTED_TREES = 800
 SHRINKAGES = (0.0, 20.0, 200.0)
 
 
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """Find the thread pools of the process once, since that takes longer than a small fit."""
+    return ThreadpoolController()
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Use one thread, because small fits are slower on several."""
+    with _thread_pools().limit(limits=1):
+        yield
+
+
 def fit_fold(
     estimator: BaseEstimator, data: FitInput, train: IntArray, test: IntArray
 ) -> tuple[Any, list[FloatArray]]:
@@ -42,7 +57,7 @@ def fit_fold(
     A forest has one array of probabilities per entry of ``SHRINKAGES``, any other model has one.
     """
     model: Any = clone(estimator)
-    with threadpool_limits(1):  # small fits are slower on several threads
+    with _one_thread():
         model.fit(data.X[train], data.codes[train], **_weights(model, data.weight[train]))
         if not is_forest(model):
             return model, [model.predict_proba(data.X[test])]
@@ -58,7 +73,7 @@ def fit_out_of_bag(forest: BaseEstimator, data: FitInput) -> tuple[Any, list[Flo
     """
     model: Any = clone(forest)
     rows = np.flatnonzero(data.weight > 0)
-    with threadpool_limits(1):
+    with _one_thread():
         model.fit(data.X[rows], data.codes[rows], **_weights(model, data.weight[rows]))
         outside = (_not_in(sample, len(rows)) for sample in model.estimators_samples_)
         total, n_trees = _tree_sums(model, data.X[rows], outside)
@@ -155,7 +170,7 @@ def fit_rounds(
     max_rounds = min(ROUNDS[-1], max(40, MAX_BOOSTED_TREES // len(data.classes)))
     if not data.weight[test].any():
         data = data._replace(weight=np.where(np.isin(np.arange(len(data.codes)), test), 1.0, data.weight))
-    with threadpool_limits(1):
+    with _one_thread():
         if isinstance(candidate, LightGBMSettings):
             return _fit_lightgbm(candidate, data, train, test, max_rounds)
         return _fit_scikit_learn(clone(candidate), data, train, test, max_rounds)
