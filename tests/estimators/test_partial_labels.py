@@ -13,7 +13,7 @@ from peerloss import load_model, save_model
 from peerloss._classifier import FitInput
 from peerloss.estimators import PeerClassifier, PeerPlugInClassifier
 from peerloss.estimators.folds import folds_of_copies, held_out_folds, labelled_copies, merge_copies
-from peerloss.estimators.portfolio import _fit_portfolio
+from peerloss.estimators.portfolio import _fit_portfolio, _spread_labels
 from peerloss.exceptions import InvalidInputError
 from tests.estimators.binary_task import task
 from tests.estimators.blobs import blobs
@@ -47,8 +47,9 @@ def with_forest(monkeypatch):
 @models
 @pytest.mark.parametrize("missing", [np.nan, None, -1], ids=str)
 @pytest.mark.filterwarnings("ignore:`y` contains -1, 0 and 1")
-def test_rows_without_a_label_are_not_trained_on(make, missing, with_forest):  # noqa: ARG001 (a fixture)
-    """With features that do not change the scaling, the model is that of the labelled rows."""
+def test_other_models_are_those_of_the_labelled_rows(make, missing, with_forest, monkeypatch):  # noqa: ARG001 (a fixture)
+    """Without the candidate that spreads labels, and with the same scaling, nothing changes."""
+    monkeypatch.setattr(_spread_labels, "MAX_GRAPH_ROWS", 0)
     X, _, noisy = task(200)
     y = np.array([*noisy.tolist(), *[missing] * 200], dtype=object)
     model = make().fit(np.r_[X, X], y)

@@ -133,7 +133,8 @@ class PeerClassifier(NoisyLabelClassifier):
         The α of the decision (NaN if no α describes it, which is common with more than two classes), the
         estimated noise, and the frequencies of the noisy labels.
     oof_proba_
-        Out-of-fold (forests: out-of-bag) probabilities of the noisy labels, calibrated, shape (n, K).
+        Out-of-fold (forests: out-of-bag) probabilities of the noisy labels, calibrated, shape (n, K). Those
+        of rows without a label are from all models.
 
     Examples
     --------
@@ -175,12 +176,21 @@ class PeerClassifier(NoisyLabelClassifier):
         groups: ArrayLike | None = None,
         gold: ArrayLike | None = None,
     ) -> Self:
-        """Fit to features (n, d) and noisy labels (n,).
+        """Fit to features (n, d) and noisy labels (n,), or soft labels (n, K).
 
         Parameters
         ----------
-        X, y
-            Features and noisy labels of any dtype.
+        X
+            Features.
+        y
+            Noisy labels of any dtype. NaN, None and ``pandas.NA`` mean that a row has no label. So does -1 if
+            all other labels are non-negative integers; only -1 and 1 alone are two classes. Rows without a
+            label count for the standardisation, and one more candidate learns from them.
+
+            Soft labels are a table with one column per class, such as the shares of crowd votes. Each row
+            sums to one, or is NaN if it has no label. The columns of a DataFrame name the classes; those of
+            an array are 0..K-1. A row is trained as one copy per class, weighted by its share. A ``gold``
+            label replaces the soft label.
         sample_weight
             Non-negative weights of the rows.
         groups
@@ -199,7 +209,8 @@ class PeerClassifier(NoisyLabelClassifier):
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             folds = self._folds(rows, groups, seed)
             self.scaler_ = StandardScaler().fit(rows.X, sample_weight=rows.weight)
-            data, source = labelled_copies(rows._replace(X=self._standardise(rows.X)))
+            scaled, unlabelled = self._standardise(rows.X), rows.codes == MISSING
+            data, source = labelled_copies(rows._replace(X=scaled))
             verified = None if verified is None else verified[source]
             portfolio = fit_portfolio(
                 data,
@@ -209,6 +220,7 @@ class PeerClassifier(NoisyLabelClassifier):
                 device=device,
                 # A bootstrap sample could contain another copy of an out-of-bag row with a soft label.
                 out_of_bag=groups is None and is_fold_count(self.cv) and rows.shares is None,
+                unlabelled=scaled[unlabelled & (rows.weight > 0)] if unlabelled.any() else None,
             )
             self.members_, self.weights_ = portfolio.members, portfolio.weights
             self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
@@ -226,9 +238,8 @@ class PeerClassifier(NoisyLabelClassifier):
             self.noise_ = self.clean_map_.noise
             self.alpha_ = self.clean_map_.implied_alpha()
             self.oof_proba_ = merge_copies(portfolio.oof_proba, source, len(rows.codes))
-            unlabelled = rows.codes == MISSING
             if unlabelled.any():  # no model has seen a label of these rows
-                self.oof_proba_[unlabelled] = self._noisy_proba(self._standardise(rows.X[unlabelled]))
+                self.oof_proba_[unlabelled] = self._noisy_proba(scaled[unlabelled])
             report = _make_report(data, portfolio, self.clean_map_, seed=seed, verified=verified)
             self.report_ = replace(report, n_unlabelled=int(unlabelled.sum()))
             if not self.report_.fits:

@@ -41,6 +41,10 @@ class PeerPlugInClassifier(FoldClassifier):
     The probabilities of the estimator are calibrated on out-of-fold predictions, with one slope and K − 1
     biases on their logarithms (Platt's method for two classes). Then the estimator is fitted to all rows.
 
+    Labels may be missing or soft, as in :meth:`peerloss.PeerClassifier.fit`. Rows without a label are not
+    passed to ``estimator``. With soft labels it must accept ``sample_weight``, because each row becomes one
+    copy per class, weighted by its share.
+
     ``predict_proba`` stretches η̃ so that the point at which all classes tie, u = 1/K + α(π̃ − 1/K), becomes
     the uniform vector: each ray from u to the border of the simplex is mapped linearly to the parallel ray
     from the uniform vector. For two classes it is piecewise linear through (0, 0), (threshold, ½) and (1, 1).

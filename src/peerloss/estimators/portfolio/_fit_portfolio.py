@@ -27,6 +27,7 @@ from peerloss.estimators.portfolio._held_out_fits import (
     sample_rows,
     stops_early,
 )
+from peerloss.estimators.portfolio._spread_labels import SPREAD_LABELS, fit_spread_labels
 from peerloss.posterior.calibrator import Calibrator, log_scores
 
 if TYPE_CHECKING:
@@ -44,6 +45,9 @@ _LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
 RIDGE, RIDGE_ROWS = 0.02, 500
 #: Candidates with a smaller weight are left out of the average.
 MIN_WEIGHT = 0.01
+#: The candidate that learns from rows without a label must improve the score by this many standard errors.
+#: Its labels are guesses, and the choice of a weight by few labels is optimistic.
+MIN_GAIN = 1.5
 #: Rows whose residuals are held in memory at a time.
 _BLOCK_ROWS = 20_000
 
@@ -91,16 +95,28 @@ class Portfolio:
 
 
 def fit_portfolio(
-    data: FitInput, folds: Folds, *, seed: int, n_jobs: int | None, device: str, out_of_bag: bool = False
+    data: FitInput,
+    folds: Folds,
+    *,
+    seed: int,
+    n_jobs: int | None,
+    device: str,
+    out_of_bag: bool = False,
+    unlabelled: FloatArray | None = None,
 ) -> Portfolio:
     """Fit all candidates to the noisy labels of standardised features; ``folds`` may hold a row out twice.
 
     ``out_of_bag`` fits each forest once and uses its out-of-bag probabilities. It must be false if rows
     belong together, since a bootstrap sample may then contain a near copy of an out-of-bag row.
+    ``unlabelled`` has standardised features of rows without a label, for one more candidate.
     """
     fitted = _fit_models(data, folds, seed, n_jobs, out_of_bag=out_of_bag)
     for name, parts in fit_networks(data, folds, seed=seed, device=device).items():
         fitted[name] = _cross_fitted(folds, parts, data) if parts else ([], np.empty(0))
+    if unlabelled is not None:
+        first_draw = folds[: _n_folds_per_draw(folds)]
+        if spread := fit_spread_labels(data, unlabelled, first_draw, seed=seed):
+            fitted[SPREAD_LABELS] = _cross_fitted(first_draw, spread, data)
     members, held_out = [], []
     for name, (models, proba) in fitted.items():
         if not models:
@@ -110,6 +126,8 @@ def fit_portfolio(
         held_out.append(calibrator.proba(scores))
         members.append(Member(name, models, calibrator))
     weights, brier, behind = weigh(held_out, data.codes, data.weight)
+    if members[-1].name == SPREAD_LABELS and not _last_clearly_helps(held_out, data):
+        weights = np.append(weigh(held_out[:-1], data.codes, data.weight)[0], 0.0)
     return Portfolio(
         members=[member for member, w in zip(members, weights, strict=True) if w > 0],
         weights=weights[weights > 0],
@@ -121,6 +139,17 @@ def fit_portfolio(
         candidate_proba=held_out,
         diverged=tuple(name for name, (models, _) in fitted.items() if not models),
     )
+
+
+def _last_clearly_helps(held_out: list[FloatArray], data: FitInput) -> bool:
+    """Return whether the last candidate improves the score of the average by some standard errors."""
+    onehot, losses = np.eye(len(data.classes)), []
+    for parts in (held_out[:-1], held_out):
+        average = _average(parts, weigh(parts, data.codes, data.weight)[0])
+        losses.append(np.square(average - onehot[data.codes]).sum(axis=1))
+    gain, share = losses[0] - losses[1], data.weight / data.weight.sum()
+    mean = float(share @ gain)
+    return mean > MIN_GAIN * float(np.sqrt(share**2 @ (gain - mean) ** 2))
 
 
 def _average(parts: list[FloatArray], weights: FloatArray) -> FloatArray:
