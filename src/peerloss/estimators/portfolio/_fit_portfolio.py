@@ -46,7 +46,8 @@ RIDGE, RIDGE_ROWS = 0.02, 500
 #: Candidates with a smaller weight are left out of the average.
 MIN_WEIGHT = 0.01
 #: The candidate that learns from rows without a label must improve the score by this many standard errors.
-#: Its labels are guesses, and the choice of a weight by few labels is optimistic.
+#: Its labels are guesses, and the choice of a weight by few labels is optimistic. The limit avoids losses of
+#: up to .02 and gives up part of the gain (``docs/howto/partial-labels.md``).
 MIN_GAIN = 1.5
 #: Rows whose residuals are held in memory at a time.
 _BLOCK_ROWS = 20_000

@@ -2,9 +2,9 @@
 
 Rows are connected to their nearest neighbours, and the noisy labels flow along these edges (Zhou et al.,
 2004, Learning with local and global consistency, NeurIPS). The unlabelled rows then have soft labels, on
-which trees are trained together with the labelled rows. This helps if classes form clusters. On other data
-the weights of the portfolio leave the candidate out. Other ways to use such rows did not help:
-``docs/howto/partial-labels.md`` has the measurements.
+which trees are trained together with the labelled rows. This helps if classes form clusters. On most
+other data the portfolio leaves the candidate out. ``docs/howto/partial-labels.md`` has the measurements, also
+of other ways to use such rows, which did not help.
 """
 
 from __future__ import annotations
