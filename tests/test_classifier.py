@@ -184,3 +184,143 @@ def test_numbers_that_overflow_are_named(change, message):
     arguments = {"X": X, "y": [0, 0, 1, 1]} | change
     with pytest.raises(InvalidInputError, match=message):
         Threshold().fit(**arguments)
+
+
+class Partial(Threshold):
+    """A classifier that accepts missing and soft labels; it only keeps the checked input."""
+
+    _accepts_partial_labels = True
+
+    def fit(self, X, y, sample_weight=None):
+        """Keep the checked input."""
+        self.data_ = self._check_fit(X, y, sample_weight)
+        return self
+
+
+SIX = np.arange(6.0)[:, None]
+
+
+@pytest.mark.parametrize(
+    ("labels", "classes", "codes"),
+    [
+        ([0.0, 1.0, np.nan, 1.0, 0.0, np.nan], [0.0, 1.0], [0, 1, -1, 1, 0, -1]),
+        ([0, 1, None, 1, 0, None], [0, 1], [0, 1, -1, 1, 0, -1]),
+        (["b", "a", None, "a", float("nan"), "b"], ["a", "b"], [1, 0, -1, 0, -1, 1]),
+        ([True, False, None, True, True, False], [False, True], [1, 0, -1, 1, 1, 0]),
+        (pd.Series([3, 1, pd.NA, 1, 3, 3], dtype="Int64"), [1, 3], [1, 0, -1, 0, 1, 1]),
+        (pd.Series(["b", "a", pd.NA, "a", "b", "b"], dtype="string"), ["a", "b"], [1, 0, -1, 0, 1, 1]),
+        (pd.Categorical(["b", "a", None, "a", "b", "b"]), ["a", "b"], [1, 0, -1, 0, 1, 1]),
+        ([0, 1, 2, -1, 2, 1], [0, 1, 2], [0, 1, 2, -1, 2, 1]),
+        ([5, 7, -1, -1, 7, 5], [5, 7], [0, 1, -1, -1, 1, 0]),
+        ([0.0, 2.0, -1.0, 1.0, np.nan, 1.0], [0.0, 1.0, 2.0], [0, 2, -1, 1, -1, 1]),
+        ([-1, 1, None, 1, -1, 1], [-1, 1], [0, 1, -1, 1, 0, 1]),
+        ([-1, 1, -1, 1, -1, 1], [-1, 1], [0, 1, 0, 1, 0, 1]),
+        ([-2, -1, 0, 1, -1, 1], [-2, -1, 0, 1], [0, 1, 2, 3, 1, 3]),
+        (["-1", "0", "1", "0", "1", "-1"], ["-1", "0", "1"], [0, 1, 2, 1, 2, 0]),
+    ],
+    ids=str,
+)
+def test_missing_labels_are_found(labels, classes, codes):
+    """NaN, None and NA are missing; -1 is too beside non-negative integers, but -1 and 1 are two classes."""
+    data = Partial().fit(SIX, labels).data_
+    assert data.classes.tolist() == classes
+    assert data.codes.tolist() == codes
+    assert data.is_used.tolist() == [code >= 0 for code in codes]
+
+
+def test_minus_one_beside_zero_and_one_warns():
+    """Labels -1, 0 and 1 may be three classes; the warning says how to write each meaning."""
+    with pytest.warns(UserWarning, match=r"-1 is taken as a missing label.*astype\(str\).*NaN"):
+        data = Partial().fit(SIX, [0, 1, -1, 1, 0, -1]).data_
+    assert data.classes.tolist() == [0, 1]
+
+
+@pytest.mark.parametrize("labels", [[np.nan] * 6, [None] * 6, [-1] * 6, np.full((6, 2), np.nan)], ids=str)
+def test_labels_that_are_all_missing_are_rejected(labels):
+    """Without any label nothing can be learned; the message says what counts as missing."""
+    with pytest.raises(InvalidInputError, match=r"must have a label in some rows; all 6 .*missing \(NaN"):
+        Partial().fit(SIX, labels)
+
+
+@pytest.mark.parametrize(
+    "labels", [[3, None, 3, 3, None, 3], [3, -1, 3, 3, -1, 3], pd.DataFrame({2: [0.0] * 6, 3: [1.0] * 6})]
+)
+def test_one_class_besides_missing_labels_is_rejected(labels):
+    """The message names the class."""
+    with pytest.raises(InvalidInputError, match=r"at least two classes; every label is class 3"):
+        Partial().fit(SIX, labels)
+
+
+def test_weights_of_all_labelled_rows_must_not_be_zero():
+    """Weights of rows without a label do not help."""
+    with pytest.raises(InvalidInputError, match="must not be zero for all rows that have a label"):
+        Partial().fit(SIX, [0, 1, None, 1, 0, 1], sample_weight=[0, 0, 1, 0, 0, 0])
+
+
+def test_other_classifiers_refuse_missing_and_soft_labels():
+    """Only classifiers that know what to do with them accept them."""
+    with pytest.raises(ValueError, match="NaN"):
+        Threshold().fit(SIX, [0.0, 1.0, np.nan, 1.0, 0.0, 1.0])
+    with pytest.raises(ValueError, match="1d array"):
+        Threshold().fit(SIX, np.full((6, 2), 0.5))
+    assert Threshold().fit(SIX, [0, 1, 2, -1, 2, 1]).classes_.tolist() == [-1, 0, 1, 2]
+
+
+SOFT = np.array([[0.2, 0.8], [1.0, 0.0], [0.5, 0.5], [np.nan, np.nan], [0.0, 1.0], [1 / 3, 2 / 3]])
+
+
+def test_soft_labels_have_shares_and_the_classes_of_their_columns():
+    """Columns of a DataFrame name the classes, which are sorted; an array has classes 0..K-1."""
+    data = Partial().fit(SIX, SOFT).data_
+    assert data.classes.tolist() == [0, 1]
+    np.testing.assert_allclose(data.shares, np.nan_to_num(SOFT))
+    assert data.codes[3] == -1
+    assert data.weighted
+    named = Partial().fit(SIX, pd.DataFrame(SOFT, columns=["dog", "cat"])).data_
+    assert named.classes.tolist() == ["cat", "dog"]
+    np.testing.assert_allclose(named.shares, data.shares[:, ::-1])
+    assert np.isnan(SOFT[3]).all()  # the caller's array is unchanged
+
+
+def test_soft_labels_of_one_class_each_are_ordinary_labels():
+    """A one-hot table is encoded like the labels themselves, without weights."""
+    data = Partial().fit(SIX, np.eye(3)[[0, 2, 1, 1, 2, 0]]).data_
+    assert data.codes.tolist() == [0, 2, 1, 1, 2, 0]
+    assert data.shares is None
+    assert not data.weighted
+
+
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        (
+            [0.7, 0.5],
+            r"`y` must hold probabilities that sum to 1 in each row; found a sum of 1\.2 in row 4\. Divide",
+        ),
+        ([3, 4], r"found a sum of 7 in row 4\. Divide the votes on each row by their number"),
+        ([0, 0], r"found a sum of 0 in row 4\..*Use NaN in the whole row if there are none"),
+        ([1.5, -0.5], r"found -0\.5 in row 4"),
+        ([np.nan, 1.0], r"found a missing or infinite value in row 4"),
+    ],
+    ids=str,
+)
+def test_soft_labels_that_are_not_probabilities_are_rejected(row, message):
+    """The message has the argument, the row, its sum and the remedy."""
+    soft = SOFT.copy()
+    soft[4] = row
+    with pytest.raises(InvalidInputError, match=message):
+        Partial().fit(SIX, soft)
+
+
+def test_soft_labels_of_text_or_with_repeated_columns_are_rejected():
+    """A table of names is not a table of shares, and each class has one column."""
+    with pytest.raises(InvalidInputError, match=r"`y` must be one label per row.*got shape \(6, 2\)"):
+        Partial().fit(SIX, np.full((6, 2), "cat"))
+    with pytest.raises(InvalidInputError, match="unique column names"):
+        Partial().fit(SIX, pd.DataFrame(SOFT, columns=["cat", "cat"]))
+
+
+def test_soft_labels_must_be_as_long_as_the_features():
+    """Tables of different length raise an error."""
+    with pytest.raises(ValueError, match="inconsistent numbers of samples"):
+        Partial().fit(SIX[:5], SOFT)

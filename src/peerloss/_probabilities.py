@@ -30,6 +30,8 @@ def check_probabilities(
     *,
     labels: str = "labels",
     tolerance: float = SUM_TOLERANCE,
+    name: str = "pred_proba",
+    advice: str = "Pass probabilities, not scores: scipy.special.softmax(scores, axis=1) converts scores.",
 ) -> NDArray[Any]:
     """Return probabilities as an array of numbers, without a copy if they are one already.
 
@@ -43,6 +45,8 @@ def check_probabilities(
         Name of the argument that holds the labels, for messages.
     tolerance
         How far the sum of a row may be from one.
+    name, advice
+        Name of the argument that holds the probabilities, and what to do if a row is wrong, for messages.
     """
     table = np.asarray(pred_proba)
     if table.dtype.kind not in "fiu":
@@ -50,29 +54,29 @@ def check_probabilities(
             table = table.astype(np.float64)
         except (TypeError, ValueError) as error:
             raise InvalidInputError(
-                f"`pred_proba` must hold numbers; it holds something else: {error}. Pass the result of "
+                f"`{name}` must hold numbers; it holds something else: {error}. Pass the result of "
                 "`predict_proba`, one column per class in sorted order of the labels."
             ) from error
     if table.ndim != 2 or table.shape[1] < 2:
         raise InvalidInputError(
-            f"`pred_proba` must have one row per example and one column per class; got shape {table.shape}."
+            f"`{name}` must have one row per example and one column per class; got shape {table.shape}."
             + (" For two classes use np.column_stack([1 - p, p])." if table.ndim == 1 else "")
         )
     if len(table) != n_rows:
         raise InvalidInputError(
-            f"`pred_proba` and `{labels}` must be equally long; got {len(table)} and {n_rows}."
+            f"`{name}` and `{labels}` must be equally long; got {len(table)} and {n_rows}."
         )
     if n_classes is not None and table.shape[1] != n_classes:
         raise InvalidInputError(
-            f"`pred_proba` must have one column for each class of `{labels}`, {n_classes}; got "
+            f"`{name}` must have one column for each class of `{labels}`, {n_classes}; got "
             f"{table.shape[1]}. If a class has no row, use codes 0..K-1 or a pandas Categorical as labels."
         )
     for rows in blocks(*table.shape):
-        _check_block(table[rows], rows.start, tolerance)
+        _check_block(table[rows], rows.start, tolerance, name, advice)
     return table
 
 
-def _check_block(block: NDArray[Any], first: int, tolerance: float) -> None:
+def _check_block(block: NDArray[Any], first: int, tolerance: float, name: str, advice: str) -> None:
     sums = row_sums(block)
     if (np.abs(sums - 1.0) <= tolerance).all() and block.min() >= 0:  # NaN fails
         return
@@ -83,8 +87,8 @@ def _check_block(block: NDArray[Any], first: int, tolerance: float) -> None:
     if not np.isfinite(block[row]).all():
         what = "a missing or infinite value"
     raise InvalidInputError(
-        f"`pred_proba` must hold probabilities that sum to 1 in each row; found {what} in row {first + row}. "
-        "Pass probabilities, not scores: scipy.special.softmax(scores, axis=1) converts scores."
+        f"`{name}` must hold probabilities that sum to 1 in each row; found {what} in row {first + row}. "
+        f"{advice}"
     )
 
 

@@ -5,10 +5,12 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 from typer.testing import CliRunner
 
 from peerloss import load_model
 from peerloss.cli import app
+from peerloss.estimators.portfolio import _fit_portfolio
 
 ROWS = 100
 
@@ -163,3 +165,15 @@ def test_a_folder_without_a_model_is_not_overwritten(fitted, tmp_path):
     done = run(folder.parent / "data.csv", "--target", "label", "-o", tmp_path)
     assert (done.exit_code, "is not a model folder; it was not changed" in done.stderr) == (2, True)
     assert [path.name for path in tmp_path.iterdir()] == ["mine.txt"]
+
+
+def test_minus_one_is_a_missing_label(tmp_path, monkeypatch):
+    """The summary counts such rows as rows without a label, and -1 is not a class."""
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"linear": LogisticRegression()})
+    table = make_table().assign(label=[-1, 0, 1, 2, 0] * (ROWS // 5))
+    table.to_csv(tmp_path / "data.csv", index=False)
+    done = run(tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "model", "--json")
+    assert done.exit_code == 0, done.output
+    summary = json.loads(done.stdout)
+    assert summary["classes"] == {"0": 40, "1": 20, "2": 20}
+    assert (summary["rows"], summary["rows_without_label"]) == (80, 20)

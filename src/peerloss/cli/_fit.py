@@ -96,17 +96,14 @@ def _train(task: Task, *, metric: str, seed: int, jobs: int) -> Pipeline:
 
 
 def _summarise(model: Pipeline, task: Task, target: str, output: Path) -> dict[str, Any]:
-    import numpy as np
-
     columns, report = model["columns"], model["classifier"].report_
-    labels, counts = np.unique(task.y, return_counts=True)
     used = report.candidates[report.candidates["weight"] > 0]["weight"].sort_values(ascending=False)
     return {
         "model": str(output),
         "target": target,
-        "rows": len(task.y),
-        "rows_without_label": task.unlabelled,
-        "classes": {str(label): int(count) for label, count in zip(labels, counts, strict=True)},
+        "rows": len(task.y) - report.n_unlabelled,
+        "rows_without_label": task.unlabelled + report.n_unlabelled,
+        "classes": {str(label): int((task.y == label).sum()) for label in model.classes_},
         "columns": columns.kinds_,
         "columns_not_used": columns.dropped_,
         "metric": report.metric,

@@ -10,11 +10,18 @@ import pandas as pd
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
-from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing
 from peerloss._device import resolve_device
 from peerloss._probabilities import label_frequencies
 from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, IntArray, check_choice
-from peerloss.estimators.folds import Folds, held_out_folds, is_fold_count
+from peerloss.estimators.folds import (
+    Folds,
+    folds_of_copies,
+    held_out_folds,
+    is_fold_count,
+    labelled_copies,
+    merge_copies,
+)
 from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
 from peerloss.metrics import peer_score
@@ -58,6 +65,8 @@ class PeerReport:
     misfit_p_value: float = 1.0
     """P-value of the hypothesis that nothing is lost, or, with more than two classes, at most 1e-4 per label
     (a paired, one-sided z-test)."""
+    n_unlabelled: int = 0
+    """Number of rows without a label."""
 
     @property
     def fits(self) -> bool:
@@ -79,6 +88,7 @@ class PeerReport:
             f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f}), if the noise "
             f"depends on the true class alone.{'' if self.fits else f' But {MISFIT}'}"
             + (f" Diverged and left out: {', '.join(self.diverged)}." if self.diverged else "")
+            + (f" Rows without a label: {self.n_unlabelled:,}." if self.n_unlabelled else "")
         )
 
 
@@ -123,7 +133,8 @@ class PeerClassifier(NoisyLabelClassifier):
         The α of the decision (NaN if no α describes it, which is common with more than two classes), the
         estimated noise, and the frequencies of the noisy labels.
     oof_proba_
-        Out-of-fold (forests: out-of-bag) probabilities of the noisy labels, calibrated, shape (n, K).
+        Out-of-fold (forests: out-of-bag) probabilities of the noisy labels, calibrated, shape (n, K). Those
+        of rows without a label are from all models.
 
     Examples
     --------
@@ -136,6 +147,8 @@ class PeerClassifier(NoisyLabelClassifier):
     >>> bool((model.predict(X) == y).mean() > 0.9)
     True
     """
+
+    _accepts_partial_labels = True
 
     def __init__(
         self,
@@ -163,12 +176,21 @@ class PeerClassifier(NoisyLabelClassifier):
         groups: ArrayLike | None = None,
         gold: ArrayLike | None = None,
     ) -> Self:
-        """Fit to features (n, d) and noisy labels (n,).
+        """Fit to features (n, d) and noisy labels (n,), or soft labels (n, K).
 
         Parameters
         ----------
-        X, y
-            Features and noisy labels of any dtype.
+        X
+            Features.
+        y
+            Noisy labels of any dtype. NaN, None and ``pandas.NA`` mean that a row has no label. So does -1 if
+            all other labels are non-negative integers; only -1 and 1 alone are two classes. Rows without a
+            label count for the standardisation, and one more candidate learns from them.
+
+            Soft labels are a table with one column per class, such as the shares of crowd votes. Each row
+            sums to one, or is NaN if it has no label. The columns of a DataFrame name the classes; those of
+            an array are 0..K-1. A row is trained as one copy per class, weighted by its share. A ``gold``
+            label replaces the soft label.
         sample_weight
             Non-negative weights of the rows.
         groups
@@ -182,25 +204,28 @@ class PeerClassifier(NoisyLabelClassifier):
         with all_or_nothing(self):
             check_choice(self.metric, "metric", METRICS)
             alpha = check_alpha_or_auto(self.alpha)
-            data, pairs, verified = _with_gold(self._check_fit(X, y, sample_weight), gold)
-            device = str(resolve_device(self.device, width=data.X.shape[1], gpu_width=GPU_FEATURES))
+            rows, pairs, verified = _with_gold(self._check_fit(X, y, sample_weight), gold)
+            device = str(resolve_device(self.device, width=rows.X.shape[1], gpu_width=GPU_FEATURES))
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            folds = self._folds(data, groups, seed)
-            self.scaler_ = StandardScaler().fit(data.X, sample_weight=data.weight)
-            scaled = data._replace(X=self._standardise(data.X))
+            folds = self._folds(rows, groups, seed)
+            self.scaler_ = StandardScaler().fit(rows.X, sample_weight=rows.weight)
+            scaled, unlabelled = self._standardise(rows.X), rows.codes == MISSING
+            data, source = labelled_copies(rows._replace(X=scaled))
+            verified = None if verified is None else verified[source]
             portfolio = fit_portfolio(
-                scaled,
-                folds,
+                data,
+                folds_of_copies(folds, source, len(rows.codes)),
                 seed=seed,
                 n_jobs=self.n_jobs,
                 device=device,
-                out_of_bag=groups is None and is_fold_count(self.cv),
+                # A bootstrap sample could contain another copy of an out-of-bag row with a soft label.
+                out_of_bag=groups is None and is_fold_count(self.cv) and rows.shares is None,
+                unlabelled=scaled[unlabelled & (rows.weight > 0)] if unlabelled.any() else None,
             )
             self.members_, self.weights_ = portfolio.members, portfolio.weights
-            self.oof_proba_ = portfolio.oof_proba
             self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
             self.clean_map_ = CleanMap.fit(
-                self.oof_proba_,
+                portfolio.oof_proba,
                 data.codes,
                 data.weight,
                 metric=self.metric,
@@ -212,14 +237,20 @@ class PeerClassifier(NoisyLabelClassifier):
             self.classes_ = data.classes
             self.noise_ = self.clean_map_.noise
             self.alpha_ = self.clean_map_.implied_alpha()
-            self.report_ = _make_report(data, portfolio, self.clean_map_, seed=seed, verified=verified)
+            self.oof_proba_ = merge_copies(portfolio.oof_proba, source, len(rows.codes))
+            if unlabelled.any():  # no model has seen a label of these rows
+                self.oof_proba_[unlabelled] = self._noisy_proba(scaled[unlabelled])
+            report = _make_report(data, portfolio, self.clean_map_, seed=seed, verified=verified)
+            self.report_ = replace(report, n_unlabelled=int(unlabelled.sum()))
             if not self.report_.fits:
                 warn_caller(f"{MISFIT} (p = {self.report_.misfit_p_value:.2g})", IdentifiabilityWarning)
         return self
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
         """Return estimates of P(noisy label | x), shape (n, K)."""
-        scaled = self._standardise(self._check_predict(X))
+        return self._noisy_proba(self._standardise(self._check_predict(X)))
+
+    def _noisy_proba(self, scaled: FloatArray) -> FloatArray:
         parts = [w * member.proba(scaled) for w, member in zip(self.weights_, self.members_, strict=True)]
         total: FloatArray = np.sum(parts, axis=0)
         return total
@@ -235,7 +266,8 @@ class PeerClassifier(NoisyLabelClassifier):
         return standard
 
     def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> Folds:
-        repeats = 2 if groups is None and len(data.codes) <= FEW_ROWS and is_fold_count(self.cv) else 1
+        n_labelled = int((data.codes != MISSING).sum())
+        repeats = 2 if groups is None and n_labelled <= FEW_ROWS and is_fold_count(self.cv) else 1
         draws = [
             held_out_folds(self.cv, data, seed=(seed + i) % 2**31, groups=groups, warn=i == 0)
             for i in range(repeats)
@@ -256,6 +288,7 @@ def _with_gold(
             "Use NaN or None if the clean label is not known."
         )
     if given.dtype == bool:
+        _check_verified(data, given)
         return data, None, given  # perhaps selected because they are correct, so not usable to count noise
     known = ~pd.isna(given)
     place = pd.Index(data.classes).get_indexer(pd.Index(given[known]))
@@ -266,8 +299,23 @@ def _with_gold(
         )
     codes = data.codes.copy()
     codes[known] = place
-    pairs = np.asarray(place, dtype=np.int64), data.codes[known]
-    return data._replace(codes=codes), pairs if known.any() else None, known
+    if data.shares is not None:  # several votes on a row are not one noisy label, so no pair is counted
+        shares = data.shares.copy()
+        shares[known] = np.eye(len(data.classes))[place]
+        return data._replace(codes=codes, shares=shares), None, known
+    clean, noisy = np.asarray(place, dtype=np.int64), data.codes[known]
+    pairs = clean[noisy != MISSING], noisy[noisy != MISSING]
+    return data._replace(codes=codes), pairs if len(pairs[0]) else None, known
+
+
+def _check_verified(data: FitInput, verified: BoolArray) -> None:
+    """Refuse a mask of correct labels that includes rows without a label."""
+    wrong = np.flatnonzero(verified & (data.codes == MISSING))
+    if wrong.size:
+        raise InvalidInputError(
+            f"`gold` marks the label of row {wrong[0]} as correct, but `y` has no label there. Pass clean "
+            "labels as `gold`, with NaN or None in the other rows, or set the mask to False."
+        )
 
 
 def _make_report(

@@ -9,10 +9,17 @@ from sklearn.base import clone
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
+from peerloss._classifier import MISSING
 from peerloss._probabilities import label_frequencies
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import check_choice
-from peerloss.estimators.folds import FoldClassifier, held_out_folds
+from peerloss.estimators.folds import (
+    FoldClassifier,
+    folds_of_copies,
+    held_out_folds,
+    labelled_copies,
+    merge_copies,
+)
 from peerloss.exceptions import InvalidInputError
 from peerloss.posterior.calibrator import Calibrator, as_score_columns, log_scores
 from peerloss.posterior.decision import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto, clean_proba
@@ -33,6 +40,10 @@ class PeerPlugInClassifier(FoldClassifier):
     the noisy prior at α = 1 (Menon et al., 2015) and (1 + e_neg − e_pos)/2 at α* (Natarajan et al., 2013).
     The probabilities of the estimator are calibrated on out-of-fold predictions, with one slope and K − 1
     biases on their logarithms (Platt's method for two classes). Then the estimator is fitted to all rows.
+
+    Labels may be missing or soft, as in :meth:`peerloss.PeerClassifier.fit`. Rows without a label are not
+    passed to ``estimator``. With soft labels it must accept ``sample_weight``, because each row becomes one
+    copy per class, weighted by its share.
 
     ``predict_proba`` stretches η̃ so that the point at which all classes tie, u = 1/K + α(π̃ − 1/K), becomes
     the uniform vector: each ray from u to the border of the simplex is mapped linearly to the parallel ray
@@ -100,6 +111,7 @@ class PeerPlugInClassifier(FoldClassifier):
 
     clean_map_: CleanMap | None
     _checks_features = False  # the estimator checks them
+    _accepts_partial_labels = True
 
     def __init__(
         self,
@@ -120,11 +132,16 @@ class PeerPlugInClassifier(FoldClassifier):
         self._check_alpha()
         data = super()._check_fit(X, y, sample_weight)
         validate_data(self, X, skip_check_array=True)
-        self._check_estimator(weighted=data.weighted)
+        if data.shares is not None:
+            self._check_estimator(needs_weights="`y` has soft labels")
+        else:
+            self._check_estimator(needs_weights="`sample_weight` was given" if data.weighted else "")
         return data._replace(X=indexable(X)[0])
 
     def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
-        folds = held_out_folds(self.cv, data, seed=self._seed(), groups=groups)
+        given, folds = data, held_out_folds(self.cv, data, seed=self._seed(), groups=groups)
+        data, source = labelled_copies(given)
+        folds = folds_of_copies(folds, source, len(given.codes))
         self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
         scores = np.zeros((len(data.codes), len(data.classes)))
         for train, test in folds:
@@ -137,8 +154,13 @@ class PeerPlugInClassifier(FoldClassifier):
         unseen = np.flatnonzero(data.weight == 0)
         if unseen.size:  # the final fit has not seen rows of weight zero, so it is out of fold for them
             scores[unseen] = self._scores(self.estimator_, _safe_indexing(data.X, unseen))
-        self.oof_proba_ = self.calibrator_.proba(scores)
-        self._decide(data)
+        proba = self.calibrator_.proba(scores)
+        self._decide(data, proba)
+        self.oof_proba_ = merge_copies(proba, source, len(given.codes))
+        unlabelled = np.flatnonzero(given.codes == MISSING)
+        if unlabelled.size:
+            X = _safe_indexing(given.X, unlabelled)
+            self.oof_proba_[unlabelled] = self.calibrator_.proba(self._scores(self.estimator_, X))
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
         """Return calibrated probabilities of the *noisy* label, η̃, shape (n, K)."""
@@ -181,20 +203,20 @@ class PeerPlugInClassifier(FoldClassifier):
             )
         return None
 
-    def _decide(self, data: FitInput) -> None:
+    def _decide(self, data: FitInput, proba: FloatArray) -> None:
         """Set ``alpha_``, ``label_weights_`` and ``clean_map_``."""
         alpha = self._check_alpha()
         self.label_weights_, self.clean_map_ = np.ones(len(data.classes)), None
         if alpha is not None:
             self.alpha_ = alpha
         elif self.metric != "balanced_accuracy":
-            found = automatic_alpha(self.oof_proba_, data.codes, data.weight, self.noisy_prior_)
+            found = automatic_alpha(proba, data.codes, data.weight, self.noisy_prior_)
             self.alpha_, self.label_weights_ = found.alpha, found.label_weights
         elif len(data.classes) == 2:
             self.alpha_ = 1.0
         else:
             self.clean_map_ = CleanMap.fit(
-                self.oof_proba_,
+                proba,
                 data.codes,
                 data.weight,
                 metric="balanced_accuracy",
@@ -203,7 +225,8 @@ class PeerPlugInClassifier(FoldClassifier):
             )
             self.alpha_ = self.clean_map_.implied_alpha()
 
-    def _check_estimator(self, *, weighted: bool) -> None:
+    def _check_estimator(self, *, needs_weights: str) -> None:
+        """Check the estimator; ``needs_weights`` says why it must accept weights, empty if it need not."""
         estimator = self.estimator
         if isinstance(estimator, type) or not hasattr(estimator, "fit"):
             raise InvalidInputError(
@@ -215,10 +238,10 @@ class PeerPlugInClassifier(FoldClassifier):
                 "`estimator` must have `predict_proba` or `decision_function`; "
                 f"{type(estimator).__name__} has neither. Enable its probabilities, or use another one."
             )
-        if weighted and not has_fit_parameter(estimator, "sample_weight"):
+        if needs_weights and not has_fit_parameter(estimator, "sample_weight"):
             raise InvalidInputError(
-                f"`sample_weight` was given, but {type(estimator).__name__}.fit does not accept it. "
-                "Leave the weights out, or use an estimator that does (of a pipeline, wrap the last step)."
+                f"{needs_weights}, but {type(estimator).__name__}.fit does not accept `sample_weight`. "
+                "Leave them out, or use an estimator that does (of a pipeline, wrap the last step)."
             )
 
     def _seed(self) -> int:

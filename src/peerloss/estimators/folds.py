@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv
+from sklearn.utils import _safe_indexing
 
-from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
-from peerloss._validation import IntArray, check_count
+from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._validation import FloatArray, IntArray, check_count
 from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
@@ -74,15 +75,15 @@ def check_cv_kind(cv: Any) -> None:
 def held_out_folds(
     cv: Any, data: FitInput, *, seed: int, groups: ArrayLike | None = None, warn: bool = True
 ) -> Folds:
-    """Return pairs of training and held-out rows; rows of weight zero are never trained on.
+    """Return pairs of training and held-out rows; rows without label or weight are never trained on.
 
     ``cv`` is what scikit-learn accepts: a number of folds (``None`` is 5), a splitter, or index pairs. A
-    number makes shuffled, stratified folds of the rows with positive weight, or of complete ``groups``. If a
-    class has fewer rows than there are folds, fewer folds are made, with a warning unless ``warn`` is false.
-    A splitter or index pairs must hold out each row once.
+    number makes shuffled, stratified folds of the labelled rows with positive weight, or of complete
+    ``groups``. If a class has fewer rows than there are folds, fewer folds are made, with a warning unless
+    ``warn`` is false. A splitter or index pairs must hold out each labelled row once.
     """
-    rows = np.flatnonzero(data.weight > 0)
-    counts = np.bincount(data.codes[rows], minlength=len(data.classes))
+    rows = np.flatnonzero(data.is_used)
+    counts = _rows_per_class(data, rows)
     rarest = int(counts.argmin())
     if counts[rarest] < 2:
         raise InvalidInputError(
@@ -109,8 +110,23 @@ def held_out_folds(
                 UserWarning,
             )
         n_folds = int(counts[rarest])
-    splits = shuffled_splitter(n_folds, None, seed).split(rows, data.codes[rows])
-    return [(rows[train], rows[test]) for train, test in splits]
+    splits = shuffled_splitter(n_folds, None, seed).split(rows, _strata(data.codes[rows], n_folds))
+    folds = [(rows[train], rows[test]) for train, test in splits]
+    _check_classes(folds, data)
+    return folds
+
+
+def _rows_per_class(data: FitInput, rows: IntArray) -> IntArray:
+    """Count the rows of each class, or those with a positive share of it, shape (K,)."""
+    if data.shares is None:
+        return np.bincount(data.codes[rows], minlength=len(data.classes))
+    return np.asarray((data.shares[rows] > 0).sum(axis=0))
+
+
+def _strata(codes: IntArray, n_folds: int) -> IntArray:
+    """Merge strata that are too small for stratified folds; only soft labels have some."""
+    counts = np.bincount(codes)
+    return np.where(counts[codes] < n_folds, counts.argmax(), codes)
 
 
 def shuffled_splitter(n_folds: int, groups: Any, seed: int | None) -> StratifiedKFold | StratifiedGroupKFold:
@@ -128,7 +144,7 @@ def _given_folds(cv: Any, data: FitInput, groups: Any) -> Folds:
     """Return the folds of a splitter or of index pairs, checked."""
     n_rows = len(data.codes)
     try:
-        labels = data.classes[data.codes]
+        labels = data.classes[data.codes] if (data.codes != MISSING).all() else data.codes
         splits = list(check_cv(cv, labels, classifier=True).split(data.X, labels, groups))
         folds = [(np.arange(n_rows)[train], np.arange(n_rows)[test]) for train, test in splits]
     except (TypeError, ValueError, IndexError) as error:
@@ -140,23 +156,66 @@ def _given_folds(cv: Any, data: FitInput, groups: Any) -> Folds:
         ) from error
     held_out = np.concatenate([test for _, test in folds]) if folds else np.arange(0)
     times = np.bincount(held_out, minlength=n_rows)
-    if (times[data.weight > 0] != 1).any():
+    if (times[data.is_used] != 1).any():
         raise InvalidInputError(
             "`cv` must hold out each row exactly once; "
-            f"{int((times[data.weight > 0] != 1).sum())} rows are held out never or several times. "
+            f"{int((times[data.is_used] != 1).sum())} rows are held out never or several times. "
             "Use KFold, StratifiedKFold or GroupKFold, not random splits."
         )
-    folds = [(train[data.weight[train] > 0], test) for train, test in folds]
+    folds = [(train[data.is_used[train]], test) for train, test in folds]
     for number, (train, test) in enumerate(folds):
         if np.intersect1d(train, test).size:
             raise InvalidInputError(
                 f"`cv` must not train on the rows that it holds out; fold {number} does. Use KFold, "
                 "StratifiedKFold or GroupKFold."
             )
-        absent = np.setdiff1d(np.arange(len(data.classes)), data.codes[train])
+    _check_classes(folds, data)
+    return folds
+
+
+def _check_classes(folds: Folds, data: FitInput) -> None:
+    for number, (train, _) in enumerate(folds):
+        absent = np.flatnonzero(_rows_per_class(data, train) == 0)
         if absent.size:
             raise InvalidInputError(
                 f"`cv` must leave every class in each training part; fold {number} trains without class "
                 f"{_plain(data.classes[absent[0]])!r}. Use stratified folds, or fewer."
             )
-    return folds
+
+
+def labelled_copies(data: FitInput) -> tuple[FitInput, IntArray]:
+    """Return the rows that have a label, and the row of ``data`` of each of them.
+
+    A row with a soft label becomes one copy per class with a positive share, weighted by that share, so that
+    models which know only one label per row minimise the expected loss over the soft label.
+    """
+    if data.shares is None:
+        rows = np.flatnonzero(data.codes != MISSING)
+        if len(rows) == len(data.codes):
+            return data, rows
+        return data._replace(
+            X=_safe_indexing(data.X, rows), codes=data.codes[rows], weight=data.weight[rows]
+        ), rows
+    rows, codes = np.nonzero(data.shares)
+    weight = data.weight[rows] * data.shares[rows, codes]
+    return data._replace(X=_safe_indexing(data.X, rows), codes=codes, weight=weight, shares=None), rows
+
+
+def folds_of_copies(folds: Folds, rows: IntArray, n_rows: int) -> Folds:
+    """Turn folds of ``n_rows`` rows into folds of their copies; the copies of a row stay together."""
+    if len(rows) == n_rows and (np.diff(rows) == 1).all():  # every row is its only copy
+        return folds
+
+    def copies(part: IntArray) -> IntArray:
+        chosen = np.zeros(n_rows, dtype=bool)
+        chosen[part] = True
+        return np.flatnonzero(chosen[rows])
+
+    return [(copies(train), copies(test)) for train, test in folds]
+
+
+def merge_copies(proba: FloatArray, rows: IntArray, n_rows: int) -> FloatArray:
+    """Return held-out probabilities of rows from those of their copies, which are equal, (n_rows, K)."""
+    merged = np.full((n_rows, proba.shape[1]), np.nan)
+    merged[rows] = proba
+    return merged

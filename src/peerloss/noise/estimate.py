@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from peerloss._probabilities import blocks, check_probabilities, label_frequencies, take
-from peerloss._validation import as_labels, check_choice, check_in_range, check_same_length
+from peerloss._validation import as_labels, as_shares, check_choice, check_in_range, check_same_length
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
 from peerloss.noise._model import NoiseModel
 
@@ -132,24 +132,26 @@ def confident_joint(proba: NDArray[Any], codes: IntArray) -> tuple[FloatArray, F
     return joint, joint * np.divide(given, columns, out=np.zeros(k), where=columns > 0)
 
 
-def explain_chance_level(proba: NDArray[Any], codes: IntArray) -> str:
+def explain_chance_level(proba: NDArray[Any], codes: IntArray, weight: FloatArray | None = None) -> str:
     """Return a message if the probabilities predict the labels no better than chance, else ``""``.
 
     The measure is the peer score of the probabilities, mean P(ỹ_n | x_n) − Σ_k π̃_k P(k | x_n), which must
     exceed two standard errors. It also works if the most probable class is the same on every row, as it can
-    be with unbalanced labels.
+    be with unbalanced labels. ``weight`` has the weights of the rows.
     """
     n, k = proba.shape
+    share = as_shares(weight, n)
     given = take(proba, codes)
-    prior = label_frequencies(codes, k)
+    prior = label_frequencies(codes, k, weight)
     chance = np.asarray(proba @ prior.astype(proba.dtype if proba.dtype.kind == "f" else float), dtype=float)
     gain = given - chance
-    error = float(gain.std() / np.sqrt(n))
-    if float(gain.mean()) > 2 * error + 1e-12:
+    mean = float(share @ gain)
+    error = float(np.sqrt(share**2 @ (gain - mean) ** 2))
+    if mean > 2 * error + 1e-12:
         return ""
     return (
-        f"the model predicts the given labels no better than chance (mean probability {given.mean():.3f}, "
-        f"by chance {chance.mean():.3f} ± {error:.3f})"
+        f"the model predicts the given labels no better than chance (mean probability {share @ given:.3f}, "
+        f"by chance {share @ chance:.3f} ± {error:.3f})"
     )
 
 
@@ -162,9 +164,11 @@ def warn_unidentifiable(reason: str) -> None:
     )
 
 
-def warn_if_unidentifiable(proba: NDArray[Any], codes: IntArray, noise: NoiseModel) -> None:
+def warn_if_unidentifiable(
+    proba: NDArray[Any], codes: IntArray, noise: NoiseModel, weight: FloatArray | None = None
+) -> None:
     """Warn if probabilities are at chance level, or labels carry no information under the estimated T."""
-    if reason := explain_chance_level(proba, codes):
+    if reason := explain_chance_level(proba, codes, weight):
         warn_unidentifiable(reason)
     if not noise.is_informative:
         warn_unidentifiable(f"under the estimate {noise!r} labels are not informative (Σe ≥ 1)")

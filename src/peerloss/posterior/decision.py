@@ -79,7 +79,7 @@ class CleanMap:
             return cls(metric, alpha, noisy_prior, found.posterior, score_curve=found.curve)
         used = weight > 0
         proba, codes, weight = proba[used], codes[used], weight[used]
-        warn_if_unidentifiable(proba, codes, found.noise)
+        warn_if_unidentifiable(proba, codes, found.noise, weight)
         is_balanced = metric == "balanced_accuracy"
         curves = CleanCurves.fit(proba, codes, weight, found.noise) if is_balanced else None
         return cls(metric, alpha, noisy_prior, found.posterior, curves)

@@ -2,6 +2,7 @@
 
 ``_candidates``     models of scikit-learn and networks; their capacity grows with the rows;
 ``_held_out_fits``  probabilities of each row from models that have not seen its label;
+``_spread_labels``  a candidate that learns from rows without a label;
 ``_fit_portfolio``  the weights, and the complete fit.
 """
 

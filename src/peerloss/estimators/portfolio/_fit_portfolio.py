@@ -32,6 +32,7 @@ from peerloss.estimators.portfolio._held_out_fits import (
     sample_rows,
     shrink,
 )
+from peerloss.estimators.portfolio._spread_labels import SPREAD_LABELS, fit_spread_labels
 from peerloss.posterior.calibrator import Calibrator, log_scores
 
 if TYPE_CHECKING:
@@ -51,6 +52,10 @@ RIDGE, RIDGE_ROWS = 0.02, 500
 ROWS_OF_EQUAL_TRUST = 2000
 #: Candidates with a smaller weight are left out of the average.
 MIN_WEIGHT = 0.01
+#: The candidate that learns from rows without a label must improve the score by this many standard errors.
+#: Its labels are guesses, and the choice of a weight by few labels is optimistic. The limit avoids losses of
+#: up to .02 and gives up part of the gain (``docs/howto/partial-labels.md``).
+MIN_GAIN = 1.5
 #: Rows whose residuals are held in memory at a time.
 _BLOCK_ROWS = 20_000
 
@@ -107,25 +112,36 @@ class Fitted(NamedTuple):
 
 
 def fit_portfolio(
-    data: FitInput, folds: Folds, *, seed: int, n_jobs: int | None, device: str, out_of_bag: bool = False
+    data: FitInput,
+    folds: Folds,
+    *,
+    seed: int,
+    n_jobs: int | None,
+    device: str,
+    out_of_bag: bool = False,
+    unlabelled: FloatArray | None = None,
 ) -> Portfolio:
     """Fit all candidates to the noisy labels of standardised features; ``folds`` may hold a row out twice.
 
     ``out_of_bag`` fits each forest once and uses its out-of-bag probabilities. It must be false if rows
     belong together, since a bootstrap sample may then contain a near copy of an out-of-bag row.
+    ``unlabelled`` has standardised features of rows without a label, for one more candidate.
     """
     fitted = _fit_models(data, folds, seed, n_jobs, out_of_bag=out_of_bag)
     networks = fit_networks(data, folds, seed=seed, device=device)
-    for name, parts in networks.items():
-        if parts:
-            proba = join_folds(folds, [proba for _, proba in parts], data)
-            fitted[name] = Fitted([model for model, _ in parts], proba)
+    fitted |= {name: _cross_fitted(folds, parts, data) for name, parts in networks.items() if parts}
+    if unlabelled is not None:
+        first_draw = folds[: _n_folds_per_draw(folds)]
+        if spread := fit_spread_labels(data, unlabelled, first_draw, seed=seed):
+            fitted[SPREAD_LABELS] = _cross_fitted(first_draw, spread, data)
     calibrators, held_out = [], []
     for candidate in fitted.values():
         scores = log_scores(candidate.proba)
         calibrators.append(Calibrator.fit(scores, data.codes, data.weight))
         held_out.append(calibrators[-1].proba(scores))
     weights, brier, behind = weigh(held_out, data.codes, data.weight)
+    if SPREAD_LABELS in fitted and not _last_clearly_helps(held_out, data):
+        weights = np.append(weigh(held_out[:-1], data.codes, data.weight)[0], 0.0)
     return Portfolio(
         members=[
             Member(name, [shrink(model, candidate.shrinkage) for model in candidate.models], calibrator)
@@ -141,6 +157,17 @@ def fit_portfolio(
         candidate_proba=held_out,
         diverged=tuple(name for name, parts in networks.items() if not parts),
     )
+
+
+def _last_clearly_helps(held_out: list[FloatArray], data: FitInput) -> bool:
+    """Return whether the last candidate improves the score of the average by some standard errors."""
+    onehot, losses = np.eye(len(data.classes)), []
+    for parts in (held_out[:-1], held_out):
+        average = _average(parts, weigh(parts, data.codes, data.weight)[0])
+        losses.append(np.square(average - onehot[data.codes]).sum(axis=1))
+    gain, share = losses[0] - losses[1], data.weight / data.weight.sum()
+    mean = float(share @ gain)
+    return mean > MIN_GAIN * float(np.sqrt(share**2 @ (gain - mean) ** 2))
 
 
 def _average(parts: list[FloatArray], weights: FloatArray) -> FloatArray:
@@ -180,6 +207,11 @@ def _fit_models(
         else:
             fitted[name] = Fitted([part for part, _ in parts], _joined(folds, parts, data)[0])
     return fitted
+
+
+def _cross_fitted(folds: Folds, parts: list[tuple[Any, FloatArray]], data: FitInput) -> Fitted:
+    """Join the models and the held-out probabilities of the folds."""
+    return Fitted([model for model, _ in parts], join_folds(folds, [proba for _, proba in parts], data))
 
 
 def _boosted(folds: Folds, parts: list[tuple[Any, list[float]]], data: FitInput) -> Fitted:
