@@ -37,7 +37,7 @@ def votes(y, n_classes, n_votes, right=0.7, seed=0):
 def with_forest(monkeypatch):
     """Replace the models of the portfolio by a linear one and a forest."""
 
-    def two(n_rows, n_features, *, seed):  # noqa: ARG001 (the signature of candidate_models)
+    def two(n_rows, n_features, n_classes, *, seed):  # noqa: ARG001 (the signature of candidate_models)
         trees = ExtraTreesClassifier(20, min_samples_leaf=3, bootstrap=True, random_state=seed)
         return {"linear": LogisticRegression(C=0.1), "trees": trees}
 

@@ -111,8 +111,12 @@ def _summarise(model: Pipeline, task: Task, target: str, output: Path) -> dict[s
         "interval": [report.accuracy_low, report.accuracy_high],
         "noise_model_fits": report.fits,
         "misfit_p_value": report.misfit_p_value,
+        "doubts": list(report.doubts),
         "alpha": report.alpha if math.isfinite(report.alpha) else None,
         "noise": report.noise.transition.tolist(),
+        "noise_low": report.noise_low.tolist(),
+        "noise_high": report.noise_high.tolist(),
+        "repeated_rows": report.repeated_rows,
         "candidates": {str(name): float(weight) for name, weight in used.items()},
         "diverged": list(report.diverged),
     }
@@ -135,7 +139,7 @@ def _print(model: Pipeline, summary: dict[str, Any]) -> None:
     for line in [*lines, *summary["notes"], str(model["classifier"].report_)]:
         say(line)
     low, high = summary["interval"]
-    doubt = "" if summary["noise_model_fits"] else ", unreliable because the noise model does not fit"
+    doubt = ", uncertain for the reasons above" if summary["doubts"] else ""
     say(
         f"{summary['rows']:,} rows, {len(summary['columns'])} columns, {len(summary['classes'])} classes; "
         f"estimated {summary['metric'].replace('_', ' ')} on clean labels {summary['estimated_metric']:.3f} "

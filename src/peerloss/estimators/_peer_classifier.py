@@ -38,6 +38,10 @@ MISFIT = (
     "row, or its rates cannot be estimated from these data. Do not rely on the estimates of noise and "
     "accuracy, and compare with plain training, alpha=0."
 )
+#: If more than this share of the rows have the features of another row, the accuracy is hardly known.
+MANY_REPEATED = 0.2
+#: If the interval of a flip rate is wider than this, the rates are hardly known.
+WIDE_INTERVAL = 0.25
 
 
 @dataclass(frozen=True)
@@ -54,9 +58,9 @@ class PeerReport:
     """Estimate of the metric on *clean* labels, from noisy labels alone."""
     accuracy_low: float
     accuracy_high: float
-    """A 90 % interval, valid if the noise depends on the true class alone. If the score itself levels off,
-    the interval is too narrow: ``results/accuracy_peer_classifier.md`` has its measured coverage. If the
-    noise model does not fit, the interval is widened to include the one that takes the labels as clean."""
+    """A 90 % interval, valid if the noise depends on the true class alone
+    (``results/accuracy_peer_classifier.md`` has its measured coverage). It is widened to include the interval
+    that takes the labels as clean if the noise model does not fit, or if many rows are repeated."""
     diverged: tuple[str, ...] = ()
     """Networks that were left out because their weights became NaN or infinite."""
     misfit: float = 0.0
@@ -67,6 +71,12 @@ class PeerReport:
     (a paired, one-sided z-test)."""
     n_unlabelled: int = 0
     """Number of rows without a label."""
+    noise_low: FloatArray | None = None
+    noise_high: FloatArray | None = None
+    """Ends of the 90 % intervals of each entry of T, shape (K, K)."""
+    repeated_rows: float = 0.0
+    """Share of the rows that have the same features as another row. If equal rows have different labels, the
+    data do not tell whether a label is wrong or the classes overlap."""
 
     @property
     def fits(self) -> bool:
@@ -77,6 +87,25 @@ class PeerReport:
         """
         return self.misfit_p_value >= LEVEL
 
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Reasons why the estimates of noise and accuracy are uncertain; empty if there are none."""
+        found = [] if self.fits else [f"{MISFIT[0].upper()}{MISFIT[1:]}"]
+        if self.repeated_rows > MANY_REPEATED:
+            found.append(
+                f"{self.repeated_rows:.0%} of the rows have the features of another row, so wrong labels "
+                "cannot be told from classes that overlap."
+            )
+        if self.noise_low is not None and self.noise_high is not None:
+            low, high = 1.0 - np.diag(self.noise_high), 1.0 - np.diag(self.noise_low)
+            widest = int((high - low).argmax())
+            if high[widest] - low[widest] > WIDE_INTERVAL:
+                found.append(
+                    f"The noise rates are uncertain: the 90 % interval of one class is {low[widest]:.2f} to "
+                    f"{high[widest]:.2f}. More rows or some clean labels (`gold`) would help."
+                )
+        return tuple(found)
+
     def __str__(self) -> str:
         best = self.candidates["weight"].idxmax()
         chosen = int((self.candidates["weight"] > 0).sum())
@@ -86,7 +115,7 @@ class PeerReport:
             + ("" if np.isnan(self.alpha) else f"; alpha {self.alpha:.3g}")
             + f". Estimated {self.metric.replace('_', ' ')} on clean labels: "
             f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f}), if the noise "
-            f"depends on the true class alone.{'' if self.fits else f' But {MISFIT}'}"
+            f"depends on the true class alone.{''.join(f' {doubt}' for doubt in self.doubts)}"
             + (f" Diverged and left out: {', '.join(self.diverged)}." if self.diverged else "")
             + (f" Rows without a label: {self.n_unlabelled:,}." if self.n_unlabelled else "")
         )
@@ -240,8 +269,15 @@ class PeerClassifier(NoisyLabelClassifier):
             self.oof_proba_ = merge_copies(portfolio.oof_proba, source, len(rows.codes))
             if unlabelled.any():  # no model has seen a label of these rows
                 self.oof_proba_[unlabelled] = self._noisy_proba(scaled[unlabelled])
-            report = _make_report(data, portfolio, self.clean_map_, seed=seed, verified=verified)
-            self.report_ = replace(report, n_unlabelled=int(unlabelled.sum()))
+            self.report_ = _make_report(
+                data,
+                portfolio,
+                self.clean_map_,
+                seed=seed,
+                verified=verified,
+                unlabelled=int(unlabelled.sum()),
+                repeated=float(pd.DataFrame(rows.X).duplicated(keep=False).mean()),
+            )
             if not self.report_.fits:
                 warn_caller(f"{MISFIT} (p = {self.report_.misfit_p_value:.2g})", IdentifiabilityWarning)
         return self
@@ -319,7 +355,14 @@ def _check_verified(data: FitInput, verified: BoolArray) -> None:
 
 
 def _make_report(
-    data: FitInput, portfolio: Portfolio, clean_map: CleanMap, *, seed: int, verified: BoolArray | None
+    data: FitInput,
+    portfolio: Portfolio,
+    clean_map: CleanMap,
+    *,
+    seed: int,
+    verified: BoolArray | None,
+    unlabelled: int,
+    repeated: float,
 ) -> PeerReport:
     """Score every candidate under one α and estimate the clean accuracy of their average."""
     implied = clean_map.implied_alpha()
@@ -333,9 +376,19 @@ def _make_report(
     loss, p_value = clean_map.misfit(portfolio.oof_proba, data.codes, noisy_weight)
     candidates = portfolio.candidates.assign(peer_score=scores)
     report = PeerReport(
-        candidates, clean_map.metric, implied, clean_map.noise, *accuracy, portfolio.diverged, loss, p_value
+        candidates,
+        clean_map.metric,
+        implied,
+        clean_map.noise,
+        *accuracy,
+        portfolio.diverged,
+        loss,
+        p_value,
+        unlabelled,
+        *clean_map.noise_posterior.interval(),
+        repeated,
     )
-    if report.fits:
+    if report.fits and repeated <= MANY_REPEATED:
         return report
     _, low, high = clean_map.accuracy(*held_out, seed=seed, as_labelled=True)
     return replace(
