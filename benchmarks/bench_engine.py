@@ -122,7 +122,7 @@ def growth_rows(sizes: tuple[int, ...]) -> list[str]:
         fixed = RobustMLPClassifier(random_state=0)
         epoch = RobustMLPClassifier(random_state=0, max_steps=max(1, n // BATCH))
         boosting = PeerBoostingClassifier(alpha=1.0, n_estimators=50, random_state=0)
-        calls = [epoch.fit, fixed.fit, boosting.fit]
+        calls: list[Callable[..., object]] = [epoch.fit, fixed.fit, boosting.fit]
         one, steps, trees = (_median_seconds(partial(call, X, y)) for call in calls)
         predicting = _median_seconds(partial(epoch.predict, X))
         rows.append(
