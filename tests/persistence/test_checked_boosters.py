@@ -106,6 +106,18 @@ def test_lightgbm_receives_only_what_predictions_need(alpha, tmp_path):
     assert_same(model, load_model(folder))
 
 
+def test_folders_without_the_new_fields_load(backend, tmp_path):
+    """A peer-loss model that an earlier version saved, without folds and clean map, predicts the same."""
+    model = PeerBoostingClassifier(alpha=1.0, backend=backend, n_estimators=3).fit(X, CODES)
+    folder = save_model(model, tmp_path / "model")
+    state = json.loads((folder / "state.json").read_text())
+    (fields,) = (o["fields"] for o in state["objects"] if o["type"] == "PeerBoostingClassifier")
+    for name in ("n_folds", "clean_map_", "noise_", "oof_proba_", "evals_result_", "num_leaves_", "alpha_"):
+        del fields[name]
+    rewrite(folder, "state.json", json.dumps(state).encode())
+    assert_same(model, load_model(folder))
+
+
 def in_tree(name, place, value):
     """Return a function that changes one number of the first XGBoost tree with categories."""
 
