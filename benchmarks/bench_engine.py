@@ -121,8 +121,8 @@ def growth_rows(sizes: tuple[int, ...]) -> list[str]:
         X, y = data(n, 20)
         fixed = RobustMLPClassifier(random_state=0)
         epoch = RobustMLPClassifier(random_state=0, max_steps=max(1, n // BATCH))
-        boosting = PeerBoostingClassifier(n_estimators=50, random_state=0)
-        calls = [epoch.fit, fixed.fit, boosting.fit]
+        boosting = PeerBoostingClassifier(alpha=1.0, n_estimators=50, random_state=0)
+        calls: list[Callable[..., object]] = [epoch.fit, fixed.fit, boosting.fit]
         one, steps, trees = (_median_seconds(partial(call, X, y)) for call in calls)
         predicting = _median_seconds(partial(epoch.predict, X))
         rows.append(
@@ -141,7 +141,7 @@ def feature_rows(sizes: tuple[int, ...]) -> list[str]:
     for d in sizes:
         X, y = data(10_000, d)
         net = RobustMLPClassifier(random_state=0, max_steps=10_000 // BATCH)
-        boosting = PeerBoostingClassifier(n_estimators=50, random_state=0)
+        boosting = PeerBoostingClassifier(alpha=1.0, n_estimators=50, random_state=0)
         one, trees = (_median_seconds(partial(call, X, y)) for call in (net.fit, boosting.fit))
         rows.append(
             f"| {d} | {one:.3f} s | {one / d * 1e3:.2f} ms | {trees:.3f} s | {trees / d * 1e3:.2f} ms |"

@@ -43,21 +43,31 @@ WEIGHT_REASON = (
 )
 
 
+FOLD_REASON = "folds count rows, not weights: a row of weight 2 is not two rows"
+
+
+@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")  # random labels
+@pytest.mark.filterwarnings("ignore:.*folds are used")  # and few rows
 @parametrize_with_checks(
     [
-        PeerBoostingClassifier(n_estimators=10, learning_rate=0.3, min_child_samples=1, backend=backend)
+        PeerBoostingClassifier(
+            alpha=alpha, n_estimators=10, learning_rate=0.3, min_child_samples=1, backend=backend
+        )
         for backend in BACKENDS
+        for alpha in ("auto", 1.0)
     ],
     expected_failed_checks=lambda estimator: (
         {
-            "check_sample_weight_equivalence_on_dense_data": WEIGHT_REASON,
+            "check_sample_weight_equivalence_on_dense_data": (
+                FOLD_REASON if estimator.alpha == "auto" else WEIGHT_REASON
+            ),
         }
-        if estimator.backend == "lightgbm"
+        if estimator.backend == "lightgbm" or estimator.alpha == "auto"
         else {}
     ),
 )
 def test_scikit_learn_conventions(estimator, check):
-    """All checks of scikit-learn pass, except weight equivalence of LightGBM."""
+    """All checks of scikit-learn pass, except weight equivalence of LightGBM and of folds."""
     check(estimator)
 
 
@@ -254,8 +264,15 @@ def test_works_in_searches_and_pickles(backend):
         ({"colsample_bytree": 0.0}, "`colsample_bytree` must lie in"),
         ({"reg_lambda": -1.0}, "`reg_lambda`"),
         ({"early_stopping_rounds": 0}, "`early_stopping_rounds`"),
-        ({"early_stopping_rounds": 5, "validation_fraction": 1.0}, "`validation_fraction` must lie in"),
-        ({"early_stopping_rounds": 5, "validation_fraction": 0.001}, "cannot be held out"),
+        (
+            {"alpha": 1.0, "early_stopping_rounds": 5, "validation_fraction": 1.0},
+            "`validation_fraction` must lie in",
+        ),
+        ({"alpha": 1.0, "early_stopping_rounds": 5, "validation_fraction": 0.001}, "cannot be held out"),
+        ({"alpha": "best"}, "`alpha` must be a finite number.*Pass 'auto'"),
+        ({"base": "sigmoid"}, "`base` must be 'logistic' for alpha='auto'"),
+        ({"num_leaves": "many"}, "`num_leaves` must be an integer of at least 2"),
+        ({"n_folds": 1}, "`n_folds` must be an integer of at least 2"),
         ({"categorical_features": ["colour"]}, "`categorical_features`.*'colour'"),
         ({"categorical_features": [9]}, "positions below 4"),
         ({"categorical_features": "kind"}, r"Pass \['kind'\]"),

@@ -91,17 +91,30 @@ def test_a_crafted_lightgbm_model_is_rejected(saved_booster, tmp_path, change, m
     assert_rejected(saved_booster, tmp_path, change, message)
 
 
-def test_lightgbm_receives_only_what_predictions_need(tmp_path):
+@pytest.mark.parametrize("alpha", ["auto", 1.0])
+def test_lightgbm_receives_only_what_predictions_need(alpha, tmp_path):
     """Sizes of trees, which the parser would follow, parameters and another objective are left out."""
     pytest.importorskip("lightgbm")
-    model = PeerBoostingClassifier(n_estimators=3).fit(X, CODES)
+    model = PeerBoostingClassifier(alpha=alpha, n_estimators=3).fit(X, CODES)
     folder = save_model(model, tmp_path / "model")
-    text = (folder / "booster-0.txt").read_text()
+    text = re.sub(r"\nobjective=.*", "", (folder / "booster-0.txt").read_text())
     text = re.sub(r"tree_sizes=.*", "tree_sizes=1 99999999 -5", text).replace(
         "label_index=0", "label_index=0\nobjective=multiclass num_class:99\naverage_output"
     )
     text = text.replace("[num_class: 1]", "[num_class: 99]").replace("[verbosity: -1]", "[verbosity: 9]")
     rewrite(folder, "booster-0.txt", text.encode())
+    assert_same(model, load_model(folder))
+
+
+def test_folders_without_the_new_fields_load(backend, tmp_path):
+    """A peer-loss model that an earlier version saved, without folds and clean map, predicts the same."""
+    model = PeerBoostingClassifier(alpha=1.0, backend=backend, n_estimators=3).fit(X, CODES)
+    folder = save_model(model, tmp_path / "model")
+    state = json.loads((folder / "state.json").read_text())
+    (fields,) = (o["fields"] for o in state["objects"] if o["type"] == "PeerBoostingClassifier")
+    for name in ("n_folds", "clean_map_", "noise_", "oof_proba_", "evals_result_", "num_leaves_", "alpha_"):
+        del fields[name]
+    rewrite(folder, "state.json", json.dumps(state).encode())
     assert_same(model, load_model(folder))
 
 

@@ -60,6 +60,12 @@ MODELS = {
     "xgboost": PeerBoostingClassifier(
         backend="xgboost", n_estimators=8, early_stopping_rounds=3, random_state=0
     ),
+    "lightgbm, peer loss": PeerBoostingClassifier(
+        alpha=1.0, n_estimators=8, early_stopping_rounds=3, random_state=0
+    ),
+    "xgboost, peer loss": PeerBoostingClassifier(
+        alpha=1.0, backend="xgboost", n_estimators=8, early_stopping_rounds=3, random_state=0
+    ),
     "svm": CostSensitiveSVC(cv=2, class_weight_grid=(0.5, 1.0)),
     "perceptron": MarginPerceptron(margin_grid=[0.0, 1.0]),
     "pipeline": make_pipeline(StandardScaler(), MarginPerceptron(margin_grid=[0.0, 1.0])),
@@ -88,7 +94,17 @@ def test_labels_keep_their_dtype(dtype, tmp_path):
 
 @pytest.mark.parametrize(
     "name",
-    ["mlp", "plug-in", "plug-in, balanced", "plug-in, forest", "lightgbm", "xgboost", "perceptron"],
+    [
+        "mlp",
+        "plug-in",
+        "plug-in, balanced",
+        "plug-in, forest",
+        "lightgbm",
+        "lightgbm, peer loss",
+        "xgboost",
+        "xgboost, peer loss",
+        "perceptron",
+    ],
 )
 def test_three_classes(name, tmp_path):
     """Models of three classes are saved too; their arrays have other shapes."""
@@ -114,6 +130,29 @@ def test_three_classes_of_peer_classifier(tmp_path):
     """Three classes have no two-class posterior."""
     model = PeerClassifier(cv=2, random_state=0).fit(X_THREE[:90], CODES_THREE[:90])
     assert_same(model, load_model(save_model(model, tmp_path / "model")), X_THREE)
+
+
+@pytest.mark.parametrize("name", ["lightgbm", "xgboost"])
+@pytest.mark.parametrize("three", [False, True])
+def test_a_loaded_booster_is_complete(name, three, tmp_path):
+    """Importances, out-of-fold probabilities, and the probabilities of the booster itself are restored."""
+    features, labels = (X_THREE, CODES_THREE) if three else (X, LABELS)
+    model = MODELS[name].fit(features, labels)
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    np.testing.assert_allclose(loaded.feature_importances_, model.feature_importances_, rtol=1e-4)
+    np.testing.assert_array_equal(loaded.oof_proba_, model.oof_proba_)
+    rows = (
+        features
+        if name == "lightgbm"
+        else pytest.importorskip("xgboost").DMatrix(features, feature_types=["q"] * features.shape[1])
+    )
+    np.testing.assert_array_equal(loaded.booster_.predict(rows), model.booster_.predict(rows))
+    contributions = {"pred_contrib" if name == "lightgbm" else "pred_contribs": True}
+    np.testing.assert_allclose(
+        loaded.booster_.predict(rows, **contributions),
+        model.booster_.predict(rows, **contributions),
+        atol=1e-5,
+    )
 
 
 def test_categories_of_boosting(tmp_path):

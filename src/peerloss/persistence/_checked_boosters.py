@@ -38,7 +38,13 @@ _XGBOOST_INTEGERS = (
 _XGBOOST_NUMBERS = ("base_weights", "loss_changes", "split_conditions", "sum_hessian")
 _XGBOOST_CATEGORIES = ("categories", "categories_nodes", "categories_segments", "categories_sizes")
 _NO_PARENT = 2**31 - 1
-_OBJECTIVES = {"reg:squarederror": "reg_loss_param", "multi:softmax": "softmax_multiclass_param"}
+#: Objective of XGBoost → the name of its parameters. The first and the third are those of custom objectives.
+_OBJECTIVES = {
+    "reg:squarederror": "reg_loss_param",
+    "binary:logistic": "reg_loss_param",
+    "multi:softmax": "softmax_multiclass_param",
+    "multi:softprob": "softmax_multiclass_param",
+}
 
 
 def load_booster(library: str, content: bytes) -> Any:
@@ -73,6 +79,9 @@ def checked_lightgbm(text: str) -> str:
         require(len(fields[name].split(" ")) == n_features, "a booster for other features")
     lines = ["tree", f"version={fields['version']}", *(f"{name}={counts[name]}" for name in _LIGHTGBM_COUNTS)]
     lines += [f"{name}={fields[name]}" for name in ("feature_names", "feature_infos")]
+    own = "binary sigmoid:1" if n_scores == 1 else f"multiclass num_class:{n_scores}"
+    if fields.get("objective") == own:  # a custom objective is not written
+        lines.append(f"objective={own}")
     for number, tree in enumerate(trees):
         lines += ["", f"Tree={number}", *_checked_lightgbm_tree(tree, n_features), ""]
     return "\n".join([*lines, "", "end of trees", ""])
@@ -138,7 +147,8 @@ def checked_xgboost(text: str) -> str:
     require(len(base) in {1, max(1, n_classes)}, "base scores of other classes")
     objective = learner["objective"]["name"]
     require(objective in _OBJECTIVES, "a booster with another objective")
-    purpose = {"scale_pos_weight": "1"} if objective == "reg:squarederror" else {"num_class": str(n_classes)}
+    is_softmax = objective.startswith("multi:")
+    purpose = {"num_class": str(n_classes)} if is_softmax else {"scale_pos_weight": "1"}
     types = learner["feature_types"]
     require(len(types) == n_features and set(types) <= {"q", "c"}, "features of other kinds")
     version = _index_list(given["version"])

@@ -1,0 +1,82 @@
+"""Choose the rounds and the leaves of a booster by its log loss on held-out noisy labels."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+from sklearn.model_selection import StratifiedKFold
+
+from peerloss.boosting._objectives import raw_to_proba
+from peerloss.boosting.libraries import BoosterSettings, Rows, raw_scores, train
+from peerloss.exceptions import warn_caller
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from peerloss._validation import FloatArray, IntArray
+
+    Folds = list[tuple[IntArray, IntArray]]
+
+#: Numbers of leaves that ``num_leaves="auto"`` compares: LightGBM's default, and small trees, which overfit
+#: noisy labels less.
+LEAVES = (31, 7)
+
+
+class CrossFit(NamedTuple):
+    """The settings with the smallest held-out loss, and their predictions of held-out rows."""
+
+    settings: BoosterSettings
+    """With the chosen number of rounds and leaves."""
+    proba: FloatArray
+    """Out-of-fold probabilities of the noisy label, (n, K)."""
+    losses: list[float]
+    """Mean held-out noisy log loss after each round."""
+
+
+def cross_fit(
+    backend: str, settings: BoosterSettings, rows: Rows, *, folds: Folds, leaves: Sequence[int]
+) -> CrossFit:
+    """Train one booster per fold for each number of leaves, and keep the best number of rounds and leaves.
+
+    Every fold stops early by itself. The chosen number of rounds has the smallest mean loss among those that
+    all folds reached.
+    """
+    fits = [_fit_folds(backend, replace(settings, num_leaves=size), rows, folds) for size in leaves]
+    return min(fits, key=lambda fit: fit.losses[fit.settings.n_estimators - 1])
+
+
+def _fit_folds(backend: str, settings: BoosterSettings, rows: Rows, folds: Folds) -> CrossFit:
+    fits = [train(backend, settings, rows.take(kept), held_out=rows.take(rest))[0] for kept, rest in folds]
+    n_common = min(len(fit.scores) for fit in fits)
+    sizes = [rows.weight[rest].sum() for _, rest in folds]
+    losses = np.average([fit.scores[:n_common] for fit in fits], axis=0, weights=sizes)
+    n_rounds = n_common if settings.early_stopping_rounds is None else int(losses.argmin()) + 1
+    proba = np.empty((len(rows.codes), settings.n_classes))
+    for fit, (_, rest) in zip(fits, folds, strict=True):
+        raw = raw_scores(backend, fit, settings, rows.X[rest], n_rounds=n_rounds)
+        proba[rest] = raw_to_proba(raw)
+    return CrossFit(replace(settings, n_estimators=n_rounds), proba, losses.tolist())
+
+
+def stratified_folds(codes: IntArray, classes: NDArray[Any], *, n_folds: int, seed: int) -> Folds:
+    """Return shuffled, stratified folds, at most as many as the rarest class has rows, but at least two.
+
+    The only row of a class is held out once, and its probability then comes from a model without the class.
+    """
+    counts = np.bincount(codes, minlength=len(classes))
+    rarest = int(counts.argmin())
+    if counts[rarest] < n_folds:
+        wanted, n_folds = n_folds, max(2, int(counts[rarest]))
+        warn_caller(
+            f"`n_folds`={wanted} folds were requested, but class {classes.tolist()[rarest]!r} has only "
+            f"{counts[rarest]} rows; {n_folds} folds are used.",
+            UserWarning,
+        )
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The least populated class")  # the warning above says it
+        return list(StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(codes, codes))
