@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._classifier import FitInput, NoisyLabelClassifier, all_or_nothing, is_mixed_table
 from peerloss._device import resolve_device
 from peerloss._probabilities import label_frequencies
 from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, IntArray, check_choice
+from peerloss.estimators._table_encoder import TableEncoder
 from peerloss.estimators.folds import Folds, held_out_folds, is_fold_count
 from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
@@ -168,7 +170,9 @@ class PeerClassifier(NoisyLabelClassifier):
         Parameters
         ----------
         X, y
-            Features and noisy labels of any dtype.
+            Features and noisy labels of any dtype. A DataFrame may have categories, free text and missing
+            values (:class:`~peerloss.estimators.TableEncoder` describes the columns). Trees use categories
+            and missing values as they are; linear models and networks use the encoded columns.
         sample_weight
             Non-negative weights of the rows.
         groups
@@ -219,15 +223,35 @@ class PeerClassifier(NoisyLabelClassifier):
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
         """Return estimates of P(noisy label | x), shape (n, K)."""
-        scaled = self._standardise(self._check_predict(X))
-        parts = [w * member.proba(scaled) for w, member in zip(self.weights_, self.members_, strict=True)]
+        features, trees = self._views(X)
+        scaled = self._standardise(features)
+        members = zip(self.weights_, self.members_, strict=True)
+        parts = [w * member.proba(scaled, trees) for w, member in members]
         total: FloatArray = np.sum(parts, axis=0)
         return total
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the clean classes, shape (n, K)."""
-        self._check_predict(X)
-        return self.clean_map_.transform(self.predict_noisy_proba(X))
+        noisy = self.predict_noisy_proba(X)  # first, as it raises NotFittedError
+        return self.clean_map_.transform(noisy)
+
+    def _check_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
+        """Check the arguments of ``fit``; columns of a mixed table are encoded for each kind of model."""
+        self.table_: TableEncoder | None = None
+        if not is_mixed_table(X):
+            return super()._check_fit(X, y, sample_weight)
+        self.table_ = TableEncoder().fit(X)
+        features, trees = self.table_.views(X)
+        data = super()._check_fit(features, y, sample_weight)
+        validate_data(self, X, skip_check_array=True)  # the names and number of the columns as given
+        return data._replace(trees=trees, categorical=self.table_.categorical())
+
+    def _views(self, X: Any) -> tuple[FloatArray, FloatArray | None]:
+        """Check the argument of ``predict``; return its features and those for trees of a mixed table."""
+        check_is_fitted(self)
+        if self.table_ is None:
+            return self._check_predict(X), None
+        return self.table_.views(X)
 
     def _standardise(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):

@@ -72,7 +72,10 @@ RENAMED_FIELDS = {
     "RobustMLPClassifier": {"warm_start_fraction": "warm_up_fraction"},
 }
 #: Name in the file → fields that earlier versions did not have, with the values that they used.
-NEW_FIELDS: dict[str, dict[str, Any]] = {"PeerPlugInClassifier": {"random_state": 0}}
+NEW_FIELDS: dict[str, dict[str, Any]] = {
+    "PeerPlugInClassifier": {"random_state": 0},
+    "TableEncoder": {"output": "features", "free_text_": [], "_text_models": {}, "_codes": {}},
+}
 
 
 def current_fields(name: str, fields: dict[str, Any]) -> dict[str, Any]:
