@@ -55,6 +55,10 @@ class FitInput(NamedTuple):
     """Whether rows have weights: ``sample_weight`` was given, or labels are soft."""
     shares: FloatArray | None = None
     """(n, K) soft labels, zero for missing labels; ``None`` if every label is one class."""
+    trees: FloatArray | None = None
+    """(n, columns) features of a mixed table for trees: codes of categories, NaN for missing values."""
+    categorical: tuple[int, ...] = ()
+    """Columns of ``trees`` that hold codes of categories."""
 
     @property
     def is_used(self) -> BoolArray:
@@ -116,6 +120,13 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
         best = self.predict_proba(X).argmax(axis=1)  # first, as it raises NotFittedError
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
+
+
+def is_mixed_table(X: Any) -> bool:
+    """Return whether ``X`` is a DataFrame with missing values or with columns that are not numbers."""
+    if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
+        return False
+    return any(kind.kind not in "biuf" for kind in X.dtypes) or bool(X.isna().any(axis=None))
 
 
 class _Labels(NamedTuple):

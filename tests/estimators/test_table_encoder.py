@@ -27,9 +27,9 @@ def table():
 
 
 def test_numbers_and_text_become_finite_standardised_features(table):
-    """Missing text is a category, missing numbers are filled, and booleans are text."""
+    """Missing text is a category, missing numbers are filled and marked, and booleans are text."""
     features = TableEncoder().fit_transform(table)
-    assert features.shape == (ROWS, 1 + 3 + 2 + 1)
+    assert features.shape == (ROWS, 1 + 3 + 2 + 1 + 1)
     np.testing.assert_allclose(features.mean(axis=0), 0.0, atol=1e-12)
     np.testing.assert_allclose(features.std(axis=0), 1.0)
 
@@ -75,9 +75,53 @@ def test_rare_values_share_a_column(table):
     """A text column has a limited number of columns and one for all other values, also unseen ones."""
     many = [f"city {i % 40}" for i in range(ROWS)]
     encoder = TableEncoder().fit(table[["number"]].assign(city=many))
-    assert encoder.transform(table.assign(city=many)).shape[1] == 1 + MAX_CATEGORIES + 1
+    assert encoder.transform(table.assign(city=many)).shape[1] == 2 + MAX_CATEGORIES + 1
     rare = encoder.transform(table.assign(city="city 39"))
     np.testing.assert_array_equal(encoder.transform(table.assign(city="never seen")), rare)
+
+
+SENTENCES = [f"{a} was {b} and arrived {c} times" for a in "abcde" for b in ("good", "bad") for c in range(6)]
+
+
+def test_free_text_becomes_components_of_its_words(table):
+    """Sentences are not a category and not an identifier; unknown and missing ones are accepted."""
+    encoder = TableEncoder().fit(table.assign(review=SENTENCES))
+    assert encoder.free_text_ == ["review"]
+    features = encoder.transform(table.assign(review=SENTENCES))
+    assert TableEncoder().fit_transform(table).shape[1] < features.shape[1]
+    same = encoder.transform(table.assign(review=[s.upper() for s in SENTENCES]))
+    np.testing.assert_allclose(same, features)
+    assert np.isfinite(encoder.transform(table.assign(review=[None, "entirely new"] * (ROWS // 2)))).all()
+
+
+def test_text_without_repeated_words_is_accepted(table):
+    """No word occurs twice, so parts of words are used."""
+    unique = [f"one{i} two{i} three{i}" for i in range(ROWS)]
+    assert np.isfinite(TableEncoder().fit_transform(table.assign(words=unique))).all()
+
+
+def test_trees_get_codes_and_missing_values(table):
+    """A category is one column of codes, unseen values share a code, and missing values stay missing."""
+    many = [f"city {i % 40}" for i in range(ROWS)]
+    encoder = TableEncoder().fit(table.assign(city=many))
+    _, trees = encoder.views(table.assign(city=many))
+    assert trees.shape == (ROWS, 5)
+    assert encoder.categorical() == (1, 2, 4)
+    np.testing.assert_array_equal(np.isnan(trees[:, 0]), table["number"].isna())
+    np.testing.assert_array_equal(np.isnan(trees[:, 1]), table["colour"].isna())
+    assert len(np.unique(trees[:, 4])) == 40
+    _, unseen = encoder.views(table.assign(city=["new", "newer"] * (ROWS // 2)))
+    assert set(unseen[:, 4]) == {40.0}
+
+
+def test_the_columns_in_use_as_a_table(table):
+    """The table has no useless columns, and its values are as given."""
+    found = TableEncoder(output="table").fit_transform(table.assign(k=1))
+    assert list(found) == list(table)
+    np.testing.assert_array_equal(found["number"], table["number"])
+    assert set(found["colour"].dropna()) == {"red", "blue"}
+    with pytest.raises(InvalidInputError, match="`output` must be one of 'features', 'table'; got 'x'"):
+        TableEncoder(output="x").fit(table)
 
 
 def test_new_tables_are_read_by_name(table):

@@ -255,7 +255,7 @@ def _out_of_fold(
 ) -> FloatArray:
     found: FloatArray
     if estimator is None:
-        features = TableEncoder().fit_transform(X) if isinstance(X, pd.DataFrame) else X
+        features = TableEncoder(output="table").fit_transform(X) if isinstance(X, pd.DataFrame) else X
         model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed).fit(features, codes, groups=groups)
         found = model.oof_proba_
     else:

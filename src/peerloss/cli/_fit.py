@@ -43,8 +43,8 @@ def fit(
 ) -> None:
     """Train PeerClassifier on a table with noisy labels and save it with its preprocessing.
 
-    Numeric and text columns may have missing values. Rows without a label are left out. Columns of dates or
-    identifiers, and constant columns, are not used; the command lists them.
+    Columns of numbers, categories and free text may have missing values. Rows without a label are left out.
+    Columns of dates or identifiers, and constant columns, are not used; the command lists them.
 
     Example: peerloss fit data.csv --target label -o model/
     """
@@ -92,7 +92,8 @@ def _train(task: Task, *, metric: str, seed: int, jobs: int) -> Pipeline:
     from peerloss.estimators import PeerClassifier, TableEncoder
 
     classifier = PeerClassifier(metric=metric, n_jobs=jobs, random_state=seed)
-    return Pipeline([("columns", TableEncoder()), ("classifier", classifier)]).fit(task.X, task.y)
+    columns = TableEncoder(output="table")
+    return Pipeline([("columns", columns), ("classifier", classifier)]).fit(task.X, task.y)
 
 
 def _summarise(model: Pipeline, task: Task, target: str, output: Path) -> dict[str, Any]:

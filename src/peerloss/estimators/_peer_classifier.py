@@ -9,11 +9,13 @@ import numpy as np
 import pandas as pd
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing, is_mixed_table
 from peerloss._device import resolve_device
 from peerloss._probabilities import label_frequencies
-from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, IntArray, check_choice
+from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, check_choice
+from peerloss.estimators._table_encoder import TableEncoder
 from peerloss.estimators.folds import (
     Folds,
     folds_of_copies,
@@ -21,9 +23,10 @@ from peerloss.estimators.folds import (
     is_fold_count,
     labelled_copies,
     merge_copies,
+    replace_by_gold,
 )
 from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
-from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
+from peerloss.exceptions import IdentifiabilityWarning, warn_caller
 from peerloss.metrics import peer_score
 from peerloss.posterior.decision import LEVEL, METRICS, CleanMap, check_alpha_or_auto
 
@@ -210,7 +213,9 @@ class PeerClassifier(NoisyLabelClassifier):
         Parameters
         ----------
         X
-            Features.
+            Features. A DataFrame may have categories, free text and missing values
+            (:class:`~peerloss.estimators.TableEncoder` describes the columns). Trees use categories and
+            missing values as they are; linear models and networks use the encoded columns.
         y
             Noisy labels of any dtype. NaN, None and ``pandas.NA`` mean that a row has no label. So does -1 if
             all other labels are non-negative integers; only -1 and 1 alone are two classes. Rows without a
@@ -233,7 +238,7 @@ class PeerClassifier(NoisyLabelClassifier):
         with all_or_nothing(self):
             check_choice(self.metric, "metric", METRICS)
             alpha = check_alpha_or_auto(self.alpha)
-            rows, pairs, verified = _with_gold(self._check_fit(X, y, sample_weight), gold)
+            rows, pairs, verified = replace_by_gold(self._check_fit(X, y, sample_weight), gold)
             device = str(resolve_device(self.device, width=rows.X.shape[1], gpu_width=GPU_FEATURES))
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
             folds = self._folds(rows, groups, seed)
@@ -268,7 +273,8 @@ class PeerClassifier(NoisyLabelClassifier):
             self.alpha_ = self.clean_map_.implied_alpha()
             self.oof_proba_ = merge_copies(portfolio.oof_proba, source, len(rows.codes))
             if unlabelled.any():  # no model has seen a label of these rows
-                self.oof_proba_[unlabelled] = self._noisy_proba(scaled[unlabelled])
+                trees = None if rows.trees is None else rows.trees[unlabelled]
+                self.oof_proba_[unlabelled] = self._noisy_proba(scaled[unlabelled], trees)
             self.report_ = _make_report(
                 data,
                 portfolio,
@@ -284,17 +290,37 @@ class PeerClassifier(NoisyLabelClassifier):
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
         """Return estimates of P(noisy label | x), shape (n, K)."""
-        return self._noisy_proba(self._standardise(self._check_predict(X)))
+        features, trees = self._views(X)
+        return self._noisy_proba(self._standardise(features), trees)
 
-    def _noisy_proba(self, scaled: FloatArray) -> FloatArray:
-        parts = [w * member.proba(scaled) for w, member in zip(self.weights_, self.members_, strict=True)]
+    def _noisy_proba(self, scaled: FloatArray, trees: FloatArray | None) -> FloatArray:
+        members = zip(self.weights_, self.members_, strict=True)
+        parts = [w * member.proba(scaled, trees) for w, member in members]
         total: FloatArray = np.sum(parts, axis=0)
         return total
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the clean classes, shape (n, K)."""
-        self._check_predict(X)
-        return self.clean_map_.transform(self.predict_noisy_proba(X))
+        noisy = self.predict_noisy_proba(X)  # first, as it raises NotFittedError
+        return self.clean_map_.transform(noisy)
+
+    def _check_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
+        """Check the arguments of ``fit``; columns of a mixed table are encoded for each kind of model."""
+        self.table_: TableEncoder | None = None
+        if not is_mixed_table(X):
+            return super()._check_fit(X, y, sample_weight)
+        self.table_ = TableEncoder().fit(X)
+        features, trees = self.table_.views(X)
+        data = super()._check_fit(features, y, sample_weight)
+        validate_data(self, X, skip_check_array=True)  # the names and number of the columns as given
+        return data._replace(trees=trees, categorical=self.table_.categorical())
+
+    def _views(self, X: Any) -> tuple[FloatArray, FloatArray | None]:
+        """Check the argument of ``predict``; return its features and those for trees of a mixed table."""
+        check_is_fitted(self)
+        if self.table_ is None:
+            return self._check_predict(X), None
+        return self.table_.views(X)
 
     def _standardise(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -309,49 +335,6 @@ class PeerClassifier(NoisyLabelClassifier):
             for i in range(repeats)
         ]
         return [fold for folds in draws for fold in folds]
-
-
-def _with_gold(
-    data: FitInput, gold: ArrayLike | None
-) -> tuple[FitInput, tuple[IntArray, IntArray] | None, BoolArray | None]:
-    """Replace noisy labels by gold labels; also return the pairs (clean, noisy) and a mask of gold rows."""
-    if gold is None:
-        return data, None, None
-    given = np.asarray(gold)
-    if given.shape != data.codes.shape:
-        raise InvalidInputError(
-            f"`gold` must have one entry per row, {len(data.codes)} in all; got shape {given.shape}. "
-            "Use NaN or None if the clean label is not known."
-        )
-    if given.dtype == bool:
-        _check_verified(data, given)
-        return data, None, given  # perhaps selected because they are correct, so not usable to count noise
-    known = ~pd.isna(given)
-    place = pd.Index(data.classes).get_indexer(pd.Index(given[known]))
-    if (place < 0).any():
-        unknown = given[known][place < 0][0]
-        raise InvalidInputError(
-            f"`gold` must contain labels that occur in `y`, {data.classes.tolist()[:10]}; found {unknown!r}."
-        )
-    codes = data.codes.copy()
-    codes[known] = place
-    if data.shares is not None:  # several votes on a row are not one noisy label, so no pair is counted
-        shares = data.shares.copy()
-        shares[known] = np.eye(len(data.classes))[place]
-        return data._replace(codes=codes, shares=shares), None, known
-    clean, noisy = np.asarray(place, dtype=np.int64), data.codes[known]
-    pairs = clean[noisy != MISSING], noisy[noisy != MISSING]
-    return data._replace(codes=codes), pairs if len(pairs[0]) else None, known
-
-
-def _check_verified(data: FitInput, verified: BoolArray) -> None:
-    """Refuse a mask of correct labels that includes rows without a label."""
-    wrong = np.flatnonzero(verified & (data.codes == MISSING))
-    if wrong.size:
-        raise InvalidInputError(
-            f"`gold` marks the label of row {wrong[0]} as correct, but `y` has no label there. Pass clean "
-            "labels as `gold`, with NaN or None in the other rows, or set the mask to False."
-        )
 
 
 def _make_report(

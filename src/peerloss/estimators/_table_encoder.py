@@ -8,9 +8,12 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
+from sklearn.decomposition import TruncatedSVD
+from sklearn.feature_extraction.text import TfidfVectorizer
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
-from peerloss._validation import check_magnitude
+from peerloss._validation import check_choice, check_magnitude
 from peerloss.datasets import column_kinds, make_encoder, require_columns
 from peerloss.exceptions import InvalidInputError
 
@@ -19,6 +22,12 @@ if TYPE_CHECKING:
 
 #: Largest number of values of a text column that are one-hot encoded; rarer values share one column.
 MAX_CATEGORIES = 30
+#: Largest number of values of a text column that trees distinguish; scikit-learn's boosting allows 255.
+MAX_CODES = 254
+#: A text column with more words than this per value, on average, and many values is free text.
+WORDS_OF_FREE_TEXT = 3.0
+#: Free text: size of the vocabulary, and number of features that it is reduced to.
+MAX_WORDS, MAX_TEXT_FEATURES = 5000, 50
 #: With at most this many rows, distinct values are not evidence of identifiers.
 FEW_ROWS = 20
 #: A text column with a larger share of distinct values contains names or free text.
@@ -30,11 +39,18 @@ _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
 class TableEncoder(TransformerMixin, BaseEstimator):
     """Turn the columns of a DataFrame into standardised numbers; leave out columns that are not useful.
 
-    Missing numbers are replaced by the most frequent value, text is one-hot encoded with missing values as a
-    category, and everything is standardised (:func:`peerloss.datasets.make_encoder`). Some columns are left
-    out, with a reason in ``dropped_``: empty or constant columns, row numbers, dates, and text that differs
-    in nearly every row. For other text columns, the 30 most frequent values have one column each and the
-    remaining values share one.
+    Missing numbers are replaced by the most frequent value and marked by a column of their own. Text is
+    one-hot encoded with missing values as a category, and everything is standardised
+    (:func:`peerloss.datasets.make_encoder`). The 30 most frequent values of a text column have one column
+    each and the remaining values share one. Free text (several words in each value, and many values) becomes
+    the leading components of its TF-IDF matrix. Some columns are left out, with a reason in ``dropped_``:
+    empty or constant columns, row numbers, dates, and names that differ in nearly every row.
+
+    Parameters
+    ----------
+    output
+        ``"features"``: numbers, as described. ``"table"``: the columns in use as they are, for
+        :class:`~peerloss.PeerClassifier`, which encodes them for each of its models.
 
     Attributes
     ----------
@@ -42,6 +58,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Column → ``"number"`` or ``"text"``, of the columns in use.
     dropped_
         Column → reason why it is not in use.
+    free_text_
+        The text columns that are free text.
     encoder_
         The fitted scikit-learn pipeline.
 
@@ -49,11 +67,15 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     --------
     >>> table = pd.DataFrame({"size": [1.0, 2.0, None, 4.0], "colour": ["red", None, "red", "blue"]})
     >>> TableEncoder().fit_transform(table).shape
-    (4, 4)
+    (4, 5)
     """
+
+    def __init__(self, *, output: str = "features") -> None:
+        self.output = output
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Choose the columns and learn their encoding."""
+        check_choice(self.output, "output", ("features", "table"))
         table = _as_table(X)
         kinds = column_kinds(table)
         dropped = {name: why for name, kind in kinds.items() if (why := _why_useless(table[name], kind))}
@@ -67,28 +89,72 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.n_features_in_ = len(kinds)
         self.kinds_: dict[str, str] = dict(used)
         self.dropped_ = dropped
-        self._common = {name: _common_values(table[name]) for name, kind in used.items() if kind == "text"}
-        self.encoder_ = make_encoder().fit(self._plain(table))
+        self.free_text_ = [n for n, kind in used.items() if kind == "text" and _is_free_text(table[n])]
+        if self.output == "table":
+            return self
+        self._text_models = {name: _text_model(_as_text(table[name])) for name in self.free_text_}
+        categories = [n for n, kind in used.items() if kind == "text" and n not in self.free_text_]
+        self._codes = {name: _common_values(table[name], MAX_CODES) for name in categories}
+        self._common = {name: values[:MAX_CATEGORIES] for name, values in self._codes.items()}
+        self.encoder_ = make_encoder(mark_missing=True).fit(self._one_hot_table(self._plain(table)))
         return self
 
-    def transform(self, X: pd.DataFrame) -> FloatArray:
-        """Return features (n, d); columns that are not in use are ignored."""
-        check_is_fitted(self)
-        return np.asarray(self.encoder_.transform(self._plain(_as_table(X))), dtype=np.float64)
+    def transform(self, X: pd.DataFrame) -> Any:
+        """Return features (n, d) or, if ``output`` is ``"table"``, the columns in use.
 
-    def _plain(self, table: pd.DataFrame) -> pd.DataFrame:
+        Columns that are not in use are ignored.
+        """
+        check_is_fitted(self)
+        table = _as_table(X)
+        if self.output == "table":
+            return self._used(table)
+        return self._dense(self._plain(table))
+
+    def views(self, X: pd.DataFrame) -> tuple[FloatArray, FloatArray]:
+        """Return features for linear models and networks, (n, d), and features for trees, (n, columns).
+
+        Trees get one column per category, with integer codes, and NaN for missing values.
+        """
+        plain = self._plain(_as_table(X))
+        columns = [_codes(plain[n], self._codes[n]) if n in self._codes else plain[n] for n in plain]
+        return self._dense(plain), np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])
+
+    def categorical(self) -> tuple[int, ...]:
+        """Return the places of the categories among the features for trees."""
+        names = [name for name in self.kinds_ if name not in self.free_text_]
+        return tuple(i for i, name in enumerate(names) if name in self._codes)
+
+    def _dense(self, plain: pd.DataFrame) -> FloatArray:
+        return np.asarray(self.encoder_.transform(self._one_hot_table(plain)), dtype=np.float64)
+
+    def _used(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the columns in use, as floats and Python strings."""
         require_columns(table.columns, self.kinds_, where="the table")
         columns = {
-            name: _numbers(table[name]) if kind == "number" else self._text(table[name])
+            name: _numbers(table[name]) if kind == "number" else _as_text(table[name])
             for name, kind in self.kinds_.items()
         }
         return pd.DataFrame(columns, index=table.index)
 
-    def _text(self, column: pd.Series) -> pd.Series:
-        text = _as_text(column)
-        common = self._common[str(column.name)]
-        return text.where(text.isna() | text.isin(common), OTHER) if len(common) == MAX_CATEGORIES else text
+    def _plain(self, table: pd.DataFrame) -> pd.DataFrame:
+        """Return the columns in use, with the components of free text as numbers behind the others."""
+        used = self._used(table)
+        parts = [used.drop(columns=self.free_text_)]
+        for name, model in self._text_models.items():
+            found = model.transform(used[name].fillna(""))
+            parts.append(
+                pd.DataFrame(found, index=used.index, columns=[f"{name} {i}" for i in range(found.shape[1])])
+            )
+        return pd.concat(parts, axis=1) if len(parts) > 1 else parts[0]
+
+    def _one_hot_table(self, plain: pd.DataFrame) -> pd.DataFrame:
+        """Replace the rare values of categories, which share a column."""
+        rare = {
+            name: plain[name].where(plain[name].isna() | plain[name].isin(common), OTHER)
+            for name, common in self._common.items()
+            if len(common) == MAX_CATEGORIES
+        }
+        return plain.assign(**rare)
 
 
 def _as_table(X: Any) -> pd.DataFrame:
@@ -114,8 +180,8 @@ def _why_useless(column: pd.Series, kind: str) -> str:
     distinct = text.unique()
     if pd.api.types.is_datetime64_any_dtype(column) or all(_DATE.fullmatch(v.strip()) for v in distinct):
         return "contains dates; to use them, convert them to numbers such as an age or a month"
-    if len(known) > FEW_ROWS and len(distinct) > DISTINCT_SHARE * len(known):
-        return "differs in nearly every row, like a name, an identifier or free text"
+    if len(known) > FEW_ROWS and len(distinct) > DISTINCT_SHARE * len(known) and not _is_free_text(known):
+        return "differs in nearly every row, like a name or an identifier"
     return ""
 
 
@@ -127,10 +193,36 @@ def _counts_rows(known: pd.Series) -> bool:
     return len(np.unique(values)) == len(values) and bool(np.ptp(values) < 2 * len(values))
 
 
-def _common_values(column: pd.Series) -> list[str]:
+def _is_free_text(column: pd.Series) -> bool:
+    text = _as_text(column.dropna())
+    if text.nunique() <= MAX_CATEGORIES:
+        return False
+    return bool(np.mean([len(value.split()) for value in text]) >= WORDS_OF_FREE_TEXT)
+
+
+def _text_model(text: pd.Series) -> Pipeline:
+    """Fit the leading components of the TF-IDF matrix of a column; words of one row are left out."""
+    words = TfidfVectorizer(max_features=MAX_WORDS, min_df=2, sublinear_tf=True)
+    try:
+        size = len(words.fit(text.fillna("")).vocabulary_)
+    except ValueError:  # no word occurs twice
+        words = TfidfVectorizer(max_features=MAX_WORDS, analyzer="char_wb", ngram_range=(2, 3))
+        size = len(words.fit(text.fillna("")).vocabulary_)
+    components = TruncatedSVD(max(1, min(MAX_TEXT_FEATURES, size - 1)), random_state=0)
+    return make_pipeline(words, components).fit(text.fillna(""))
+
+
+def _codes(column: pd.Series, values: list[str]) -> FloatArray:
+    """Return the place of each entry in ``values``, their number for other entries, NaN for missing ones."""
+    place = pd.Index(values).get_indexer(pd.Index(column))
+    known = np.where(place < 0, len(values), place).astype(np.float64)
+    return np.where(column.isna().to_numpy(), np.nan, known)
+
+
+def _common_values(column: pd.Series, max_values: int) -> list[str]:
     counts = _as_text(column.dropna()).value_counts()
     # Sorted, so that ties do not depend on the order of the rows.
-    return sorted(counts.index, key=lambda value: (-counts[value], value))[:MAX_CATEGORIES]
+    return sorted(counts.index, key=lambda value: (-counts[value], value))[:max_values]
 
 
 def _numbers(column: pd.Series) -> pd.Series:

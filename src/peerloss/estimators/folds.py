@@ -1,4 +1,4 @@
-"""Cross-validation folds that hold out each row once, and the base of the classifiers that search on them."""
+"""Folds that hold out each row once, rows as models take them, and the base of the classifiers with folds."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from numbers import Integral
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+import pandas as pd
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 
 from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing
-from peerloss._validation import FloatArray, IntArray, check_count
+from peerloss._validation import BoolArray, FloatArray, IntArray, check_count
 from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
@@ -183,6 +184,49 @@ def _check_classes(folds: Folds, data: FitInput) -> None:
             )
 
 
+def replace_by_gold(
+    data: FitInput, gold: ArrayLike | None
+) -> tuple[FitInput, tuple[IntArray, IntArray] | None, BoolArray | None]:
+    """Replace noisy labels by gold labels; also return the pairs (clean, noisy) and a mask of gold rows."""
+    if gold is None:
+        return data, None, None
+    given = np.asarray(gold)
+    if given.shape != data.codes.shape:
+        raise InvalidInputError(
+            f"`gold` must have one entry per row, {len(data.codes)} in all; got shape {given.shape}. "
+            "Use NaN or None if the clean label is not known."
+        )
+    if given.dtype == bool:
+        _check_verified(data, given)
+        return data, None, given  # perhaps selected because they are correct, so not usable to count noise
+    known = ~pd.isna(given)
+    place = pd.Index(data.classes).get_indexer(pd.Index(given[known]))
+    if (place < 0).any():
+        unknown = given[known][place < 0][0]
+        raise InvalidInputError(
+            f"`gold` must contain labels that occur in `y`, {data.classes.tolist()[:10]}; found {unknown!r}."
+        )
+    codes = data.codes.copy()
+    codes[known] = place
+    if data.shares is not None:  # several votes on a row are not one noisy label, so no pair is counted
+        shares = data.shares.copy()
+        shares[known] = np.eye(len(data.classes))[place]
+        return data._replace(codes=codes, shares=shares), None, known
+    clean, noisy = np.asarray(place, dtype=np.int64), data.codes[known]
+    pairs = clean[noisy != MISSING], noisy[noisy != MISSING]
+    return data._replace(codes=codes), pairs if len(pairs[0]) else None, known
+
+
+def _check_verified(data: FitInput, verified: BoolArray) -> None:
+    """Refuse a mask of correct labels that includes rows without a label."""
+    wrong = np.flatnonzero(verified & (data.codes == MISSING))
+    if wrong.size:
+        raise InvalidInputError(
+            f"`gold` marks the label of row {wrong[0]} as correct, but `y` has no label there. Pass clean "
+            "labels as `gold`, with NaN or None in the other rows, or set the mask to False."
+        )
+
+
 def labelled_copies(data: FitInput) -> tuple[FitInput, IntArray]:
     """Return the rows that have a label, and the row of ``data`` of each of them.
 
@@ -193,12 +237,17 @@ def labelled_copies(data: FitInput) -> tuple[FitInput, IntArray]:
         rows = np.flatnonzero(data.codes != MISSING)
         if len(rows) == len(data.codes):
             return data, rows
-        return data._replace(
-            X=_safe_indexing(data.X, rows), codes=data.codes[rows], weight=data.weight[rows]
-        ), rows
-    rows, codes = np.nonzero(data.shares)
-    weight = data.weight[rows] * data.shares[rows, codes]
-    return data._replace(X=_safe_indexing(data.X, rows), codes=codes, weight=weight, shares=None), rows
+        codes, weight = data.codes[rows], data.weight[rows]
+    else:
+        rows, codes = np.nonzero(data.shares)
+        weight = data.weight[rows] * data.shares[rows, codes]
+    return data._replace(
+        X=_safe_indexing(data.X, rows),
+        codes=codes,
+        weight=weight,
+        shares=None,
+        trees=None if data.trees is None else data.trees[rows],
+    ), rows
 
 
 def folds_of_copies(folds: Folds, rows: IntArray, n_rows: int) -> Folds:

@@ -76,6 +76,7 @@ RENAMED_FIELDS = {
 NEW_FIELDS: dict[str, dict[str, Any]] = {
     "PeerBoostingClassifier": {"n_folds": 5, "clean_map_": None, "noise_": None, "oof_proba_": None},
     "PeerPlugInClassifier": {"random_state": 0},
+    "TableEncoder": {"output": "features", "free_text_": [], "_text_models": {}, "_codes": {}},
 }
 
 

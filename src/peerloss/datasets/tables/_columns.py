@@ -75,9 +75,12 @@ def check_unique(names: Iterable[str], where: object, *, advice: str) -> None:
         )
 
 
-def make_encoder() -> Pipeline:
-    """Return the preprocessing: impute, one-hot encode text columns, standardise all columns."""
-    numbers = SimpleImputer(strategy="most_frequent", keep_empty_features=True)
+def make_encoder(*, mark_missing: bool = False) -> Pipeline:
+    """Return the preprocessing: impute, one-hot encode text columns, standardise all columns.
+
+    ``mark_missing`` adds a column for each number with missing values, which is 1 where it is missing.
+    """
+    numbers = SimpleImputer(strategy="most_frequent", keep_empty_features=True, add_indicator=mark_missing)
     categories = make_pipeline(
         SimpleImputer(strategy="constant", fill_value="missing"),
         OneHotEncoder(handle_unknown="ignore", sparse_output=False),

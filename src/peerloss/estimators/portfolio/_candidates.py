@@ -83,6 +83,7 @@ def _boosting(n_rows: int, n_classes: int, seed: int) -> HistGradientBoostingCla
         parameters = {
             "num_leaves": leaves,
             "min_data_in_leaf": min_rows,
+            "min_data_per_group": min_rows,
             "lambda_l2": 5.0,
             "feature_fraction_bynode": 0.5,
             "force_row_wise": True,
@@ -121,6 +122,12 @@ def is_forest(model: Any) -> bool:
 def is_boosting(model: Any) -> bool:
     """Return whether the number of rounds of a model is chosen on held-out rows."""
     return isinstance(model, HistGradientBoostingClassifier | LightGBMSettings)
+
+
+def features_for(model: Any, X: FloatArray, trees: FloatArray | None) -> FloatArray:
+    """Return the features that a model uses: ``trees``, if the table has mixed columns and it has trees."""
+    has_trees = is_forest(model) or is_boosting(model) or isinstance(model, FoldBooster)
+    return trees if trees is not None and has_trees else X
 
 
 def _forests(n_rows: int, n_classes: int, seed: int) -> dict[str, BaseEstimator]:

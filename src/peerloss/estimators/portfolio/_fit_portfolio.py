@@ -10,13 +10,16 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from joblib import Parallel, delayed
+from joblib.parallel import get_active_backend
 from scipy.optimize import nnls
 from sklearn.base import clone
 
+from peerloss._classifier import FitInput
 from peerloss.estimators.portfolio._candidates import (
     MAX_TRAINING_ROWS,
     TREES_PER_FOLD,
     candidate_models,
+    features_for,
     fit_networks,
     is_boosting,
     is_forest,
@@ -38,7 +41,6 @@ from peerloss.posterior.calibrator import Calibrator, log_scores
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray, IntArray
     from peerloss.estimators.folds import Folds
 
@@ -78,9 +80,12 @@ class Member:
     models: list[Any]
     calibrator: Calibrator
 
-    def proba(self, X: FloatArray) -> FloatArray:
-        """Return calibrated probabilities of the noisy label, the mean over the models, shape (n, K)."""
-        averaged = np.mean([model.predict_proba(X) for model in self.models], axis=0)
+    def proba(self, X: FloatArray, trees: FloatArray | None = None) -> FloatArray:
+        """Return calibrated probabilities of the noisy label, the mean over the models, shape (n, K).
+
+        ``trees`` are the features of a mixed table for trees.
+        """
+        averaged = np.mean([m.predict_proba(features_for(m, X, trees)) for m in self.models], axis=0)
         return self.calibrator.proba(log_scores(averaged))
 
 
@@ -181,17 +186,18 @@ def _fit_models(
     """Return models and held-out probabilities by the name of the candidate."""
     candidates = candidate_models(len(data.codes), data.X.shape[1], len(data.classes), seed=seed)
     once = folds[: _n_folds_per_draw(folds)]
+    shared = _share(data)
     tasks: list[tuple[str, Any]] = []
     # Fold by fold: fast and slow candidates alternate, so that the estimated remaining time is reliable.
     for i, (train, test) in enumerate(folds):
         for j, (name, model) in enumerate(candidates.items()):
             if is_boosting(model):
-                task = delayed(fit_rounds)(model, data, train, test) if i < len(once) else None
+                task = delayed(_with_data)(fit_rounds, model, shared, train, test) if i < len(once) else None
             elif is_forest(model) and out_of_bag:
-                task = delayed(fit_out_of_bag)(model, data) if i == j % len(folds) else None
+                task = delayed(_with_data)(fit_out_of_bag, model, shared) if i == j % len(folds) else None
             else:
                 rows = sample_rows(train, data.codes, MAX_TRAINING_ROWS.get(name, len(train)), seed=seed)
-                task = delayed(fit_fold)(_for_folds(model), data, rows, test)
+                task = delayed(_with_data)(fit_fold, _for_folds(model), shared, rows, test)
             tasks += [(name, task)] if task else []
     results: dict[str, list[tuple[Any, Any]]] = {name: [] for name in candidates}
     for (name, _), result in zip(tasks, _run([task for _, task in tasks], n_jobs), strict=True):
@@ -214,11 +220,31 @@ def _cross_fitted(folds: Folds, parts: list[tuple[Any, FloatArray]], data: FitIn
     return Fitted([model for model, _ in parts], join_folds(folds, [proba for _, proba in parts], data))
 
 
+def _share(data: FitInput) -> Any:
+    """Put the data into Ray's object store if Ray runs the tasks, since each task would carry a copy."""
+    backend, _ = get_active_backend()
+    if type(backend).__name__ != "RayBackend":
+        return data
+    import ray  # noqa: PLC0415 - an optional dependency
+
+    return ray.put(data)
+
+
+def _with_data(fit: Callable[..., Any], model: Any, shared: Any, *rows: IntArray) -> Any:
+    """Call ``fit`` with the data of :func:`_share`; runs in a worker."""
+    if not isinstance(shared, FitInput):
+        import ray  # noqa: PLC0415 - an optional dependency
+
+        shared = ray.get(shared)
+    return fit(model, shared, *rows)
+
+
 def _boosted(folds: Folds, parts: list[tuple[Any, list[float]]], data: FitInput) -> Fitted:
     """Choose the number of rounds of boosting for all folds, and predict the held-out rows."""
     entry = common_rounds([losses for _, losses in parts])
     models = [keep_rounds(model, min(entry, len(losses) - 1)) for model, losses in parts]
-    found = [model.predict_proba(data.X[test]) for model, (_, test) in zip(models, folds, strict=True)]
+    X = features_for(models[0], data.X, data.trees)
+    found = [model.predict_proba(X[test]) for model, (_, test) in zip(models, folds, strict=True)]
     return Fitted(models, join_folds(folds, found, data))
 
 

@@ -14,7 +14,7 @@ from sklearn.metrics import log_loss
 from threadpoolctl import ThreadpoolController
 
 from peerloss._probabilities import label_frequencies
-from peerloss.estimators.portfolio._candidates import FoldBooster, LightGBMSettings, is_forest
+from peerloss.estimators.portfolio._candidates import FoldBooster, LightGBMSettings, features_for, is_forest
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -58,10 +58,11 @@ def fit_fold(
     """
     model: Any = clone(estimator)
     with _one_thread():
-        model.fit(data.X[train], data.codes[train], **_weights(model, data.weight[train]))
+        X = features_for(model, data.X, data.trees)
+        model.fit(X[train], data.codes[train], **_weights(model, data.weight[train]))
         if not is_forest(model):
-            return model, [model.predict_proba(data.X[test])]
-        total, _ = _tree_sums(model, data.X[test], repeat(np.arange(len(test))))
+            return model, [model.predict_proba(X[test])]
+        total, _ = _tree_sums(model, X[test], repeat(np.arange(len(test))))
         return model, list(total / len(model.estimators_))
 
 
@@ -74,9 +75,10 @@ def fit_out_of_bag(forest: BaseEstimator, data: FitInput) -> tuple[Any, list[Flo
     model: Any = clone(forest)
     rows = np.flatnonzero(data.weight > 0)
     with _one_thread():
-        model.fit(data.X[rows], data.codes[rows], **_weights(model, data.weight[rows]))
+        X = features_for(model, data.X, data.trees)[rows]
+        model.fit(X, data.codes[rows], **_weights(model, data.weight[rows]))
         outside = (_not_in(sample, len(rows)) for sample in model.estimators_samples_)
-        total, n_trees = _tree_sums(model, data.X[rows], outside)
+        total, n_trees = _tree_sums(model, X, outside)
     prior = label_frequencies(data.codes, len(data.classes), data.weight)
     has_tree = n_trees > 0
     found = []
@@ -181,8 +183,11 @@ def _fit_lightgbm(
 ) -> tuple[FoldBooster, list[float]]:
     import lightgbm  # noqa: PLC0415 - an optional dependency
 
-    rows = lightgbm.Dataset(data.X[train], data.codes[train], weight=data.weight[train])
-    held_out = rows.create_valid(data.X[test], data.codes[test], weight=data.weight[test])
+    X, categorical = features_for(settings, data.X, data.trees), list(data.categorical)
+    rows = lightgbm.Dataset(
+        X[train], data.codes[train], weight=data.weight[train], categorical_feature=categorical
+    )
+    held_out = rows.create_valid(X[test], data.codes[test], weight=data.weight[test])
     losses: dict[str, dict[str, list[float]]] = {}
     booster = lightgbm.train(
         settings.parameters,
@@ -202,11 +207,12 @@ def _fit_lightgbm(
 def _fit_scikit_learn(
     model: Any, data: FitInput, train: IntArray, test: IntArray, max_rounds: int
 ) -> tuple[Any, list[float]]:
-    X, y, weights = data.X[train], data.codes[train], _weights(model, data.weight[train])
+    X, y, weights = features_for(model, data.X, data.trees), data.codes, _weights(model, data.weight[train])
+    # Codes of categories are ordered numbers here: a model with `categorical_features` could not be saved.
     losses: list[float] = []
     for rounds in (rounds for rounds in ROUNDS if rounds <= max_rounds):
-        model.set_params(max_iter=rounds).fit(X, y, **weights)
-        proba, labels = model.predict_proba(data.X[test]), np.arange(len(data.classes))
+        model.set_params(max_iter=rounds).fit(X[train], y[train], **weights)
+        proba, labels = model.predict_proba(X[test]), np.arange(len(data.classes))
         losses.append(log_loss(data.codes[test], proba, sample_weight=data.weight[test], labels=labels))
         if losses[-1] > min(losses):
             break
