@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from peerloss._classifier import NoisyLabelClassifier, all_or_nothing
+from peerloss._classifier import NoisyLabelClassifier, all_or_nothing, is_mixed_table
 from peerloss.exceptions import InvalidInputError
 
 X = np.array([[0.0], [1.0], [2.0], [3.0]])
@@ -184,3 +184,20 @@ def test_numbers_that_overflow_are_named(change, message):
     arguments = {"X": X, "y": [0, 0, 1, 1]} | change
     with pytest.raises(InvalidInputError, match=message):
         Threshold().fit(**arguments)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (np.array([[1.0, np.nan]]), False),
+        (pd.DataFrame({"a": [1, 2], "b": [True, False]}), False),
+        (pd.DataFrame({"a": [1, 2]}, dtype=object), False),
+        (pd.DataFrame({"a": [1.0, np.nan]}), True),
+        (pd.DataFrame({"a": ["x", "y"]}), True),
+        (pd.DataFrame({"a": pd.Categorical([1, 2])}), True),
+    ],
+    ids=["array", "numbers", "numbers as objects", "gap", "text", "category"],
+)
+def test_mixed_tables_are_recognised(table, expected):
+    """DataFrames with text, categories or gaps are mixed; arrays and tables of numbers are not."""
+    assert is_mixed_table(table) is expected
