@@ -100,7 +100,7 @@ def main() -> None:
     lines = [
         "# Cost of a default fit",
         "",
-        f"CPU seconds on one thread. {provenance('cpu')}.",
+        f"Measured with `python benchmarks/bench_fit.py`: {provenance('cpu')}. Times are CPU seconds.",
         "",
         "| rows | classes | LightGBM | forest, 200 trees | PeerClassifier | ratio to their sum |",
         "|---:|---:|---:|---:|---:|---:|",

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from peerloss._classifier import NoisyLabelClassifier, all_or_nothing
+from peerloss._classifier import NoisyLabelClassifier, all_or_nothing, is_mixed_table
 from peerloss.exceptions import InvalidInputError
 
 X = np.array([[0.0], [1.0], [2.0], [3.0]])
@@ -324,3 +324,20 @@ def test_soft_labels_must_be_as_long_as_the_features():
     """Tables of different length raise an error."""
     with pytest.raises(ValueError, match="inconsistent numbers of samples"):
         Partial().fit(SIX[:5], SOFT)
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (np.array([[1.0, np.nan]]), False),
+        (pd.DataFrame({"a": [1, 2], "b": [True, False]}), False),
+        (pd.DataFrame({"a": [1, 2]}, dtype=object), False),
+        (pd.DataFrame({"a": [1.0, np.nan]}), True),
+        (pd.DataFrame({"a": ["x", "y"]}), True),
+        (pd.DataFrame({"a": pd.Categorical([1, 2])}), True),
+    ],
+    ids=["array", "numbers", "numbers as objects", "gap", "text", "category"],
+)
+def test_mixed_tables_are_recognised(table, expected):
+    """DataFrames with text, categories or gaps are mixed; arrays and tables of numbers are not."""
+    assert is_mixed_table(table) is expected

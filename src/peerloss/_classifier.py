@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
@@ -124,9 +125,10 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
 
 def is_mixed_table(X: Any) -> bool:
     """Return whether ``X`` is a DataFrame with missing values or with columns that are not numbers."""
-    if not hasattr(X, "dtypes") or not hasattr(X, "columns"):
+    if not isinstance(X, pd.DataFrame):
         return False
-    return any(kind.kind not in "biuf" for kind in X.dtypes) or bool(X.isna().any(axis=None))
+    kinds = X.infer_objects().dtypes  # columns of type object may hold numbers
+    return any(kind.kind not in "biuf" for kind in kinds) or bool(X.isna().any(axis=None))
 
 
 class _Labels(NamedTuple):

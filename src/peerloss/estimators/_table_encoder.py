@@ -160,7 +160,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 def _as_table(X: Any) -> pd.DataFrame:
     if not isinstance(X, pd.DataFrame):
         raise InvalidInputError(f"`X` must be a pandas DataFrame; got {type(X).__name__}.")
-    table = X.set_axis([str(name) for name in X.columns], axis=1)
+    table = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
     if not table.columns.is_unique:
         repeated = sorted(set(table.columns[table.columns.duplicated()]))
         raise InvalidInputError(f"`X` must have unique column names; {repeated} are repeated.")
