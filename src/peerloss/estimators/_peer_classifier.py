@@ -75,8 +75,9 @@ class PeerReport:
     n_unlabelled: int = 0
     """Number of rows without a label."""
     noise_low: FloatArray | None = None
+    """Lower ends of the 90 % intervals of the entries of T, shape (K, K)."""
     noise_high: FloatArray | None = None
-    """Ends of the 90 % intervals of each entry of T, shape (K, K)."""
+    """Upper ends of these intervals."""
     repeated_rows: float = 0.0
     """Share of the rows that have the same features as another row. If equal rows have different labels, the
     data do not tell whether a label is wrong or the classes overlap."""
