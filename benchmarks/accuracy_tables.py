@@ -114,7 +114,11 @@ def peers(seed: int) -> dict[str, Any]:
     forest = RandomForestClassifier(random_state=seed, n_jobs=1)
     boosting = LGBMClassifier(random_state=seed, n_jobs=1, verbose=-1)
     plain = dict(zip(PEERS, (forest, boosting), strict=False))
-    return plain | {f"cleanlab + {name}": CleanLearning(model, seed=seed) for name, model in plain.items()}
+    one_process = {"n_jobs": 1}
+    return plain | {
+        f"cleanlab + {name}": CleanLearning(model, seed=seed, find_label_issues_kwargs=one_process)
+        for name, model in plain.items()
+    }
 
 
 def run(name: str, noise_name: str, seed: int, folder: Path, max_rows: int) -> dict[str, Any]:
