@@ -82,7 +82,7 @@ def draw(axes: Axes, rows: list[Row], title: str) -> None:
     axes.text(0.726, n_symmetric - 0.45, "unequal noise rates", va="bottom", color=PALE_INK, fontsize=9.5)
     axes.text(0.726, n_symmetric - 0.58, "equal noise rates", va="top", color=PALE_INK, fontsize=9.5)
     axes.set_title(title, fontsize=12, loc="left", color=INK)
-    axes.set_xlim(0.725, 0.9)
+    axes.set_xlim(0.715, 0.9)
     axes.set_xticks([0.75, 0.8, 0.85, 0.9])
     axes.grid(axis="x", color="#e6e9ed")
     axes.set_axisbelow(True)
