@@ -70,8 +70,7 @@ class PeerReport:
     """Log-likelihood per noisy label, out of fold, that is lost if the estimated noise explains the labels;
     negative if the estimated noise predicts them better."""
     misfit_p_value: float = 1.0
-    """P-value of the hypothesis that nothing is lost, or, with more than two classes, at most 1e-4 per label
-    (a paired, one-sided z-test)."""
+    """P-value of the hypothesis that at most 1e-4 per label is lost (a paired, one-sided z-test)."""
     n_unlabelled: int = 0
     """Number of rows without a label."""
     noise_low: FloatArray | None = None

@@ -103,16 +103,15 @@ def estimate_class_noise(
         proba, codes, weight = proba[used], codes[used], weight[used]
         verified = None if verified is None else verified[used]
     is_clean = np.zeros(len(codes), dtype=bool) if verified is None else verified
-    effective = weight * weight.sum() / (weight**2).sum()
     if k > MAX_CURVES:
         noise, low, high, _ = count_noise(proba, codes)
         return NoiseEstimate(noise, low, high, NoisePosterior(noise.transition[None], np.ones(1)))
     if k == 2:
         score = np.asarray(proba[:, 1], dtype=np.float64)
-        found = CleanPosterior(*_weigh(score, codes, effective, is_clean, gold))
+        found = fit_clean_posterior(codes, score, weight=weight, gold=gold, verified=is_clean)
         posterior = found.noise_posterior()
         return NoiseEstimate(posterior.noise, *posterior.interval(), posterior, found.tabulate())
-    posterior = estimate_transitions(proba, codes, effective, is_clean, gold=gold)
+    posterior = estimate_transitions(proba, codes, _effective(weight), is_clean, gold=gold)
     return NoiseEstimate(posterior.noise, *posterior.interval(), posterior)
 
 
@@ -183,8 +182,12 @@ def fit_clean_posterior(
     weight = np.ones(len(score)) if weight is None else weight
     used = weight > 0
     is_clean = np.zeros(int(used.sum()), dtype=bool) if verified is None else verified[used]
-    effective = weight[used] * weight.sum() / (weight**2).sum()
-    return CleanPosterior(*_weigh(score[used], y_noisy[used], effective, is_clean, gold))
+    return CleanPosterior(*_weigh(score[used], y_noisy[used], _effective(weight[used]), is_clean, gold))
+
+
+def _effective(weight: FloatArray) -> FloatArray:
+    """Scale weights to the number of rows that would be as informative, (Σw)²/Σw²."""
+    return np.asarray(weight * weight.sum() / (weight**2).sum())
 
 
 def _weigh(

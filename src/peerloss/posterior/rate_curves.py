@@ -26,6 +26,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 from scipy.special import expit, ndtri
 
+from peerloss.posterior.noise_posterior import LEAST_SHARE
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -61,8 +63,6 @@ RATES = np.array([0.0, 0.02, *np.arange(1, 10) / 20])
 FINE_STEPS = 13
 #: Pairs of rates with a larger sum are not candidates: labels would carry almost no information.
 MAX_SUM_OF_RATES = 0.9
-#: The share of a clean class that the rates imply must be at least this part of its share among the labels.
-LEAST_SHARE = 0.1
 #: Pairs with less than this share of the largest weight are dropped: from the first grid, and at the end.
 MIN_COARSE_WEIGHT, MIN_WEIGHT = 1e-3, 1e-4
 #: Prior of the rates: density exp(−rate/scale), and this additional mass for a rate of exactly 0.
