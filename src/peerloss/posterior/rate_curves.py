@@ -53,7 +53,7 @@ MAX_GROUPS, MAX_KNOTS = 200, 1000
 EVIDENCE = 0.6
 #: Predicted probabilities stay this far from 0 and 1.
 CLIP = 1e-6
-#: Fisher scoring stops when the log posterior of every curve increases by less, or after so many steps.
+#: Fisher scoring of a curve stops when its log posterior increases by less, or after so many steps.
 TOLERANCE, MAX_ITERATIONS = 1e-2, 40
 #: Bounds of the logarithms of the slopes, and of one step.
 SLOPE_BOUNDS, MAX_STEP = (-12.0, 6.0), 2.0
@@ -170,40 +170,43 @@ def fit_rank_curves(groups: Groups, pairs: FloatArray, step_scale: float) -> tup
     rows, prior = ones + zeros, _Prior.of_curves(step_scale)
     floor = np.where(is_clean, 0.0, pairs[:, :1])
     gain = np.where(is_clean, 1.0, 1.0 - pairs.sum(axis=1, keepdims=True))
-    constant = np.ones((len(pairs), 1, len(design)))
 
-    def curve(at: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def curve(at: FloatArray, left: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
         slopes = np.exp(np.clip(at[:, :-1], *SLOPE_BOUNDS))
         clean = expit(slopes @ design.T + at[:, -1:])
-        return slopes, clean, np.clip(floor + gain * clean, CLIP, 1.0 - CLIP)
+        return slopes, clean, np.clip(floor[left] + gain[left] * clean, CLIP, 1.0 - CLIP)
 
-    def log_posterior(at: FloatArray) -> FloatArray:
-        p = curve(at)[2]
+    def log_posterior(at: FloatArray, left: IntArray) -> FloatArray:
+        p = curve(at, left)[2]
         return np.log(p) @ ones + np.log1p(-p) @ zeros + prior.log_density(at)
 
-    def derivatives(at: FloatArray) -> tuple[FloatArray, FloatArray]:
-        slopes, clean, p = curve(at)
-        rise = gain * clean * (1.0 - clean) / (p * (1.0 - p))
+    def derivatives(at: FloatArray, left: IntArray) -> tuple[FloatArray, FloatArray]:
+        slopes, clean, p = curve(at, left)
+        rise = gain[left] * clean * (1.0 - clean) / (p * (1.0 - p))
         score, information = rise * (ones - rows * p), rise**2 * rows * p * (1.0 - p)
+        constant = np.ones((len(at), 1, len(design)))
         inner = np.concatenate([slopes[:, :, None] * design.T, constant], axis=1)
         gradient = (inner @ score[:, :, None])[:, :, 0] - (at - prior.mean) @ prior.precision
         return gradient, (inner * information[:, None, :]) @ inner.transpose(0, 2, 1) + prior.precision
 
-    at = np.tile(prior.mean, (len(pairs), 1))
-    current, damping, identity = log_posterior(at), np.full(len(pairs), 1e-2), np.eye(at.shape[1])
+    every = np.arange(len(pairs))
+    found, left = np.tile(prior.mean, (len(pairs), 1)), every
+    value, damping, identity = log_posterior(found, every), np.full(len(pairs), 1e-2), np.eye(found.shape[1])
     for _ in range(MAX_ITERATIONS):
-        gradient, information = derivatives(at)
-        damped = information * (1.0 + damping[:, None, None] * identity)
+        at = found[left]
+        gradient, information = derivatives(at, left)
+        damped = information * (1.0 + damping[left, None, None] * identity)
         step = np.linalg.solve(damped, gradient[:, :, None])[:, :, 0]
         new = at + np.clip(step, -MAX_STEP, MAX_STEP)
-        value = log_posterior(new)
-        better = value >= current
-        gained = np.where(better, value - current, 0.0)
-        at, current = np.where(better[:, None], new, at), np.where(better, value, current)
-        damping = np.where(better, damping / 4.0, damping * 8.0)
-        if (better & (gained < TOLERANCE)).all():
+        new_value = log_posterior(new, left)
+        gained = new_value - value[left]
+        better = gained >= 0
+        found[left[better]], value[left[better]] = new[better], new_value[better]
+        damping[left] = np.where(better, damping[left] / 4.0, damping[left] * 8.0)
+        left = left[~(better & (gained < TOLERANCE))]
+        if not len(left):
             break
-    return at, np.asarray(current - 0.5 * np.linalg.slogdet(derivatives(at)[1])[1])
+    return found, np.asarray(value - 0.5 * np.linalg.slogdet(derivatives(found, every)[1])[1])
 
 
 @dataclass(frozen=True, eq=False)
