@@ -93,14 +93,14 @@ class NoisePosterior:
         labels, chosen = np.eye(k)[codes], np.eye(k)[decided]
         levels, errors = [], []
         for _, noise in self._candidates():
-            clean = labels @ noise.inverse()  # unbiased one-hot clean labels
             if balanced:
+                clean = labels @ noise.inverse()  # unbiased one-hot clean labels
                 mass = np.maximum(share @ clean, 1e-9)
                 part = chosen * clean / mass / k - clean * ((share @ (chosen * clean)) / mass**2 / k)
                 level = float(((share @ (chosen * clean)) / mass).mean())
                 single = part.sum(axis=1) + level
             else:
-                single = take(clean, decided)
+                single = noise.inverse()[codes, decided]
                 level = float(share @ single)
             levels.append(level)
             errors.append(float(np.sqrt(share**2 @ (single - level) ** 2)))
