@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 #: Numbers of leaves that ``num_leaves="auto"`` compares: LightGBM's default, and small trees, which overfit
 #: noisy labels less.
 LEAVES = (31, 7)
+#: Rounds whose loss is larger than the smallest by at most this are equally good; the last of them is used.
+#: The loss punishes confidence, and begins to increase before the accuracy of the decisions falls.
+EQUAL_LOSS = 0.002
 
 
 class CrossFit(NamedTuple):
@@ -43,11 +46,11 @@ def cross_fit(
 ) -> CrossFit:
     """Train one booster per fold for each number of leaves, and keep the best number of rounds and leaves.
 
-    Every fold stops early by itself. The chosen number of rounds has the smallest mean loss among those that
-    all folds reached.
+    Every fold stops early by itself. Among the numbers of rounds that all folds reached, the chosen one is
+    the largest whose mean loss is the smallest or larger by at most ``EQUAL_LOSS``.
     """
     fits = [_fit_folds(backend, replace(settings, num_leaves=size), rows, folds) for size in leaves]
-    return min(fits, key=lambda fit: fit.losses[fit.settings.n_estimators - 1])
+    return min(fits, key=lambda fit: min(fit.losses))
 
 
 def _fit_folds(backend: str, settings: BoosterSettings, rows: Rows, folds: Folds) -> CrossFit:
@@ -55,7 +58,9 @@ def _fit_folds(backend: str, settings: BoosterSettings, rows: Rows, folds: Folds
     n_common = min(len(fit.scores) for fit in fits)
     sizes = [rows.weight[rest].sum() for _, rest in folds]
     losses = np.average([fit.scores[:n_common] for fit in fits], axis=0, weights=sizes)
-    n_rounds = n_common if settings.early_stopping_rounds is None else int(losses.argmin()) + 1
+    n_rounds = n_common
+    if settings.early_stopping_rounds is not None:
+        n_rounds = int(np.flatnonzero(losses <= losses.min() + EQUAL_LOSS)[-1]) + 1
     proba = np.empty((len(rows.codes), settings.n_classes))
     for fit, (_, rest) in zip(fits, folds, strict=True):
         raw = raw_scores(backend, fit, settings, rows.X[rest], n_rounds=n_rounds)
