@@ -47,14 +47,15 @@ def test_default_lightgbm_is_beaten_under_noise(backend, n_classes, noise):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_rounds_and_leaves_minimise_the_held_out_loss(backend):
-    """The last rounds within .002 of the smallest loss are chosen; no fixed number of leaves has a smaller."""
+    """The last round within .002 of the smallest loss is chosen; no fixed number of leaves has less loss."""
     X, y = stripes(600)
     noisy = flip_labels(y, NoiseModel.uniform(2, 0.25), random_state=1)
     model = quick(backend=backend).fit(X, noisy)
     losses = np.array(model.validation_scores_)
     good = losses <= losses.min() + 0.002
     assert np.argmin(losses) + 1 <= model.n_iter_ < 60
-    assert good[model.n_iter_ - 1] and not good[model.n_iter_ :].any()
+    assert good[model.n_iter_ - 1]
+    assert not good[model.n_iter_ :].any()
     fixed = {leaves: quick(backend=backend, num_leaves=leaves).fit(X, noisy) for leaves in (7, 31)}
     best = min(fixed, key=lambda leaves: min(fixed[leaves].validation_scores_))
     assert model.num_leaves_ == best

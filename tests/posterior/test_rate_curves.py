@@ -7,7 +7,14 @@ from scipy.special import expit
 
 from peerloss import NoiseModel
 from peerloss.posterior import fit_clean_posterior, rate_curves
-from peerloss.posterior.rate_curves import RankScale, fit_rank_curves, group_by_rank
+from peerloss.posterior.rate_curves import (
+    RankScale,
+    boundary_noise,
+    class_noise,
+    fit_rank_curves,
+    group_by_rank,
+    weigh_rate_pairs,
+)
 
 
 def groups_of(n=600, seed=0):
@@ -38,7 +45,7 @@ def test_the_curve_is_the_most_probable_one(pair, step_scale):
         fit = groups.ones @ np.log(p) + groups.zeros @ np.log1p(-p)
         return -rate_curves.EVIDENCE * fit - prior.log_density(at[None])[0]
 
-    found = fit_rank_curves(groups, np.array([pair]), step_scale)[0][0]
+    found = fit_rank_curves(groups, class_noise(np.array([pair])), 1, step_scale)[0][0]
     starts = np.random.default_rng(0).normal(size=(5, len(found))) * 0.5 + prior.mean
     best = min(minimize(loss, start, method="BFGS").fun for start in starts)
     assert loss(found) < best + 0.05
@@ -94,7 +101,8 @@ def test_evidence_prefers_stiff_curves_where_log_odds_are_linear():
     for h, expected in ((2.0 * z, stiff), (np.where(z < 0, 0.3 * z, 6.0 * z), flexible)):
         labels = (rng.random(20_000) < expit(h)).astype(int)
         groups = group_by_rank(z, labels, np.ones(20_000), np.zeros(20_000, dtype=bool))
-        evidence = {s: fit_rank_curves(groups, np.zeros((1, 2)), s)[1][0] for s in (stiff, flexible)}
+        clean = class_noise(np.zeros((1, 2)))
+        evidence = {s: fit_rank_curves(groups, clean, 1, s)[1][0] for s in (stiff, flexible)}
         assert max(evidence, key=evidence.get) == expected
 
 
@@ -108,3 +116,36 @@ def test_several_curves_of_one_pair_are_one_candidate():
     assert posterior.weights.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(posterior.noise.transition, found.noise.transition, atol=1e-12)
     np.testing.assert_allclose(table.transform(score), found.transform(score), atol=1e-9)
+
+
+def test_slopes_of_the_noise_are_its_derivatives():
+    """Both kinds of noise return dη̃/dη, as central differences give it."""
+    clean, every = np.linspace(0.05, 0.95, 10)[None], np.zeros(1, dtype=int)
+    for noise in (class_noise(np.array([[0.1, 0.3]])), boundary_noise):
+        step = (noise(clean + 1e-6, every)[0] - noise(clean - 1e-6, every)[0]) / 2e-6
+        np.testing.assert_allclose(np.broadcast_to(noise(clean, every)[1], step.shape), step, atol=1e-8)
+
+
+def test_curves_that_converge_early_are_those_of_a_single_fit():
+    """Each of many curves is the one that it is when it is fitted alone."""
+    groups, pairs = groups_of(), np.array([(0.0, 0.0), (0.1, 0.3), (0.3, 0.05), (0.4, 0.4)])
+    together = fit_rank_curves(groups, class_noise(pairs), 4, 0.7)
+    for i, pair in enumerate(pairs):
+        curve, evidence = fit_rank_curves(groups, class_noise(pair[None]), 1, 0.7)
+        np.testing.assert_allclose(together[0][i], curve[0], atol=1e-8)
+        assert together[1][i] == pytest.approx(evidence[0], abs=1e-8)
+
+
+@pytest.mark.parametrize("no_noise", [0.01, 0.3, 0.9])
+def test_the_prior_of_no_noise_changes_its_odds_only(no_noise):
+    """The posterior odds of no noise are the prior odds times one ratio of evidences."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=400)
+    rows = z, rng.random(400) < expit(2.0 * z), np.ones(400), np.zeros(400, dtype=bool)
+
+    def log_ratio(prior):
+        found = weigh_rate_pairs(*rows, no_noise=prior)
+        clean = found.weights[(found.cells == 1).all(axis=1)].sum()  # the candidate that no grid contains
+        return np.log(clean / (1 - clean)) - np.log(prior / (1 - prior))
+
+    assert log_ratio(no_noise) == pytest.approx(log_ratio(0.5), abs=0.02)

@@ -208,7 +208,7 @@ def _make_audit(
             "suggested": classes[found.most_probable],
             "p_error": found.p_error,
             "rank": rank,
-            "flagged": flag_suspects(found.p_error, order),
+            "flagged": flag_suspects(found.p_error, order, found.no_noise),
         },
         index=given.index,
     )

@@ -74,10 +74,10 @@ def refit_posterior(
     The first one is returned unchanged if the noise rates cannot be estimated, if labels flip near the
     boundary, or if the model's probabilities were not used. The estimated noise is that of the first round.
     """
-    if not found.is_class_conditional or found.ranking_noise is None or found.model_ignored:
+    if not found.is_class_conditional or found.noise is None or found.model_ignored:
         return found
     if likelihood is None:
-        likelihood = found.ranking_noise.transition.T[codes]
+        likelihood = found.noise.transition.T[codes]
     targets = class_probabilities(found, proba, codes, likelihood)
     posterior = normalise_rows(_fit_to(targets, X, estimator, folds, n_jobs) * likelihood)
     return replace(

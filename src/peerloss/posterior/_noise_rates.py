@@ -13,6 +13,7 @@ is the evidence of that curve. More classes:
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -20,7 +21,14 @@ import numpy as np
 from peerloss.noise import NoiseModel
 from peerloss.posterior.many_classes import count_noise
 from peerloss.posterior.noise_posterior import NoisePosterior
-from peerloss.posterior.rate_curves import RankScale, RatePairs, clean_curves, gold_evidence, weigh_rate_pairs
+from peerloss.posterior.rate_curves import (
+    NO_NOISE,
+    RankScale,
+    RatePairs,
+    clean_curves,
+    gold_evidence,
+    weigh_rate_pairs,
+)
 from peerloss.posterior.transition_matrix import estimate_transitions
 
 if TYPE_CHECKING:
@@ -34,6 +42,12 @@ if TYPE_CHECKING:
 DIFFERENCE_SCALE = 0.1
 #: With more classes T is counted from confident rows, because one curve per class would take too long.
 MAX_CURVES = 100
+
+
+def bayes(clean: FloatArray, if_one: FloatArray, if_zero: FloatArray) -> FloatArray:
+    """Return P(clean = 1 | report) from P(clean = 1) and the likelihoods of the report."""
+    one, zero = clean * if_one, (1.0 - clean) * if_zero
+    return np.asarray(one / np.maximum(one + zero, 1e-300))
 
 
 @dataclass(frozen=True)
@@ -151,6 +165,14 @@ class CleanPosterior:
         """Return P(clean = 1 | score) at the scores that the ranks are interpolated between."""
         return TabulatedPosterior(self.scale.scores, self.transform(self.scale.scores))
 
+    def tabulate_given_label(self, label: int) -> TabulatedPosterior:
+        """Return P(clean = 1 | score, label), averaged over the candidates, at the same scores."""
+        clean = clean_curves(self.pairs.curves, self.scale.z)
+        if_zero, if_one = self.rates[:, :1], 1.0 - self.rates[:, 1:]  # P(label = 1 | clean)
+        if label == 0:
+            if_zero, if_one = 1.0 - if_zero, 1.0 - if_one
+        return TabulatedPosterior(self.scale.scores, self.weights @ bayes(clean, if_one, if_zero))
+
     def transform(self, score: FloatArray) -> FloatArray:
         """Return P(clean = 1 | score), averaged over the candidates, shape (n,)."""
         return np.asarray(self.weights @ clean_curves(self.pairs.curves, self.scale.transform(score)))
@@ -201,9 +223,16 @@ def _weigh(
     scale = RankScale.fit(score, weight)
     centre = float(np.average(codes, weights=weight)) - 0.5
 
-    def evidence(pairs: FloatArray) -> FloatArray:
-        off = (pairs[:, 0] - pairs[:, 1] - centre) / DIFFERENCE_SCALE
-        known = 0.0 if gold is None else gold_evidence(*gold, pairs)
-        return np.asarray(known - off**2 / 2.0)
+    def log_prior(pairs: FloatArray) -> FloatArray:
+        return np.asarray(-(((pairs[:, 0] - pairs[:, 1] - centre) / DIFFERENCE_SCALE) ** 2) / 2.0)
 
-    return weigh_rate_pairs(scale.transform(score), codes, weight, is_clean, evidence=evidence), scale
+    found = weigh_rate_pairs(
+        scale.transform(score),
+        codes,
+        weight,
+        is_clean,
+        log_prior=log_prior,
+        evidence=None if gold is None else partial(gold_evidence, *gold),
+        no_noise=NO_NOISE,
+    )
+    return found, scale

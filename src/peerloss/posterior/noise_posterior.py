@@ -42,6 +42,12 @@ class NoisePosterior:
         """The posterior mean of T."""
         return NoiseModel(np.tensordot(self.weights, self.transitions, axes=1))
 
+    @property
+    def no_noise(self) -> float:
+        """The probability that no label is wrong, T = I."""
+        clean = (self.transitions == np.eye(self.transitions.shape[1])).all(axis=(1, 2))
+        return float(self.weights[clean].sum())
+
     def interval(self) -> tuple[FloatArray, FloatArray]:
         """Return the lower and upper ends of the 90 % interval of each entry of T, two arrays (K, K)."""
         order = np.argsort(self.transitions, axis=0, kind="stable")
@@ -128,7 +134,9 @@ class NoisePosterior:
             return self
         if size <= 1:
             return NoisePosterior(self.noise.transition[None], np.ones(1))
-        parts = np.array_split(np.arange(len(self.weights)), size)
+        # "No noise" comes first (see `estimate_transitions`) and is not merged with other candidates.
+        first, rest = np.split(np.arange(len(self.weights)), [1])
+        parts = [first, *np.array_split(rest, size - 1)]
         weights = np.array([self.weights[part].sum() for part in parts])
         means = [np.tensordot(self.weights[p], self.transitions[p], axes=1) for p in parts]
         return NoisePosterior(np.array(means) / weights[:, None, None], weights)

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from scipy.special import expit, ndtri
+from scipy.special import expit, logsumexp, ndtri
 
 from peerloss.posterior.noise_posterior import LEAST_SHARE
 
@@ -33,8 +33,11 @@ if TYPE_CHECKING:
 
     from peerloss._validation import BoolArray, FloatArray, IntArray
 
-    #: Maps pairs (G, 2) to log evidence (G,).
-    Evidence = Callable[[FloatArray], FloatArray]
+    #: Maps pairs (G, 2) to a log density or log evidence (G,).
+    LogOfPairs = Callable[[FloatArray], FloatArray]
+    #: Maps clean probabilities (C, g) of some candidates, and their positions (C,), to noisy probabilities
+    #: and their derivatives.
+    Noise = Callable[[FloatArray, IntArray], tuple[FloatArray, FloatArray]]
 
 #: Where the slope of h may change, in units of z: pieces with 12, 23, 31, 23 and 12 % of the rows.
 KNOTS = np.array([-1.2, -0.4, 0.4, 1.2])
@@ -65,8 +68,10 @@ FINE_STEPS = 13
 MAX_SUM_OF_RATES = 0.9
 #: Pairs with less than this share of the largest weight are dropped: from the first grid, and at the end.
 MIN_COARSE_WEIGHT, MIN_WEIGHT = 1e-3, 1e-4
-#: Prior of the rates: density exp(−rate/scale), and this additional mass for a rate of exactly 0.
-RATE_SCALE, MASS_OF_ZERO = 1.0, 0.01
+#: Prior of the rates: density exp(−rate/scale).
+RATE_SCALE = 1.0
+#: Prior probability that no label is wrong.
+NO_NOISE = 0.3
 #: The smallest rate for which known pairs are evidence; a rate of 0 would forbid a single error.
 LEAST_RATE = 1e-3
 
@@ -157,8 +162,31 @@ def clean_curves(curves: FloatArray, z: FloatArray) -> FloatArray:
     return np.asarray(expit(slopes @ piecewise_design(z).T + curves[:, -1:]))
 
 
-def fit_rank_curves(groups: Groups, pairs: FloatArray, step_scale: float) -> tuple[FloatArray, FloatArray]:
-    """Fit a curve for each pair of rates; return the curves (G, J + 1) and their log evidence (G,).
+def class_noise(pairs: FloatArray) -> Noise:
+    """Return η̃ = e_neg + (1 − e_neg − e_pos)·η for candidate pairs (G, 2)."""
+
+    def mix(clean: FloatArray, curves: IntArray) -> tuple[FloatArray, FloatArray]:
+        gain = 1.0 - pairs[curves].sum(axis=1, keepdims=True)
+        return pairs[curves, :1] + gain * clean, gain
+
+    return mix
+
+
+def boundary_noise(clean: FloatArray, _curves: IntArray) -> tuple[FloatArray, FloatArray]:
+    """Return η̃ = ½ + ½(2η − 1)³ and its derivative: labels flip with probability 2η(1 − η)."""
+    centred = 2.0 * clean - 1.0
+    return 0.5 + centred**3 / 2.0, 3.0 * centred**2
+
+
+def boundary_flips(clean: FloatArray) -> FloatArray:
+    """Return the probability that a label flips near the boundary: ½ where η = ½, 0 where η is certain."""
+    return 2.0 * clean * (1.0 - clean)
+
+
+def fit_rank_curves(
+    groups: Groups, noise: Noise, n_curves: int, step_scale: float
+) -> tuple[FloatArray, FloatArray]:
+    """Fit a curve for each candidate noise; return the curves (G, J + 1) and their log evidence (G,).
 
     ``step_scale`` is the standard deviation of the steps between neighbouring log slopes. The most probable
     curve is found by damped Fisher scoring. A curve is its log slopes and h(0). The evidence is known up to a
@@ -168,30 +196,31 @@ def fit_rank_curves(groups: Groups, pairs: FloatArray, step_scale: float) -> tup
     design, ones, zeros, is_clean = groups
     ones, zeros = EVIDENCE * ones, EVIDENCE * zeros
     rows, prior = ones + zeros, _Prior.of_curves(step_scale)
-    floor = np.where(is_clean, 0.0, pairs[:, :1])
-    gain = np.where(is_clean, 1.0, 1.0 - pairs.sum(axis=1, keepdims=True))
 
-    def curve(at: FloatArray, left: IntArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+    def curve(at: FloatArray, left: IntArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
         slopes = np.exp(np.clip(at[:, :-1], *SLOPE_BOUNDS))
         clean = expit(slopes @ design.T + at[:, -1:])
-        return slopes, clean, np.clip(floor[left] + gain[left] * clean, CLIP, 1.0 - CLIP)
+        noisy, rise = noise(clean, left)
+        if is_clean.any():
+            noisy, rise = np.where(is_clean, clean, noisy), np.where(is_clean, 1.0, rise)
+        return slopes, clean, np.clip(noisy, CLIP, 1.0 - CLIP), rise
 
     def log_posterior(at: FloatArray, left: IntArray) -> FloatArray:
         p = curve(at, left)[2]
         return np.log(p) @ ones + np.log1p(-p) @ zeros + prior.log_density(at)
 
     def derivatives(at: FloatArray, left: IntArray) -> tuple[FloatArray, FloatArray]:
-        slopes, clean, p = curve(at, left)
-        rise = gain[left] * clean * (1.0 - clean) / (p * (1.0 - p))
+        slopes, clean, p, rise = curve(at, left)
+        rise = rise * clean * (1.0 - clean) / (p * (1.0 - p))
         score, information = rise * (ones - rows * p), rise**2 * rows * p * (1.0 - p)
         constant = np.ones((len(at), 1, len(design)))
         inner = np.concatenate([slopes[:, :, None] * design.T, constant], axis=1)
         gradient = (inner @ score[:, :, None])[:, :, 0] - (at - prior.mean) @ prior.precision
         return gradient, (inner * information[:, None, :]) @ inner.transpose(0, 2, 1) + prior.precision
 
-    every = np.arange(len(pairs))
-    found, left = np.tile(prior.mean, (len(pairs), 1)), every
-    value, damping, identity = log_posterior(found, every), np.full(len(pairs), 1e-2), np.eye(found.shape[1])
+    every = np.arange(n_curves)
+    found, left = np.tile(prior.mean, (n_curves, 1)), every
+    value, damping, identity = log_posterior(found, every), np.full(n_curves, 1e-2), np.eye(found.shape[1])
     for _ in range(MAX_ITERATIONS):
         at = found[left]
         gradient, information = derivatives(at, left)
@@ -217,10 +246,12 @@ class RatePairs:
     """Pairs (e_neg, e_pos), shape (G, 2)."""
     weights: FloatArray
     """Their posterior probabilities, shape (G,)."""
-    prior_masses: FloatArray
-    """Prior probabilities of each rate of the pairs, up to a constant, shape (G, 2)."""
+    cells: FloatArray
+    """Widths of the grid cell of each rate of the pairs, shape (G, 2)."""
     curves: FloatArray
     """Their clean curves (:func:`clean_curves`), shape (G, J + 1)."""
+    log_evidence: float
+    """Log evidence of all pairs together, up to the constant of :func:`fit_rank_curves`."""
 
 
 def weigh_rate_pairs(
@@ -233,7 +264,9 @@ def weigh_rate_pairs(
     e_pos: FloatArray = RATES,
     max_sum: float = MAX_SUM_OF_RATES,
     step_scales: tuple[float, ...] = STEP_SCALES,
-    evidence: Evidence | None = None,
+    log_prior: LogOfPairs | None = None,
+    evidence: LogOfPairs | None = None,
+    no_noise: float = 0.0,
 ) -> RatePairs:
     """Return pairs of rates with their posterior probabilities.
 
@@ -250,48 +283,58 @@ def weigh_rate_pairs(
         Pairs with a larger sum of rates are not candidates.
     step_scales
         Each pair has one curve for each of these scales (:func:`fit_rank_curves`).
+    log_prior
+        Additional log prior density of pairs, up to a constant.
     evidence
         Additional log evidence of pairs, for example from known clean labels.
+    no_noise
+        Prior probability that both rates are exactly 0.
     """
     groups = group_by_rank(z, is_one, weight, is_clean)
     noisy = ~is_clean if not is_clean.all() else is_clean
     share = float(np.average(is_one[noisy], weights=weight[noisy]))
 
-    def fit(first: FloatArray, second: FloatArray) -> tuple[FloatArray, ...]:
+    def fit(pairs: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the curves and the log evidence of pairs, for one scale after the other."""
+        fits = [fit_rank_curves(groups, class_noise(pairs), len(pairs), scale) for scale in step_scales]
+        known = 0.0 if evidence is None else evidence(pairs)
+        return np.concatenate([curves for curves, _ in fits]), np.concatenate([e + known for _, e in fits])
+
+    def weigh(first: FloatArray, second: FloatArray) -> tuple[FloatArray, FloatArray, FloatArray]:
+        """Return the possible pairs of a grid, the area of their cells and their prior probability."""
         pairs = np.stack(np.meshgrid(first, second, indexing="ij"), axis=2).reshape(-1, 2)
-        masses = np.stack(
-            np.meshgrid(_prior_mass(first), _prior_mass(second), indexing="ij"), axis=2
-        ).reshape(-1, 2)
+        widths = np.meshgrid(np.gradient(first), np.gradient(second), indexing="ij")
+        cells = np.stack(widths, axis=2).reshape(-1, 2)
         gain = 1.0 - pairs.sum(axis=1)
         ones = (share - pairs[:, 0]) / np.maximum(gain, 1e-9)  # the share of clean class 1
         allowed = (gain > 1.0 - max_sum) & (ones >= LEAST_SHARE * share)
         allowed &= 1.0 - ones >= LEAST_SHARE * (1.0 - share)
         if not allowed.any():  # one label is so rare that only clean labels are possible
             allowed[0] = True
-        pairs, masses = pairs[allowed], masses[allowed]
-        log_prior = np.log(masses).sum(axis=1) - pairs.sum(axis=1) / RATE_SCALE
-        if evidence is not None:
-            log_prior = log_prior + evidence(pairs)
-        fits = [fit_rank_curves(groups, pairs, scale) for scale in step_scales]
-        log_weight = np.concatenate([log_prior + found for _, found in fits])
-        times = len(step_scales)
-        return (
-            np.tile(pairs, (times, 1)),
-            np.exp(log_weight - log_weight.max()),
-            np.tile(masses, (times, 1)),
-            np.concatenate([curves for curves, _ in fits]),
-        )
+        pairs, cells = pairs[allowed], cells[allowed]
+        log_density = -pairs.sum(axis=1) / RATE_SCALE
+        if log_prior is not None:
+            log_density = log_density + log_prior(pairs)
+        return pairs, cells, np.log(cells).sum(axis=1) + log_density
 
-    pairs, weights, _, _ = fit(e_neg, e_pos)
-    left = pairs[weights > MIN_COARSE_WEIGHT]
-    pairs, weights, masses, curves = fit(_finer(e_neg, left[:, 0]), _finer(e_pos, left[:, 1]))
-    kept = weights > MIN_WEIGHT
-    return RatePairs(pairs[kept], weights[kept] / weights[kept].sum(), masses[kept], curves[kept])
-
-
-def _prior_mass(values: FloatArray) -> FloatArray:
-    """Return the prior probability of each value: the width of its cell, and more for a rate of 0."""
-    return np.gradient(values) + np.where(values == 0.0, MASS_OF_ZERO, 0.0)
+    times = len(step_scales)
+    pairs, _, log_mass = weigh(e_neg, e_pos)
+    log_total = float(logsumexp(log_mass))
+    log_weight = np.tile(log_mass, times) + fit(pairs)[1]
+    left = np.tile(pairs, (times, 1))[log_weight > log_weight.max() + np.log(MIN_COARSE_WEIGHT)]
+    pairs, cells, log_mass = weigh(_finer(e_neg, left[:, 0]), _finer(e_pos, left[:, 1]))
+    n_grid, log_mass = len(pairs), log_mass - log_total
+    if no_noise > 0.0:
+        log_mass = np.append(log_mass + np.log1p(-no_noise), np.log(no_noise))
+        pairs, cells = np.vstack([pairs, np.zeros((1, 2))]), np.vstack([cells, np.ones((1, 2))])
+    curves, log_evidence = fit(pairs)
+    log_weight = np.tile(log_mass, times) + log_evidence
+    weights = np.exp(log_weight - log_weight.max())
+    in_grid = np.tile(np.arange(len(pairs)) < n_grid, times)
+    kept = ~in_grid | (weights > MIN_WEIGHT * weights[in_grid].max())
+    pairs, cells = np.tile(pairs, (times, 1)), np.tile(cells, (times, 1))
+    total = float(logsumexp(log_weight)) - np.log(times)
+    return RatePairs(pairs[kept], weights[kept] / weights[kept].sum(), cells[kept], curves[kept], total)
 
 
 def _finer(values: FloatArray, left: FloatArray) -> FloatArray:

@@ -18,10 +18,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.special import betaln, gammaln, xlog1py, xlogy
+from scipy.special import betaln, expit, gammaln, logsumexp, xlog1py, xlogy
 
 from peerloss.posterior.noise_posterior import NoisePosterior
-from peerloss.posterior.rate_curves import LEAST_RATE, RankScale, RatePairs, clean_curves, weigh_rate_pairs
+from peerloss.posterior.rate_curves import (
+    LEAST_RATE,
+    NO_NOISE,
+    RankScale,
+    RatePairs,
+    clean_curves,
+    weigh_rate_pairs,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -88,8 +95,8 @@ def estimate_transitions(
         counts[i] += _labels_near_top(
             pairs.weights @ clean_curves(pairs.curves, z), codes[top], noisy_weight, k, share
         )
-    flips = _share_prior(flips / flips.sum(axis=1, keepdims=True))
-    return _sample(flips, _shrink_shares(counts))
+    flips, no_noise = _share_prior(flips / flips.sum(axis=1, keepdims=True))
+    return _sample(flips, _shrink_shares(counts), no_noise)
 
 
 def _top_rows(score: FloatArray, is_one: BoolArray) -> IntArray:
@@ -102,7 +109,7 @@ def _top_rows(score: FloatArray, is_one: BoolArray) -> IntArray:
 def _tabulate(pairs: RatePairs) -> FloatArray:
     """Return the likelihood of the second rate at the values of ``TABLE``, averaged over the first rate."""
     values, place = np.unique(pairs.rates[:, 1], return_inverse=True)
-    likelihood = np.bincount(place, pairs.weights / pairs.prior_masses[:, 1])
+    likelihood = np.bincount(place, pairs.weights / pairs.cells[:, 1])
     return np.asarray(np.interp(TABLE, values, likelihood, left=0.0, right=0.0)) + TINY
 
 
@@ -122,8 +129,11 @@ def _labels_near_top(
     return np.asarray(np.bincount(codes, near, minlength=k), dtype=np.float64)
 
 
-def _share_prior(flips: FloatArray) -> FloatArray:
-    """Return the posterior of each class's flip rate under the prior that all classes share."""
+def _share_prior(flips: FloatArray) -> tuple[FloatArray, float]:
+    """Return the posterior of each class's flip rate under the prior that all classes share.
+
+    Also return the posterior probability that all rates are 0.
+    """
     rate = np.clip(TABLE, LEAST_RATE, None)
     log_evidence, posteriors = [], []
     for mean in MEANS:
@@ -134,8 +144,11 @@ def _share_prior(flips: FloatArray) -> FloatArray:
             total = np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
             log_evidence.append(float(np.log(total).sum()))
             posteriors.append(joint / total)
+    log_of_some = float(logsumexp(log_evidence)) - np.log(len(log_evidence))
+    log_of_none = float(np.log(flips[:, 0]).sum())
+    odds = np.log(NO_NOISE) - np.log1p(-NO_NOISE) + log_of_none - log_of_some
     weights = np.exp(np.array(log_evidence) - max(log_evidence))
-    return np.tensordot(weights / weights.sum(), np.array(posteriors), axes=1)
+    return np.tensordot(weights / weights.sum(), np.array(posteriors), axes=1), float(expit(odds))
 
 
 def _shrink_shares(counts: FloatArray) -> FloatArray:
@@ -162,8 +175,8 @@ def _shrink_shares(counts: FloatArray) -> FloatArray:
     return shares
 
 
-def _sample(flips: FloatArray, shares: FloatArray) -> NoisePosterior:
-    """Return candidates for T: stratified quantiles of each class's flip rate, in random order."""
+def _sample(flips: FloatArray, shares: FloatArray, no_noise: float) -> NoisePosterior:
+    """Return candidates for T: no noise, then stratified quantiles of each class's rate in random order."""
     k = len(flips)
     size = max(1, min(N_CANDIDATES, MAX_ENTRIES // k**2))
     rng = np.random.default_rng(0)
@@ -177,4 +190,5 @@ def _sample(flips: FloatArray, shares: FloatArray) -> NoisePosterior:
         rates = TABLE[cell] + np.where(cell > 0, inside * TABLE[1], 0.0)  # a rate of 0 is exactly 0
         transitions[:, i] = shares[i] * rates[:, None]
         transitions[:, i, i] = 1.0 - rates
-    return NoisePosterior(transitions, np.full(size, 1.0 / size))
+    weights = np.append(no_noise, np.full(size, (1.0 - no_noise) / size))
+    return NoisePosterior(np.concatenate([np.eye(k)[None], transitions]), weights)

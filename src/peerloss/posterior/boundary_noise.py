@@ -1,0 +1,78 @@
+"""Labels of two classes that are wrong near the boundary, as an alternative to class-conditional noise.
+
+If classes are unequal, labels that are wrong only near the boundary look like noise that flips the smaller
+class, because hardly any of its labels are confident. So one more hypothesis describes them: labels flip with
+probability 2η(1 − η), ½ at the boundary and 0 far from it. Then η̃ = ½ + ½(2η − 1)³ flattens in the middle of
+the scores, while class-conditional noise flattens at both ends. The curves and their evidence are those of
+:mod:`peerloss.posterior.rate_curves`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.special import expit, logsumexp
+
+from peerloss.noise import NoiseModel
+from peerloss.posterior._noise_rates import TabulatedPosterior, bayes
+from peerloss.posterior.rate_curves import (
+    STEP_SCALES,
+    RankScale,
+    boundary_flips,
+    boundary_noise,
+    clean_curves,
+    fit_rank_curves,
+    group_by_rank,
+)
+
+if TYPE_CHECKING:
+    from peerloss._validation import FloatArray, IntArray
+    from peerloss.posterior._noise_rates import CleanPosterior
+
+#: Prior probability of noise near the boundary.
+NEAR_BOUNDARY = 0.02
+
+
+@dataclass(frozen=True, eq=False)
+class BoundaryPosterior:
+    """Clean probabilities if labels flip near the boundary."""
+
+    probability: float
+    """The posterior probability of noise near the boundary."""
+    curves: FloatArray
+    weights: FloatArray
+    """Clean curves (S, J + 1) and their posterior probabilities (S,)."""
+    scale: RankScale
+
+    def tabulate(self) -> TabulatedPosterior:
+        """Return P(clean = 1 | score) at the scores that the ranks are interpolated between."""
+        return TabulatedPosterior(self.scale.scores, self.weights @ clean_curves(self.curves, self.scale.z))
+
+    def tabulate_given_label(self, label: int) -> TabulatedPosterior:
+        """Return P(clean = 1 | score, label) at the same scores."""
+        clean = clean_curves(self.curves, self.scale.z)
+        flips = boundary_flips(clean)
+        if_one, if_zero = (1.0 - flips, flips) if label == 1 else (flips, 1.0 - flips)
+        return TabulatedPosterior(self.scale.scores, self.weights @ bayes(clean, if_one, if_zero))
+
+    def average_noise(self, score: FloatArray) -> NoiseModel:
+        """Return T averaged over rows, with the share of each class that flips."""
+        clean = self.weights @ clean_curves(self.curves, self.scale.transform(score))
+        rows = np.stack([1.0 - clean, clean])
+        flipped = (rows * boundary_flips(clean)).sum(axis=1) / np.maximum(rows.sum(axis=1), 1e-300)
+        return NoiseModel.binary(*map(float, flipped))
+
+
+def fit_boundary_noise(codes: IntArray, score: FloatArray, by_class: CleanPosterior) -> BoundaryPosterior:
+    """Fit noise near the boundary and compare it with class-conditional noise fitted to the same rows."""
+    z, every_row = by_class.scale.transform(score), np.ones(len(codes))
+    groups = group_by_rank(z, codes == 1, every_row, np.zeros(len(codes), dtype=bool))
+    fits = [fit_rank_curves(groups, boundary_noise, 1, scale) for scale in STEP_SCALES]
+    curves = np.concatenate([curve for curve, _ in fits])
+    log_evidence = np.concatenate([found for _, found in fits])
+    total = float(logsumexp(log_evidence)) - np.log(len(fits))
+    odds = np.log(NEAR_BOUNDARY) - np.log1p(-NEAR_BOUNDARY) + total - by_class.pairs.log_evidence
+    weights = np.exp(log_evidence - log_evidence.max())
+    return BoundaryPosterior(float(expit(odds)), curves, weights / weights.sum(), by_class.scale)
