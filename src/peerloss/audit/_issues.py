@@ -12,7 +12,7 @@ from sklearn.model_selection import check_cv, cross_val_predict
 
 from peerloss._deprecation import renamed_parameters
 from peerloss._probabilities import check_probabilities, encode, label_frequencies
-from peerloss._validation import check_count
+from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
 from peerloss.audit._label_audit import LabelAudit, assess_training
 from peerloss.audit._refit import check_refit, refit_posterior
@@ -45,14 +45,16 @@ def find_label_issues(
     groups: ArrayLike | None = None,
     refit: bool = False,
     duplicates: str = "error",
+    target: str = "f1",
+    level: float = 0.8,
     n_jobs: int | None = None,
     random_state: int | None = 0,
 ) -> LabelAudit:
     """Find rows whose label is probably wrong.
 
     The score of a row is P(clean ≠ given | x, given label), computed from out-of-fold probabilities of the
-    noisy labels and the noise estimated from them. Rows are flagged so that the expected F1 of the flags is
-    as large as possible.
+    noisy labels and the noise estimated from them. "No label is wrong" is always one of the hypotheses; if it
+    is probable, nothing is flagged.
 
     Parameters
     ----------
@@ -82,6 +84,11 @@ def find_label_issues(
     duplicates
         What to do if an annotator labelled a row of a long table more than once: ``"error"``, or keep the
         ``"first"`` or the ``"last"`` of the labels in the order of the table.
+    target
+        Which rows are flagged. ``"f1"``: the number of flags with the largest expected F1. ``"precision"``:
+        as many as possible, so that the expected share of errors among them is at least ``level``.
+    level
+        The share for ``target="precision"``, above 0 and at most 1.
     n_jobs
         Number of processes; ``None`` is one.
     random_state
@@ -122,6 +129,7 @@ def find_label_issues(
     >>> bool(wrong[audit.table["flagged"]].mean() > 0.6)
     True
     """
+    precision = _check_target(target, level)
     given, reports = _read_labels(X, labels, pred_proba, duplicates)
     if refit:
         check_refit(X, estimator)  # before the first round, which may take an hour
@@ -137,7 +145,8 @@ def find_label_issues(
         proba = _out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         proba = _add_empty_classes(proba, codes, len(classes))
     elif reports is not None:
-        return _make_audit(given, classes, codes, posterior_of_reports(reports.posterior, codes), None)
+        found = posterior_of_reports(reports.posterior, codes)
+        return _make_audit(given, classes, codes, found, None, precision)
     else:
         raise InvalidInputError(
             "pass `X`, `pred_proba`, or labels of several annotators; got only one label per row."
@@ -149,7 +158,7 @@ def find_label_issues(
         found = refit_posterior(
             found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood, n_jobs=n_jobs
         )
-    return _make_audit(given, classes, codes, found, X)
+    return _make_audit(given, classes, codes, found, X, precision)
 
 
 def _read_labels(
@@ -183,8 +192,20 @@ def _check_same_order(index: pd.Index | None, pred_proba: Any) -> None:
         )
 
 
+def _check_target(target: str, level: float) -> float | None:
+    """Return the least expected precision of the flags, or ``None`` for the best expected F1."""
+    if check_choice(target, "target", ("f1", "precision")) == "f1":
+        return None
+    return check_in_range(level, "level", 0.0, 1.0, low_open=True)
+
+
 def _make_audit(
-    given: pd.Series, classes: NDArray[Any], codes: IntArray, found: LabelPosterior, X: Any
+    given: pd.Series,
+    classes: NDArray[Any],
+    codes: IntArray,
+    found: LabelPosterior,
+    X: Any,
+    precision: float | None = None,
 ) -> LabelAudit:
     advice = "Use a better model, more rows or better features."
     if found.model_ignored:
@@ -208,7 +229,7 @@ def _make_audit(
             "suggested": classes[found.most_probable],
             "p_error": found.p_error,
             "rank": rank,
-            "flagged": flag_suspects(found.p_error, order, found.no_noise),
+            "flagged": flag_suspects(found.p_error, order, no_noise=found.no_noise, precision=precision),
         },
         index=given.index,
     )
@@ -224,6 +245,8 @@ def _make_audit(
         outlook=assess_training(found, noisy_prior, len(codes)),
         reason=found.reason,
         near_boundary=found.near_boundary,
+        no_noise=found.no_noise,
+        error_rate_interval=found.error_rate_interval,
         X=X,
         label_name="label" if given.name is None else str(given.name),
     )

@@ -27,6 +27,8 @@ N_CLASSIFIERS = 100
 CONFIDENCE = 0.95
 #: The confidence of the intervals of T, entry by entry.
 ENTRY_CONFIDENCE = 0.9
+#: Labels look clean if the probability that none is wrong is above this.
+LOOKS_CLEAN = 0.5
 #: Entries of T that differ by less than this are equal.
 ROUNDING = 1e-9
 
@@ -93,6 +95,10 @@ class LabelAudit:
     near_boundary: float = 0.0
     """The probability that labels flip near the boundary between two classes, and not by class. Above ½, the
     rates in ``noise`` are averages over rows."""
+    no_noise: float = 0.0
+    """The probability that no label is wrong. Nothing is flagged if it is large."""
+    error_rate_interval: tuple[float, float] | None = None
+    """Ends of the 90 % interval of the share of wrong labels; ``None`` if it is not known."""
     X: Any = field(default=None, repr=False)
     """The features given, if any."""
     label_name: str = "label"
@@ -107,6 +113,29 @@ class LabelAudit:
         if self.noise is None:
             return float(self.table["p_error"].sum())
         return float(self.clean_prior @ self.noise.flip_rates) * len(self.table)
+
+    @property
+    def expected_errors_interval(self) -> tuple[float, float] | None:
+        """Ends of the 90 % interval of the number of wrong labels; ``None`` if it is not known."""
+        if self.error_rate_interval is None:
+            return None
+        low, high = (rate * len(self.table) for rate in self.error_rate_interval)
+        return min(low, self.expected_errors), max(high, self.expected_errors)
+
+    @property
+    def headline(self) -> str:
+        """How many labels are suspect, and how many are probably wrong."""
+        rows, expected = len(self.table), self.expected_errors
+        text = (
+            f"{int(self.table['flagged'].sum()):,} of {rows:,} labels are suspect; about {expected:,.0f} "
+            f"({expected / rows:.1%}) are expected to be wrong"
+        )
+        if self.expected_errors_interval is not None:
+            low, high = self.expected_errors_interval
+            text += f", with 90 % probability {low:,.0f} to {high:,.0f}"
+        if self.no_noise > LOOKS_CLEAN:
+            text += f". The labels look clean: with probability {self.no_noise:.0%} none is wrong"
+        return f"{text}."
 
     @property
     def suspects(self) -> pd.DataFrame:
@@ -134,6 +163,8 @@ class LabelAudit:
             "flagged": int(self.table["flagged"].sum()),
             "expected_errors": round(self.expected_errors, 3),
             "expected_error_rate": round(self.expected_errors / rows, 5),
+            "expected_errors_interval": _numbers(self.expected_errors_interval),
+            "no_noise": _number(self.no_noise),
             "more_likely_wrong_than_right": int((self.table["p_error"] > 0.5).sum()),
             "noise": _numbers(None if self.noise is None else self.noise.transition),
             "noise_low": _numbers(self.noise_low),
@@ -194,10 +225,8 @@ class LabelAudit:
         return table
 
     def __str__(self) -> str:
-        flagged = int(self.table["flagged"].sum())
         return (
-            f"{flagged:,} of {len(self.table):,} labels are suspect; about {self.expected_errors:,.0f} "
-            f"({self.expected_errors / len(self.table):.1%}) are expected to be wrong. "
+            f"{self.headline} "
             + (f"The noise rates cannot be estimated ({self.reason}). " if self.reason else "")
             + ("Errors lie near the boundary rather than in one class. " if self.near_boundary > 0.5 else "")
             + str(self.outlook)
@@ -211,7 +240,7 @@ def _with_suffix(path: str | Path, *suffixes: str) -> Path:
     return path
 
 
-def _numbers(values: FloatArray | None) -> Any:
+def _numbers(values: FloatArray | tuple[float, ...] | None) -> Any:
     return None if values is None else np.round(values, 6).tolist()
 
 

@@ -261,8 +261,4 @@ def _print(found: LabelAudit, summary: dict[str, Any]) -> None:
     for line in (*summary["notes"], found.outlook):
         say(line)
     say(f"Next: open {summary['audit']}/index.html, or run peerloss review {summary['audit']}.")
-    say(
-        f"{summary['flagged']:,} of {summary['rows']:,} labels are suspect; about "
-        f"{summary['expected_errors']:,.0f} ({summary['expected_error_rate']:.1%}) are expected to be wrong. "
-        f"Written to {summary['audit']}."
-    )
+    say(f"{found.headline} Written to {summary['audit']}.")

@@ -62,6 +62,8 @@ class LabelPosterior:
     """Ends of the 90 % intervals of each entry of T."""
     no_noise: float = 0.0
     """The probability that no label is wrong."""
+    error_rate_interval: tuple[float, float] | None = None
+    """Ends of the 90 % interval of the share of wrong labels; ``None`` if the noise is not estimated."""
     accuracy_as_labelled: float
     """Expected clean accuracy of a classifier that takes the labels as they are."""
     accuracy_corrected: float
@@ -176,13 +178,17 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
         evidence = likelihood[:, 0] * (1.0 - one) + likelihood[:, 1] * one
     posterior = by_class.noise_posterior()
     noise, (low, high) = posterior.noise, posterior.interval()
+    noisy_prior = label_frequencies(codes, 2)
+    least, most = posterior.error_rate_interval(noisy_prior)
     if boundary.probability <= BOUNDARY_PROBABILITY:
-        prior = posterior.clean_prior(label_frequencies(codes, 2))
+        prior = posterior.clean_prior(noisy_prior)
         as_labelled, corrected = _expected_accuracies(posterior, proba, codes)
     else:
         noise = boundary.average_noise(score)
         low, high = np.minimum(low, noise.transition), np.maximum(high, noise.transition)
         prior = np.array([1.0 - one.mean(), one.mean()])
+        average = float(prior @ noise.flip_rates)
+        least, most = min(least, average), max(most, average)
         as_labelled = float(np.where(score > 0.5, one, 1.0 - one).mean())
         corrected = float(np.maximum(one, 1.0 - one).mean())
     return LabelPosterior(
@@ -193,6 +199,7 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
         noise_low=low,
         noise_high=high,
         no_noise=(1.0 - boundary.probability) * posterior.no_noise,
+        error_rate_interval=(least, most),
         accuracy_as_labelled=as_labelled,
         accuracy_corrected=corrected,
         near_boundary=boundary.probability,
@@ -222,6 +229,7 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArra
         noise_low=estimate.low,
         noise_high=estimate.high,
         no_noise=estimate.posterior.no_noise,
+        error_rate_interval=estimate.posterior.error_rate_interval(label_frequencies(codes, k)),
         accuracy_as_labelled=as_labelled,
         accuracy_corrected=corrected,
         log_evidence=evidence / n,
@@ -245,19 +253,27 @@ def suspicious_first(p_error: FloatArray) -> IntArray:
     return np.argsort(-p_error, kind="stable")
 
 
-def flag_suspects(p_error: FloatArray, order: IntArray, no_noise: float = 0.0) -> BoolArray:
-    """Flag the first rows in ``order``, as many as maximise the expected F1 of the flags.
+def flag_suspects(
+    p_error: FloatArray, order: IntArray, *, no_noise: float = 0.0, precision: float | None = None
+) -> BoolArray:
+    """Flag the first rows in ``order``: as many as maximise the expected F1, or as ``precision`` allows.
 
     If some labels are wrong, flagging the m most probable errors has expected F1 close to 2·Σ_{i ≤ m} p_i /
     (m + Σ p), where p is ``p_error`` divided by the probability that some are. A threshold of ½ would flag
     too few rows if errors are many and hard to detect. If no label is wrong, which has probability
     ``no_noise``, the F1 is 1 without flags and 0 with any. So nothing is flagged unless noise is probable.
+
+    With ``precision`` the number of flags is the largest whose expected share of errors is at least that.
     """
+    count = np.arange(1, len(p_error) + 1)
+    found = np.cumsum(p_error[order])
+    n_flags = 0
+    if precision is not None:
+        n_flags = int((found >= precision * count).sum())  # the mean of the first m falls with m
+    elif found[-1] > 0:
+        some = max(1.0 - no_noise, 1e-300)
+        f1 = 2.0 * found / (some * count + found[-1])
+        n_flags = int(f1.argmax()) + 1 if some * f1.max() > no_noise else 0
     flagged = np.zeros(len(p_error), dtype=bool)
-    noise = max(1.0 - no_noise, 1e-300)
-    found = np.cumsum(p_error[order]) / noise
-    if found[-1] > 0:
-        f1 = 2.0 * found / (np.arange(1, len(p_error) + 1) + found[-1])
-        if noise * f1.max() > no_noise:
-            flagged[order[: int(f1.argmax()) + 1]] = True
+    flagged[order[:n_flags]] = True
     return flagged

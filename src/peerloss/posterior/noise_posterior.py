@@ -50,15 +50,30 @@ class NoisePosterior:
 
     def interval(self) -> tuple[FloatArray, FloatArray]:
         """Return the lower and upper ends of the 90 % interval of each entry of T, two arrays (K, K)."""
-        order = np.argsort(self.transitions, axis=0, kind="stable")
-        values = np.take_along_axis(self.transitions, order, axis=0)
-        reached = np.cumsum(self.weights[order], axis=0)
-        ends = [
-            np.take_along_axis(values, np.minimum((reached < q).sum(axis=0), len(values) - 1)[None], 0)[0]
-            for q in QUANTILES
-        ]
+        low, high = self._quantiles(self.transitions)
         mean = self.noise.transition
-        return np.minimum(ends[0], mean), np.maximum(ends[1], mean)
+        return np.minimum(low, mean), np.maximum(high, mean)
+
+    def error_rate_interval(self, noisy_prior: FloatArray) -> tuple[float, float]:
+        """Return the ends of the 90 % interval of the share of wrong labels, Σ_i π_i(1 − T[i, i]).
+
+        ``noisy_prior`` has the frequencies π̃ of the noisy labels, shape (K,).
+        """
+        rates = [float(unmix(noisy_prior[None], n)[0] @ n.flip_rates) for _, n in self._candidates()]
+        low, high = self._quantiles(np.array(rates))
+        return float(low), float(high)
+
+    def _quantiles(self, values: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """Return the ends of the 90 % interval of values that belong to the candidates, shape (S, …)."""
+        order = np.argsort(values, axis=0, kind="stable")
+        ordered = np.take_along_axis(values, order, axis=0)
+        reached = np.cumsum(self.weights[order], axis=0)
+        last = len(values) - 1
+        low, high = (
+            np.take_along_axis(ordered, np.minimum((reached < q).sum(axis=0), last)[None], 0)[0]
+            for q in QUANTILES
+        )
+        return low, high
 
     def transform(self, proba: NDArray[Any]) -> FloatArray:
         """Return clean probabilities η̃ T⁻¹, averaged over the candidates, shape (n, K).

@@ -71,7 +71,7 @@ MIN_COARSE_WEIGHT, MIN_WEIGHT = 1e-3, 1e-4
 #: Prior of the rates: density exp(−rate/scale).
 RATE_SCALE = 1.0
 #: Prior probability that no label is wrong.
-NO_NOISE = 0.3
+NO_NOISE = 0.2
 #: The smallest rate for which known pairs are evidence; a rate of 0 would forbid a single error.
 LEAST_RATE = 1e-3
 
