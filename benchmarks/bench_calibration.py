@@ -1,0 +1,236 @@
+"""Is ``p_error`` a probability? Calibration of ``find_label_issues`` on made data with known clean labels.
+
+Run ``python benchmarks/bench_calibration.py --runs RUNS.jsonl [--seeds 0-2] [--output TABLE.md] [--picture
+RELIABILITY.png]``. Finished cells are stored in RUNS and skipped in later runs.
+
+Classes are normal distributions whose distance gives the wanted accuracy of the best classifier. Their
+centres are equally far from each other, on a line, or random. Probabilities of the noisy labels are *exact*,
+or those of a *forest* out of bag. A cell is one combination of all these and a noise.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import warnings
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from joblib import Parallel, delayed
+from measure import provenance, publish
+from sklearn.ensemble import RandomForestClassifier
+from sklearn.metrics import roc_auc_score
+
+from peerloss import NoiseModel, find_label_issues, flip_labels
+
+CLASSES = (2, 3, 5, 10)
+ROWS = (300, 2_000, 10_000, 50_000)
+BEST_ACCURACIES = (0.75, 0.9, 0.98)
+NOISES = ("none", "uniform .1", "uniform .2", "uniform .4", "pair .2", "asymmetric")
+CENTRES = ("equal", "line", "random")
+PROBABILITIES = ("exact", "forest")
+#: Larger tables have exact probabilities only: a forest would take most of the time.
+MAX_FOREST_ROWS = 10_000
+N_BINS = 10
+#: A mean of ``p_error`` counts as right if it is at most this far from the share of wrong labels.
+NEAR = 0.03
+Cell = tuple[int, int, float, str, str, str, int]
+COLUMNS = ("classes", "rows", "best", "noise", "centres", "probabilities", "seed")
+
+
+def make_world(n_classes: int, n: int, best: float, centres: str, seed: int) -> tuple[Any, Any, Any]:
+    """Return features, clean labels and clean probabilities; the best classifier has accuracy ``best``."""
+    rng = np.random.default_rng([seed, n_classes, CENTRES.index(centres)])
+    places = {
+        "equal": np.eye(n_classes),
+        "line": np.arange(n_classes, dtype=float)[:, None],
+        "random": rng.normal(size=(n_classes, max(2, n_classes // 2))),
+    }[centres]
+    few, noise = rng.integers(n_classes, size=3000), rng.normal(size=(3000, places.shape[1]))
+    near, far = 0.05, 40.0
+    for _ in range(25):  # bisection in the logarithm of the distance
+        distance = np.sqrt(near * far)
+        reached = posterior(distance * places[few] + noise, distance * places).max(axis=1).mean()
+        near, far = (distance, far) if reached < best else (near, distance)
+    clean = rng.integers(n_classes, size=n)
+    X = distance * places[clean] + rng.normal(size=(n, places.shape[1]))
+    return X, clean, posterior(X, distance * places)
+
+
+def posterior(X: np.ndarray, centres: np.ndarray) -> np.ndarray:
+    """Return P(class | x) of equally frequent normal distributions."""
+    scores = X @ centres.T - (centres**2).sum(axis=1) / 2.0
+    p = np.exp(scores - scores.max(axis=1, keepdims=True))
+    return p / p.sum(axis=1, keepdims=True)
+
+
+def make_noise(name: str, n_classes: int, seed: int) -> NoiseModel:
+    """Return the named noise; asymmetric rates are drawn."""
+    kind, _, rate = name.partition(" ")
+    if kind == "none":
+        return NoiseModel(np.eye(n_classes))
+    if kind == "uniform":
+        return NoiseModel.uniform(n_classes, float(rate))
+    if kind == "pair":
+        return NoiseModel.pair_flip(n_classes, float(rate))
+    rng = np.random.default_rng(seed)
+    if n_classes == 2:
+        return NoiseModel.binary(*rng.permutation([0.05, 0.3]))
+    rates, shares = rng.uniform(0.0, 0.4, size=n_classes), np.zeros((n_classes, n_classes))
+    other = ~np.eye(n_classes, dtype=bool)
+    shares[other] = rng.dirichlet(np.full(n_classes - 1, 0.5), size=n_classes).ravel()
+    return NoiseModel(np.diag(1.0 - rates) + rates[:, None] * shares)
+
+
+def run(cell: Cell) -> dict[str, Any] | None:
+    """Audit one made table; ``None`` if a class has no label."""
+    warnings.simplefilter("ignore")
+    n_classes, n, best, noise_name, centres, kind, seed = cell
+    X, clean, proba = make_world(n_classes, n, best, centres, seed)
+    noise = make_noise(noise_name, n_classes, seed)
+    labels = flip_labels(clean, noise, random_state=seed)
+    if len(np.unique(labels)) < n_classes or len(np.unique(clean)) < n_classes:
+        return None
+    if kind == "exact":
+        proba = proba @ noise.transition
+    else:
+        forest = RandomForestClassifier(200, min_samples_leaf=3, oob_score=True, random_state=seed)
+        proba = np.nan_to_num(forest.fit(X, labels).oob_decision_function_, nan=1.0 / n_classes)
+        proba = (proba + 1e-6) / (proba + 1e-6).sum(axis=1, keepdims=True)
+    audit = find_label_issues(labels=labels, pred_proba=proba)
+    promised = find_label_issues(labels=labels, pred_proba=proba, target="precision", level=0.8)
+    wrong, p_error = labels != clean, audit.table["p_error"].to_numpy()
+    flagged, kept = audit.table["flagged"].to_numpy(), promised.table["flagged"].to_numpy()
+    bins = np.minimum((N_BINS * p_error).astype(int), N_BINS - 1)
+    count = np.bincount(bins, minlength=N_BINS)
+    stated, true = (np.bincount(bins, weights=v, minlength=N_BINS) for v in (p_error, wrong))
+    drawn = np.array([np.bincount(labels[clean == c], minlength=n_classes) for c in range(n_classes)])
+    record: dict[str, Any] = dict(zip(COLUMNS, cell, strict=True))
+    record |= {
+        "wrong": float(wrong.mean()),
+        "mean p_error": float(p_error.mean()),
+        "calibration error": float(np.abs(stated - true).sum() / n),
+        "flagged": float(flagged.mean()),
+        "flagged and wrong": float((flagged & wrong).mean()),
+        "promised": float(kept.mean()),
+        "promised and wrong": float((kept & wrong).mean()),
+        "no noise": audit.no_noise,
+        "estimated": not audit.reason,
+        "bins": [count.tolist(), stated.tolist(), true.tolist()],
+    }
+    if audit.noise_low is not None:
+        rates = drawn / drawn.sum(axis=1, keepdims=True)
+        inside = (audit.noise_low - 1e-9 <= rates) & (rates <= audit.noise_high + 1e-9)
+        record["rates inside"] = float(np.diag(inside).mean())
+    if audit.expected_errors_interval is not None:
+        low, high = audit.expected_errors_interval
+        record["errors inside"] = float(low - 0.5 <= wrong.sum() <= high + 0.5)
+    if wrong.any():
+        record["AUROC"] = float(roc_auc_score(wrong, p_error))
+        given = proba[np.arange(n), labels]
+        record["AUROC, confidence"] = float(roc_auc_score(wrong, 1.0 - given))
+    return record
+
+
+def summarise(frame: pd.DataFrame) -> list[str]:
+    """Return the tables."""
+    frame = frame.assign(near=(frame["mean p_error"] - frame["wrong"]).abs() <= NEAR)
+    head = (
+        "| cells | wrong | mean p_error | within .03 | calibration error | flagged | no noise | rates inside "
+        "| errors inside | AUROC | confidence |"
+    )
+    names = (
+        *("wrong", "mean p_error", "near", "calibration error", "flagged", "no noise", "rates inside"),
+        *("errors inside", "AUROC", "AUROC, confidence"),
+    )
+    lines = []
+    for title, keys in (
+        ("By noise", ["noise"]),
+        ("By rows", ["rows"]),
+        ("By classes", ["classes"]),
+        ("By accuracy of the best classifier", ["best"]),
+        ("By probabilities", ["probabilities"]),
+        ("Clean labels", ["best", "rows"]),
+    ):
+        cells = frame[frame["noise"] == "none"] if title == "Clean labels" else frame
+        lines += [f"## {title}", "", f"| {' and '.join(keys)} {head}", "|" + "---|" * 12]
+        for key, part in cells.groupby(keys):
+            means = " | ".join("" if np.isnan(m) else f"{m:.3f}" for m in part[list(names)].mean())
+            lines.append(f"| {', '.join(map(str, key))} | {len(part)} | {means} |")
+        lines.append("")
+    noisy = frame[(frame["noise"] != "none") & (frame["promised"] > 0)]
+    reached = noisy["promised and wrong"] / noisy["promised"]
+    share = noisy["promised and wrong"].sum() / noisy["promised"].sum()
+    n_noisy = int((frame["noise"] != "none").sum())
+    promise = (
+        f'`target="precision", level=0.8`: flags in {len(noisy)} of {n_noisy} cells with noise; {share:.3f} '
+        f"of the flagged rows are wrong, at least .75 in {(reached >= 0.75).mean():.0%} of these cells."
+    )
+    return [*lines, promise]
+
+
+def draw_reliability(frame: pd.DataFrame, path: Path) -> None:
+    """Draw the share of wrong labels over ``p_error``, for each number of classes and kind of noise."""
+    import matplotlib as mpl  # noqa: PLC0415 - only for the picture
+
+    mpl.use("Agg")
+    from matplotlib import pyplot as plt  # noqa: PLC0415
+
+    figure, axes = plt.subplots(1, len(CLASSES), figsize=(3.2 * len(CLASSES), 3.4), sharey=True)
+    for axis, n_classes in zip(axes, CLASSES, strict=True):
+        axis.plot([0, 1], [0, 1], color="0.6", lw=1, zorder=0)
+        for noise in NOISES:
+            part = frame[(frame["classes"] == n_classes) & (frame["noise"] == noise)]
+            if not len(part):
+                continue
+            count, stated, true = np.sum([np.array(b) for b in part["bins"]], axis=0)
+            some = count >= 100  # fewer rows say nothing
+            axis.plot(stated[some] / count[some], true[some] / count[some], "o-", ms=3, lw=1, label=noise)
+        axis.set_title(f"{n_classes} classes", fontsize=10)
+        axis.set_xlabel("p_error")
+    axes[0].set_ylabel("share of wrong labels")
+    axes[-1].legend(fontsize=7, loc="upper left")
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+
+
+def main() -> None:
+    """Run missing cells, then print the tables."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=Path, required=True)
+    parser.add_argument("--seeds", default="0-0", help="first-last")
+    parser.add_argument("--rows", default=",".join(map(str, ROWS)))
+    parser.add_argument("--n-jobs", type=int, default=1)
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--picture", type=Path)
+    options = parser.parse_args()
+    first, last = map(int, options.seeds.split("-"))
+    rows = tuple(map(int, options.rows.split(",")))
+    done = [json.loads(line) for line in options.runs.open()] if options.runs.exists() else []
+    keys = {tuple(record[column] for column in COLUMNS) for record in done}
+    wanted = [
+        cell
+        for cell in product(
+            CLASSES, rows, BEST_ACCURACIES, NOISES, CENTRES, PROBABILITIES, range(first, last + 1)
+        )
+        if cell not in keys and (cell[5] == "exact" or cell[1] <= MAX_FOREST_ROWS)
+    ]
+    found = Parallel(n_jobs=options.n_jobs, return_as="generator_unordered")(delayed(run)(c) for c in wanted)
+    for record in found:
+        if record is None:
+            continue
+        done.append(record)
+        with options.runs.open("a") as file:
+            file.write(json.dumps(record) + "\n")
+    frame = pd.DataFrame(done)
+    if options.picture:
+        draw_reliability(frame, options.picture)
+    text = [f"Measured with `benchmarks/bench_calibration.py`: {provenance('cpu')}.", "", *summarise(frame)]
+    publish("\n".join([*text, ""]), options.output)
+
+
+if __name__ == "__main__":
+    main()
