@@ -101,3 +101,26 @@ def test_flags_maximise_expected_f1(seed):
 def test_no_row_is_flagged_if_every_p_error_is_zero():
     """Probabilities of error that are all zero flag no row."""
     assert not flag_suspects(np.zeros(5), np.arange(5)).any()
+
+
+def test_probably_clean_labels_are_not_flagged():
+    """Flags need an expected F1 above that of no flags: 1 if no label is wrong, which has a probability."""
+    p = np.array([0.9, 0.8, 0.1, 0.05])
+    order = suspicious_first(p)
+    some = np.array([True, True, False, False])
+    for no_noise in (0.0, 0.1, 0.4):
+        scaled = (1 - no_noise) * p  # p_error averages over "no label is wrong"
+        np.testing.assert_array_equal(flag_suspects(scaled, order, no_noise=no_noise), some)
+    assert not flag_suspects(0.4 * p, order, no_noise=0.6).any()
+
+
+@pytest.mark.parametrize("level", [0.3, 0.7, 0.85, 0.95])
+def test_a_promised_precision_holds_in_expectation(level):
+    """The mean of p_error of the flagged rows is at least the level, and one more row would break it."""
+    p = np.random.default_rng(0).uniform(size=200)
+    order = suspicious_first(p)
+    flagged = flag_suspects(p, order, precision=level)
+    assert p[flagged].mean() >= level
+    one_more = order[: flagged.sum() + 1]
+    assert flagged.all() or p[one_more].mean() < level
+    assert not flag_suspects(0.5 * p, order, precision=0.9).any()

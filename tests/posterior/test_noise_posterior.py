@@ -104,3 +104,15 @@ def test_two_classes_average_the_inverse_and_the_curve():
     inverse, by_rank = np.array([0.0, 0.5, 1.0]), np.array([0.1, 0.5, 0.9])
     np.testing.assert_allclose(found[:, 1], (inverse + by_rank) / 2, atol=1e-5)
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
+
+
+def test_the_share_of_wrong_labels_is_that_of_each_candidate():
+    """The interval contains the shares of nine tenths of the candidates; no noise has the share 0."""
+    rates = np.linspace(0.0, 0.4, 41)
+    candidates = np.stack([NoiseModel.uniform(3, rate).transition for rate in rates])
+    posterior = NoisePosterior(candidates, np.full(41, 1 / 41))
+    low, high = posterior.error_rate_interval(np.full(3, 1 / 3))
+    assert (low, high) == (pytest.approx(0.02, abs=0.011), pytest.approx(0.38, abs=0.011))
+    assert posterior.no_noise == pytest.approx(1 / 41)
+    assert posterior.thinned(2).no_noise == pytest.approx(1 / 41)
+    assert only(np.eye(3)).error_rate_interval(np.full(3, 1 / 3)) == (0.0, 0.0)
