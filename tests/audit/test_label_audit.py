@@ -107,11 +107,12 @@ def test_page_reports_that_the_noise_is_unknown(tmp_path):
 
 def test_many_classes_are_listed_instead_of_drawn(tmp_path):
     """A matrix of 30 classes is not drawn; confusions are counted."""
-    codes = np.arange(900) % 30
-    given = codes.copy()
-    given[::9] = (given[::9] + 1) % 30
-    proba = np.full((900, 30), 0.2 / 29)
-    proba[np.arange(900), codes] = 0.8
+    rng = np.random.default_rng(0)
+    codes = np.arange(3000) % 30
+    given = np.where(rng.random(3000) < 0.2, (codes + 1) % 30, codes)
+    sure = rng.uniform(0.4, 0.99, size=(3000, 1))  # a model that is surer of some rows than of others
+    proba = np.tile((1 - sure) / 29, 30)
+    proba[np.arange(3000), codes] = sure[:, 0]
     audit = find_label_issues(labels=given, pred_proba=proba)
     audit.to_html(tmp_path / "page.html")
     text = Page((tmp_path / "page.html").read_text(encoding="utf-8")).text

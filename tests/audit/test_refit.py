@@ -59,7 +59,7 @@ def test_posterior_is_bayes_rule_with_the_refitted_probabilities():
         twice, weights = np.concatenate([X[train], X[train]]), np.concatenate([1.0 - one[train], one[train]])
         weights[weights < MIN_PROBABILITY] = 0.0
         model = LogisticRegression().fit(twice, np.repeat([0, 1], len(train)), sample_weight=weights)
-        joint = model.predict_proba(X[test]) * first.ranking_noise.transition.T[noisy[test]]
+        joint = model.predict_proba(X[test]) * first.noise.transition.T[noisy[test]]
         expected = 1.0 - joint[np.arange(len(test)), noisy[test]] / joint.sum(axis=1)
         assert second.p_error[test] == pytest.approx(expected, abs=1e-3)
     assert second.noise is first.noise

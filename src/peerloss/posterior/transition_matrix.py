@@ -50,7 +50,7 @@ TABLE = np.arange(0.0, 0.8005, 0.01)
 TINY = 1e-12
 #: Candidates for mean and concentration of the prior that classes share.
 MEANS = (0.01, 0.03, 0.06, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5, 0.6)
-CONCENTRATIONS = (3.0, 10.0, 30.0, 100.0, 300.0)
+CONCENTRATIONS = (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
 #: Rows are near the top of a class if it is at least this probable, or among this share of the class's rows.
 NEAR_TOP, TOP_SHARE = 0.9, 0.3
 #: Candidates for the number of rows per other class that the prior of equal shares counts for.
