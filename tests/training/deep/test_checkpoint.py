@@ -15,15 +15,18 @@ from peerloss import PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import mae_matrix
 from peerloss.models import ResNet
-from peerloss.training import Sieve, train_deep
+from peerloss.training import Growth, Sieve, train_deep
 from peerloss.training.deep import _deep_run
 from tests.training.deep.toy import RECIPE, REFRESHING, N, have_equal_tensors, images, small_net
 
 SIEVED = replace(RECIPE, epochs=4, sieve=Sieve(start=0.5))
 REFRESHED = replace(RECIPE, epochs=6, sieve=REFRESHING)
+GROWN = replace(RECIPE, epochs=6, sieve=replace(REFRESHING, start=0.3, growth=Growth(average=0.8)))
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, SIEVED, REFRESHED], ids=["peer", "sieve", "balanced sieve"])
+@pytest.mark.parametrize(
+    "recipe", [RECIPE, SIEVED, REFRESHED, GROWN], ids=["peer", "sieve", "balanced sieve", "growing sieve"]
+)
 def test_a_resumed_training_equals_an_uninterrupted_one(recipe, tmp_path, monkeypatch):
     """After an interruption in any epoch, all weights, the best epoch and the history are the same."""
     X, noisy, _ = images()
@@ -59,9 +62,9 @@ def test_a_resumed_training_equals_an_uninterrupted_one(recipe, tmp_path, monkey
 
 
 def train_in_steps(checkpoint):
-    """Train in the same way in the killed process and in the test."""
+    """Train in the same way in the killed process and in the test; the growth starts at once."""
     X, noisy, _ = images()
-    recipe = replace(RECIPE, epochs=15, batch_size=16)
+    recipe = replace(RECIPE, epochs=15, batch_size=16, sieve=replace(GROWN.sieve, start=0.0))
     return train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=checkpoint).weights
 
 

@@ -191,7 +191,7 @@ class Run:
         batches = self._batches(settings.augment)
         if self.sieve is None or self.sieve.trusted is None:
             yield from batches
-        else:  # `batches` comes first in the zip, because it seeds the generator
+        else:  # Both are generators. Nothing is drawn before `batches`, the first in the zip, sets the seed.
             trusted = self._trusted_batches(self.all_rows[self.sieve.trusted])
             for (rows, inputs), (trusted_rows, trusted_inputs) in zip(batches, trusted, strict=True):
                 yield torch.cat((trusted_rows, rows)), torch.cat((trusted_inputs, inputs))
@@ -203,7 +203,7 @@ class Run:
         orders = [
             torch.randperm(len(trusted), device=self.device, generator=self.generator) for _ in range(repeats)
         ]
-        return self._augmented(trusted[torch.cat(orders)[:count]], self.recipe.augment)
+        yield from self._augmented(trusted[torch.cat(orders)[:count]], self.recipe.augment)
 
     def _batches(self, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield rows and inputs of an epoch in random order, without an incomplete batch."""
