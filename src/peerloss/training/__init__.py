@@ -9,7 +9,7 @@ from peerloss.training._loop import train
 from peerloss.training.deep._augment import STRONG_AUGMENT, Augment
 from peerloss.training.deep._deep_run import DeepResult
 from peerloss.training.deep._predict import predict_logits, predict_mirrored
-from peerloss.training.deep._recipe import DeepRecipe, Sieve
+from peerloss.training.deep._recipe import DeepRecipe, Growth, Sieve
 from peerloss.training.deep._sieve_targets import keep_rows
 from peerloss.training.deep._train_deep import train_deep
 from peerloss.training.small._engine import train_nets
@@ -21,6 +21,7 @@ __all__ = [
     "Augment",
     "DeepRecipe",
     "DeepResult",
+    "Growth",
     "Net",
     "Sieve",
     "TrainedNets",

@@ -32,6 +32,11 @@ def test_values_of_every_type():
     shares = (0.2, *[0.1] * 7, 0.05, 0.05)
     assert template("peer+sieve", f"sieve.balance={shares}").recipe.sieve.balance == shares
     assert template("peer+sieve", "sieve=None").recipe.sieve is None
+    grown = template(
+        "peer+growth", "sieve.growth.guessed=(.5, .9)", "sieve.growth.average=None"
+    ).recipe.sieve.growth
+    assert (grown.guessed, grown.average, grown.mix) == ((0.5, 0.9), None, 4)
+    assert template("peer+sieve", "sieve.growth.mix=2").key == template("peer+sieve").key
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments import IMAGE_EXPERIMENTS, load_experiment
 from peerloss.experiments.cifar._cifar_experiment import _filled
-from peerloss.training import Augment, DeepRecipe, Sieve
+from peerloss.training import Augment, DeepRecipe, Growth, Sieve
 
 
 def template(name, method, **options):
@@ -41,6 +41,29 @@ def test_the_recipes_of_the_published_results(name, alpha):
     assert sieve.augment == Augment(crop=4, flip=True, cutout=12, affine=20.0, colour=0.4, share=0.5)
 
 
+@pytest.mark.parametrize(("name", "alpha"), [("cifar10", 2.0), ("cifar10n", 4.0)])
+def test_the_recipe_with_a_growing_set_of_rows(name, alpha):
+    """Thirty epochs of peer loss, then two views per step; the key of such a run contains the growth."""
+    run = template(name, "peer+growth")
+    recipe, sieve = run.recipe, run.recipe.sieve
+    assert (run.held_out_images, recipe.epochs, sieve.decisions(400)) == (True, 400, [30])
+    assert recipe.alpha == ((0.02625, 0.0), (0.075, alpha))
+    assert (sieve.memory, sieve.trust, sieve.balance, sieve.refresh_every) == (0.7, 1.0, True, 4)
+    assert sieve.augment == Augment(cutout=16, random_changes=2)
+    assert sieve.growth == Growth(
+        own=(0.5, 0.3),
+        guessed=(0.5, 0.7),
+        period=(0.05, 0.6),
+        fade=(0.55, 0.8),
+        mix=4,
+        learning_rate=0.2,
+        warm_up=0.1,
+        average=0.998,
+    )
+    assert run.settings()["recipe"]["sieve"]["growth"]["mix"] == 4
+    assert "growth" not in template(name, "peer+sieve").settings()["recipe"]["sieve"]
+
+
 def test_the_most_important_runs_come_first():
     """Every noise and method once before any second seed."""
     runs = load_experiment("cifar10n", methods=["ce", "peer"], seeds=2).runs()
@@ -60,12 +83,14 @@ def test_false_means_none_and_inner_settings_are_filled():
     given = {
         "average": False,
         "compile": False,
-        "sieve": {"rounds": 3, "augment": {"cutout": 2}},
+        "sieve": {"rounds": 3, "augment": {"cutout": 2}, "growth": {"mix": 2}},
         "alpha": [[0, 1]],
     }
     recipe = _filled(DeepRecipe(compile=True), given, "here")
     assert (recipe.average, recipe.compile, recipe.alpha) == (None, False, ((0, 1),))
     assert (recipe.sieve.rounds, recipe.sieve.start, recipe.sieve.augment.cutout) == (3, Sieve().start, 2)
+    assert recipe.sieve.growth == Growth(mix=2)
+    assert _filled(recipe, {"sieve": {"growth": False}}, "here").sieve.growth is None
     with pytest.raises(InvalidInputError, match=r"here.sieve has the unknown key `round`"):
         _filled(DeepRecipe(), {"sieve": {"round": 3}}, "here")
 

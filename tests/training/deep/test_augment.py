@@ -4,10 +4,18 @@ from dataclasses import replace
 
 import pytest
 import torch
+from scipy import stats
 
 from peerloss.exceptions import InvalidInputError
 from peerloss.training import STRONG_AUGMENT, Augment
-from peerloss.training.deep._augment import crop_and_flip, distort, mix_pairs, to_inputs
+from peerloss.training.deep._augment import (
+    _random_map,
+    _random_tone,
+    crop_and_flip,
+    distort,
+    mix_pairs,
+    to_inputs,
+)
 
 
 def seeded(seed=0):
@@ -120,7 +128,7 @@ def test_rotation_does_not_change_a_constant_image():
         assert torch.equal(distort(picture, Augment(affine=20.0), generator=seeded()), rotated)
 
 
-@pytest.mark.parametrize("augment", [Augment(), STRONG_AUGMENT])
+@pytest.mark.parametrize("augment", [Augment(), STRONG_AUGMENT, Augment(random_changes=2, cutout=2)])
 def test_augmentation_is_reproducible(augment):
     """Equal seeds give equal images, other seeds other images; the originals do not change."""
     originals = images()
@@ -136,6 +144,55 @@ def test_augmentation_is_reproducible(augment):
     assert torch.equal(originals, before)
 
 
+def test_random_changes_keep_the_range_of_images():
+    """Values stay between black and white, about a tenth of the images does not change, the others differ."""
+    n = 1100
+    inputs = to_inputs(images(n))
+    changed = distort(inputs, Augment(random_changes=1), generator=seeded())
+    assert float(changed.abs().max()) <= 127.5 / 64 + 1e-5
+    same = torch.isclose(changed, inputs, atol=1e-4).flatten(1).all(dim=1).float().mean()
+    assert abs(float(same) - 1 / 11) < 0.09  # also some that are changed hardly at all
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert torch.equal(distort(inputs, Augment(random_changes=1), generator=seeded()), changed)
+
+
+def test_random_changes_of_tone_by_hand():
+    """Each of the six changes of tone, with the strengths that the description names."""
+    inputs = to_inputs(images(1))
+    black, white = -127.5 / 64, 127.5 / 64
+
+    def tone(number, *strengths):
+        return _random_tone(inputs, torch.tensor(number).view(1, 1, 1, 1), torch.tensor(strengths)[:, None])
+
+    def close(first, second):
+        torch.testing.assert_close(first, second.clamp(black, white), rtol=1e-4, atol=1e-5)
+
+    assert torch.equal(tone(0, 0.3, 0.3, 0.3), inputs)
+    stretched = tone(1, 0.0, 0.0, 0.0)
+    close(stretched.amin(dim=(2, 3)), torch.full((1, 3), black))
+    close(stretched.amax(dim=(2, 3)), torch.full((1, 3), white))
+    close(tone(2, -0.5, 0.0, 0.0), black + 0.55 * (inputs - black))
+    grey = inputs.mean(dim=1, keepdim=True)
+    close(tone(3, 0.5, 0.0, 0.0), grey.mean() + 1.45 * (inputs - grey.mean()))
+    close(tone(4, -1.0, 0.0, 0.0), grey + 0.1 * (inputs - grey))
+    assert len(tone(5, 0.0, -1.0, 0.0).unique()) <= 4  # two bits
+    limit = -0.5 + (white + 0.5) / 2
+    close(tone(6, 0.0, 0.0, 0.0), torch.where(inputs > limit, -inputs, inputs))
+
+
+def test_random_changes_of_geometry_by_hand():
+    """Rotation, two shears and a shift; other changes leave the geometry as it is."""
+    strengths = torch.tensor([1.0, 0.5, -1.0, 1.0, -0.5])[:, None].expand(5, 5)
+    maps = _random_map(torch.tensor([6, 7, 8, 9, 10]), strengths)
+    cosine, sine = 3**0.5 / 2, 0.5
+    expected = torch.eye(3).repeat(5, 1, 1)
+    expected[1, :2, :2] = torch.tensor([[cosine, -sine], [sine, cosine]])
+    expected[2, 0, 1] = 0.15
+    expected[3, 1, 0] = -0.3
+    expected[4, :2, 2] = torch.tensor([0.5, -0.25])
+    torch.testing.assert_close(maps, expected)
+
+
 def test_a_share_of_the_images_is_changed_strongly():
     """About this share changes; the share does not affect how the changed images look."""
     inputs = torch.rand(400, 3, 4, 4, generator=seeded())
@@ -148,7 +205,8 @@ def test_a_share_of_the_images_is_changed_strongly():
 
 
 @pytest.mark.parametrize(
-    "wrong", [{"crop": -3}, {"crop": 1.5}, {"flip": 2}, {"cutout": -1}, {"colour": "red"}]
+    "wrong",
+    [{"crop": -3}, {"crop": 1.5}, {"flip": 2}, {"cutout": -1}, {"colour": "red"}, {"random_changes": -1}],
 )
 def test_settings_are_checked(wrong):
     """The message names the setting."""
@@ -174,3 +232,15 @@ def test_mixing_keeps_the_majority_share():
     torch.testing.assert_close(
         mixed[:, 0, 0, 0], own * torch.arange(6.0) + (1 - own) * torch.arange(6.0).flip(0)
     )
+
+
+@pytest.mark.parametrize("beta", [1, 2, 4])
+def test_the_mixed_share_has_the_distribution_of_beta(beta):
+    """max(b, 1 − b) for b ~ Beta(beta, beta), by the Kolmogorov–Smirnov distance to SciPy's distribution."""
+    n = 4000
+    _, soft = mix_pairs(torch.zeros(n, 1), torch.arange(n)[:, None].double(), generator=seeded(), beta=beta)
+    first, last = torch.arange(n).double(), torch.arange(n).double().flip(0)
+    own = ((soft[:, 0] - last) / (first - last)).numpy()
+    distribution = stats.beta(beta, beta)
+    distance = stats.kstest(own, lambda x: 2 * distribution.cdf(x) - 1).statistic
+    assert distance < 2.0 / n**0.5  # exceeded with a probability below one in a thousand; the seed is fixed

@@ -15,15 +15,18 @@ from peerloss import PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import mae_matrix
 from peerloss.models import ResNet
-from peerloss.training import Sieve, train_deep
+from peerloss.training import Growth, Sieve, train_deep
 from peerloss.training.deep import _deep_run
 from tests.training.deep.toy import RECIPE, REFRESHING, N, have_equal_tensors, images, small_net
 
 SIEVED = replace(RECIPE, epochs=4, sieve=Sieve(start=0.5))
 REFRESHED = replace(RECIPE, epochs=6, sieve=REFRESHING)
+GROWN = replace(RECIPE, epochs=6, sieve=replace(REFRESHING, start=0.3, growth=Growth(average=0.8)))
 
 
-@pytest.mark.parametrize("recipe", [RECIPE, SIEVED, REFRESHED], ids=["peer", "sieve", "balanced sieve"])
+@pytest.mark.parametrize(
+    "recipe", [RECIPE, SIEVED, REFRESHED, GROWN], ids=["peer", "sieve", "balanced sieve", "growing sieve"]
+)
 def test_a_resumed_training_equals_an_uninterrupted_one(recipe, tmp_path, monkeypatch):
     """After an interruption in any epoch, all weights, the best epoch and the history are the same."""
     X, noisy, _ = images()
@@ -58,28 +61,30 @@ def test_a_resumed_training_equals_an_uninterrupted_one(recipe, tmp_path, monkey
         assert untimed[0] == untimed[1]
 
 
-def train_in_steps(checkpoint):
-    """Train in the same way in the killed process and in the test."""
+def train_in_steps(checkpoint, sieve):
+    """Train in the same way in the killed process and in the test; a growing sieve starts at once."""
     X, noisy, _ = images()
-    recipe = replace(RECIPE, epochs=15, batch_size=16)
+    settings = replace(GROWN.sieve, start=0.0) if sieve == "growing sieve" else None
+    recipe = replace(RECIPE, epochs=15, batch_size=16, sieve=settings)
     return train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=checkpoint).weights
 
 
-def test_a_killed_training_ends_with_the_same_weights(tmp_path):
+@pytest.mark.parametrize("sieve", ["no sieve", "growing sieve"])
+def test_a_killed_training_ends_with_the_same_weights(sieve, tmp_path):
     """SIGKILL in the middle, then the same call again: the weights of an uninterrupted run."""
     path = tmp_path / "killed.pt"
     code = (
         "import sys, torch; torch.set_num_threads(1); "
-        "from tests.training.deep.test_checkpoint import train_in_steps; train_in_steps(sys.argv[1])"
+        "from tests.training.deep.test_checkpoint import train_in_steps; train_in_steps(*sys.argv[1:])"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen([sys.executable, "-c", code, str(path)], env=environment)
+    process = subprocess.Popen([sys.executable, "-c", code, str(path), sieve], env=environment)
     while not path.exists() and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert torch.load(path, weights_only=True)["epoch"] < 15
-    resumed, whole = train_in_steps(path), train_in_steps(None)
+    resumed, whole = train_in_steps(path, sieve), train_in_steps(None, sieve)
     assert all(have_equal_tensors(resumed[name], whole[name]) for name in whole)
 
 

@@ -10,7 +10,7 @@ import torch
 from peerloss import PeerLoss
 from peerloss.exceptions import InvalidInputError
 from peerloss.models import MLP
-from peerloss.training import Augment, DeepRecipe, Sieve, train_deep
+from peerloss.training import Augment, DeepRecipe, Growth, Sieve, train_deep
 from tests.training.deep.toy import RECIPE, N, images, small_net
 
 
@@ -103,6 +103,10 @@ def test_inputs_are_converted_to_the_precision_of_the_model():
         (
             {"X": np.ones((N, 4), dtype=np.int64), "recipe": replace(RECIPE, sieve=Sieve(mixup=True))},
             "`mixup` needs real-valued inputs; got torch.int64",
+        ),
+        (
+            {"X": np.ones((N, 4), dtype=np.int64), "recipe": replace(RECIPE, sieve=Sieve(growth=Growth()))},
+            "`growth` mixes inputs, so they must be real-valued; got torch.int64",
         ),
     ],
     ids=lambda value: None if isinstance(value, str) else next(iter(value)),

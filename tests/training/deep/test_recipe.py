@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from peerloss.exceptions import InvalidInputError
-from peerloss.training import DeepRecipe, Sieve
+from peerloss.training import DeepRecipe, Growth, Sieve
 
 
 @pytest.mark.parametrize("schedule", ["one_cycle", "cosine"])
@@ -47,6 +47,10 @@ def test_the_rate_is_divided_by_one_plus_alpha():
         ({"alpha": ((0.5, np.nan),)}, "`alpha` must be a finite number"),
         ({"sieve": True}, r"`sieve` must be a Sieve, such as Sieve\(\), or None; got True"),
         ({"augment": 3}, "`augment` must be an Augment"),
+        (
+            {"average": None, "sieve": Sieve(growth=Growth(average=0.9))},
+            "`growth.average` needs averaged weights; got 0.9 with average=None",
+        ),
     ],
 )
 def test_invalid_settings_are_refused(options, message):
@@ -83,12 +87,42 @@ def test_targets_are_refreshed_after_a_quarter_of_each_round():
         {"threshold": "low"},
         {"augment": None},
         {"balance": (0.5, 0.6)},
+        {"growth": True},
+        {"growth": Growth(), "refresh_every": 0},
     ],
 )
 def test_settings_are_checked(wrong):
     """Wrong settings are refused when they are made, with a message that names the setting."""
     with pytest.raises(InvalidInputError, match=next(iter(wrong))):
         Sieve(**wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"own": 0.5},
+        {"own": (0.5, 0.0)},
+        {"guessed": (0.5, 1.5)},
+        {"guessed": (0.5, 0.6, 0.7)},
+        {"period": (0.6, 0.5)},
+        {"fade": (0.5, 0.5)},
+        {"mix": 0},
+        {"learning_rate": 0.0},
+        {"warm_up": 1.0},
+        {"average": -0.1},
+    ],
+)
+def test_settings_of_the_growth_are_checked(wrong):
+    """The message names the setting."""
+    with pytest.raises(InvalidInputError, match=f"`{next(iter(wrong))}` must"):
+        Growth(**wrong)
+
+
+@pytest.mark.parametrize("unused", [{"threshold": 1.0}, {"mixup": True}])
+def test_settings_that_the_growth_replaces_are_refused(unused):
+    """Rows are selected by rank, and trusted rows are always mixed."""
+    with pytest.raises(InvalidInputError, match=rf"`{next(iter(unused))}` has no effect with `growth`"):
+        Sieve(growth=Growth(), **unused)
 
 
 @pytest.mark.parametrize("unused", [{"memory": 0.5}, {"trust": 0.0}])

@@ -62,12 +62,12 @@ def _set(settings: Any, path: Sequence[str], value: Any) -> Any:
         )
     hint = get_type_hints(type(settings), localns={"Sieve": Sieve})[head]
     kinds = (hint,) if get_origin(hint) is tuple else get_args(hint) or (hint,)
-    inner = next((kind for kind in kinds if is_dataclass(kind)), None)
+    inner: Any = next((kind for kind in kinds if is_dataclass(kind)), None)
     if rest and inner is None:
         raise InvalidInputError(f"`changes`: {head!r} has no settings of its own, such as {rest[0]!r}.")
     if rest:
         present = getattr(settings, head)
-        filled = _set(Sieve() if present is None else present, rest, value)
+        filled = _set(inner() if present is None else present, rest, value)
         # sieve.rounds=3 does not apply to methods without a sieve, but its value is checked for them too.
         return settings if present is None else replace(settings, **{head: filled})
     if not any(_is_of(value, kind) for kind in kinds):

@@ -32,7 +32,7 @@ from peerloss.experiments.cifar._train_cifar import (
     make_record,
     train_cifar,
 )
-from peerloss.training import DeepRecipe, Sieve
+from peerloss.training import DeepRecipe, Growth, Sieve
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,9 @@ if TYPE_CHECKING:
 _TOP = ("title", "noise", "seeds", "holdout", "architecture", "recipe", "methods", "published")
 _METHOD = ("loss", "warm_start", "held_out_images", "recipe", "at")
 #: Settings for which ``false`` means "none".
-_MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve")
+_MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve", "growth")
+#: Objects that are absent by default; a table in the file creates them.
+_OBJECTS = {"sieve": Sieve, "growth": Growth}
 WIDTH = 64
 #: Size of a smoke test: enough to execute every step.
 SMOKE_ROWS, SMOKE_EPOCHS = 200, 4
@@ -94,8 +96,14 @@ class CifarRun(Run):
         settings = asdict(self)
         recipe = settings["recipe"]
         recipe["seed"] = recipe.pop("random_state")
+        later = [(recipe["augment"], "random_changes")]
         if recipe["sieve"] is not None:
-            recipe["sieve"]["renew"] = recipe["sieve"].pop("refresh_every")
+            sieve = recipe["sieve"]
+            sieve["renew"] = sieve.pop("refresh_every")
+            later += [(sieve["augment"], "random_changes"), (sieve, "growth")]
+        for part, name in later:
+            if not part[name]:  # records made before these settings existed keep their keys
+                del part[name]
         return settings
 
     @property
@@ -263,7 +271,7 @@ def _filled(settings: Any, table: Mapping[str, Any], where: str) -> Any:
         if value is False and name in _MAY_BE_ABSENT:
             values[name] = None
         elif isinstance(value, dict):
-            values[name] = _filled(getattr(settings, name) or Sieve(), value, f"{where}.{name}")
+            values[name] = _filled(getattr(settings, name) or _OBJECTS[name](), value, f"{where}.{name}")
     return replace(settings, **values)
 
 

@@ -29,7 +29,11 @@ class Augment:
     colour: float = 0.0
     """Largest relative change of brightness, contrast and saturation."""
     share: float = 1.0
-    """Share of the images with these three stronger changes; the others are only shifted and mirrored."""
+    """Share of the images with the stronger changes; the others are only shifted and mirrored."""
+    random_changes: int = 0
+    """Number of changes drawn for each image from a list of eleven, each of random strength (as in
+    RandAugment): none, autocontrast, brightness, contrast, saturation, posterise, solarise, rotation, shear
+    along either axis, and a shift of up to a quarter of the image."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -38,6 +42,7 @@ class Augment:
         for name in ("cutout", "affine", "colour"):
             check_in_range(getattr(self, name), name, 0.0, math.inf, high_open=True)
         check_in_range(self.share, "share", 0.0, 1.0)
+        check_count(self.random_changes, "random_changes", minimum=0)
 
 
 def check_augment(value: object) -> None:
@@ -82,6 +87,8 @@ def to_inputs(images: Tensor) -> Tensor:
 def distort(inputs: Tensor, augment: Augment, *, generator: torch.Generator | None) -> Tensor:
     """Apply the stronger changes to a batch of inputs (n, channels, height, width)."""
     changed = inputs
+    if augment.random_changes:
+        changed = _change_at_random(changed, augment.random_changes, generator)
     if augment.affine:
         changed = _rotate(changed, augment.affine, generator)
     if augment.colour:
@@ -121,6 +128,58 @@ def _recolour(inputs: Tensor, strength: float, generator: torch.Generator | None
     return changed
 
 
+#: Black and white as inputs, see :func:`to_inputs`.
+_BLACK, _WHITE = -127.5 / 64.0, 127.5 / 64.0
+#: Number of changes that :func:`_change_at_random` draws from.
+_N_CHANGES = 11
+
+
+def _change_at_random(inputs: Tensor, changes: int, generator: torch.Generator | None) -> Tensor:
+    """Apply ``changes`` random changes to each image; those of its geometry need one interpolation only."""
+    n = len(inputs)
+    maps = torch.eye(3, device=inputs.device).repeat(n, 1, 1)
+    with without_autocast(inputs):  # in half precision the positions of pixels would be inexact
+        for _ in range(changes):
+            which = torch.randint(_N_CHANGES, (n,), device=inputs.device, generator=generator)
+            maps = maps @ _random_map(which, _draw(inputs, 5, generator)[:, :, 0, 0])
+            inputs = _random_tone(inputs, which[:, None, None, None], _draw(inputs, 3, generator)[..., None])
+        grid = functional.affine_grid(maps[:, :2], list(inputs.shape), align_corners=False)
+    return functional.grid_sample(inputs, grid, padding_mode="reflection", align_corners=False)
+
+
+def _random_map(which: Tensor, strengths: Tensor) -> Tensor:
+    """Return the maps (n, 3, 3) of changes 7 to 10; ``strengths`` is (5, n) in [−1, 1)."""
+    angle = math.radians(30.0) * strengths[0] * (which == 7)
+    maps = torch.zeros(len(which), 3, 3, device=which.device)
+    maps[:, 0, 0] = maps[:, 1, 1] = angle.cos()
+    maps[:, 0, 1] = 0.3 * strengths[1] * (which == 8) - angle.sin()
+    maps[:, 1, 0] = 0.3 * strengths[2] * (which == 9) + angle.sin()
+    maps[:, :2, 2] = (0.5 * strengths[3:] * (which == 10)).T  # the image is 2 wide in these coordinates
+    maps[:, 2, 2] = 1.0
+    return maps
+
+
+def _random_tone(inputs: Tensor, which: Tensor, strengths: Tensor) -> Tensor:
+    """Apply changes 1 to 6, of which each image has at most one; ``strengths`` is (3, n, 1, 1, 1)."""
+    grey = inputs.mean(dim=1, keepdim=True)
+    middle = grey.mean(dim=(2, 3), keepdim=True)
+    least, most = inputs.amin(dim=(2, 3), keepdim=True), inputs.amax(dim=(2, 3), keepdim=True)
+    factor = 1.0 + 0.9 * strengths[0]
+    levels = torch.exp2((4.0 + 2.0 * strengths[1]).round()) / (_WHITE - _BLACK)
+    limit = -0.5 + (_WHITE + 0.5) * (strengths[2] + 1.0) / 2.0
+    versions = (
+        _BLACK + (inputs - least) * (_WHITE - _BLACK) / (most - least).clamp(min=1e-3),
+        _BLACK + (inputs - _BLACK) * factor,
+        middle + (inputs - middle) * factor,
+        grey + (inputs - grey) * factor,
+        _BLACK + ((inputs - _BLACK) * levels).floor() / levels,
+        torch.where(inputs > limit, -inputs, inputs),
+    )
+    for number, version in enumerate(versions, start=1):
+        inputs = torch.where(which == number, version, inputs)
+    return inputs.clamp(_BLACK, _WHITE)
+
+
 def _cut_out(inputs: Tensor, size: int, generator: torch.Generator | None) -> Tensor:
     height, width = inputs.shape[2:]
     centre = (_draw(inputs, 2, generator) + 1.0) / 2.0
@@ -131,9 +190,18 @@ def _cut_out(inputs: Tensor, size: int, generator: torch.Generator | None) -> Te
     return inputs.masked_fill((in_rows & in_columns)[:, None], 0.0)
 
 
-def mix_pairs(inputs: Tensor, targets: Tensor, *, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
-    """Mix row i of a batch with row n − 1 − i (mixup); its own share is uniform in [½, 1]."""
-    own = 1.0 - 0.5 * torch.rand(len(inputs), device=inputs.device, generator=generator)
+def mix_pairs(
+    inputs: Tensor, targets: Tensor, *, generator: torch.Generator | None, beta: int = 1
+) -> tuple[Tensor, Tensor]:
+    """Mix row i of a batch with row n − 1 − i (mixup); its own share is max(b, 1 − b), b ~ Beta(beta, beta).
+
+    With ``beta`` 1 the share is uniform in [½, 1].
+    """
+    if beta == 1:
+        own = 1.0 - 0.5 * torch.rand(len(inputs), device=inputs.device, generator=generator)
+    else:  # the median of 2·beta − 1 uniform numbers has this distribution
+        uniform = torch.rand(len(inputs), 2 * beta - 1, device=inputs.device, generator=generator)
+        own = 0.5 + (uniform.median(dim=1).values - 0.5).abs()
 
     def mixed(rows: Tensor) -> Tensor:
         share = own.view(-1, *[1] * (rows.ndim - 1))

@@ -20,7 +20,13 @@ from peerloss.metrics import peer_score
 from peerloss.training.deep._augment import Augment, crop_and_flip, distort, mix_pairs, to_inputs
 from peerloss.training.deep._inputs import check_outputs, largest_label, training_rows
 from peerloss.training.deep._predict import AveragedPredictor, WeightAverage, is_images, precision
-from peerloss.training.deep._sieve_targets import FixedTargets, RefreshedTargets, SieveTargets, soft_loss
+from peerloss.training.deep._sieve_targets import (
+    FixedTargets,
+    GrownTargets,
+    RefreshedTargets,
+    SieveTargets,
+    soft_loss,
+)
 from peerloss.training.deep._training_output import Record, training_settings
 
 if TYPE_CHECKING:
@@ -62,6 +68,7 @@ class Run:
         self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
     ) -> None:
         self.recipe, self.device, self.loss = recipe, device, loss
+        self.sieve_recipe = recipe.for_rounds()
         self.X, self.y = training_rows(X, y, model, recipe, device)
         self.model = model.to(device)
         if is_images(self.X):
@@ -107,9 +114,11 @@ class Run:
         recipe, sieve = self.recipe, self.recipe.sieve
         if sieve is None:
             return None
-        kind = RefreshedTargets if sieve.refresh_every else FixedTargets
+        kind: type[SieveTargets] = RefreshedTargets if sieve.refresh_every else FixedTargets
         # Not a method of this class: a reference cycle would keep the data on the device afterwards.
         predict = partial(self.predictor.probabilities, self.X)
+        if sieve.growth is not None:
+            kind, predict = GrownTargets, partial(self.predictor.views, self.X)
         return kind(sieve, self.y, epochs=recipe.epochs, predict=predict, mirrored=recipe.augment.flip)
 
     @property
@@ -144,11 +153,12 @@ class Run:
         if self.epoch in self.decisions[:1]:
             self.before_sieve = _copy(self.model)
         targets = None if self.sieve is None else self.sieve.targets_for(self.epoch)
-        settings: Any = self.recipe if targets is None else self.recipe.sieve
+        if self.average is not None and targets is not None:
+            self.average.decay = self.sieve_recipe.average or 0.0
         total = torch.zeros((), device=self.device)
         self.model.train()
         with _fastest_kernels():
-            for step, (rows, inputs) in enumerate(self._batches(settings.augment)):
+            for step, (rows, inputs) in enumerate(self._epoch_batches(targets is not None)):
                 total += self._step(step, inputs, rows, None if targets is None else targets.probs[rows])
         self.epoch += 1
         # The weights are checked too, because the last step can damage them after a finite loss. Both numbers
@@ -175,13 +185,36 @@ class Run:
                 f"the mean loss is {mean_loss:g}, the norm of the weights {weights_norm:g}. {REMEDY}"
             )
 
+    def _epoch_batches(self, in_sieve: bool) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield rows and inputs of an epoch; in a growing sieve a batch of trusted rows before each batch."""
+        settings: Any = self.recipe.sieve if in_sieve else self.recipe
+        batches = self._batches(settings.augment)
+        if self.sieve is None or self.sieve.trusted is None:
+            yield from batches
+        else:  # Both are generators. Nothing is drawn before `batches`, the first in the zip, sets the seed.
+            trusted = self._trusted_batches(self.all_rows[self.sieve.trusted])
+            for (rows, inputs), (trusted_rows, trusted_inputs) in zip(batches, trusted, strict=True):
+                yield torch.cat((trusted_rows, rows)), torch.cat((trusted_inputs, inputs))
+
+    def _trusted_batches(self, trusted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield as many batches as an epoch has, of trusted rows. Each comes once before any is repeated."""
+        count = self.steps * self.batch
+        repeats = -(-count // len(trusted))
+        orders = [
+            torch.randperm(len(trusted), device=self.device, generator=self.generator) for _ in range(repeats)
+        ]
+        yield from self._augmented(trusted[torch.cat(orders)[:count]], self.recipe.augment)
+
     def _batches(self, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield rows and inputs of an epoch in random order, without an incomplete batch."""
         # The random draws depend on seed and epoch only, so that no generator has to be saved.
         seed = np.random.SeedSequence((self.recipe.random_state, self.epoch)).generate_state(1, np.uint64)
         self.generator.manual_seed(int(seed[0]) >> 1)
         order = torch.randperm(len(self.rows), device=self.device, generator=self.generator)
-        order = self.rows[order[: self.steps * self.batch]]
+        yield from self._augmented(self.rows[order[: self.steps * self.batch]], augment)
+
+    def _augmented(self, order: Tensor, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield rows and inputs of an epoch in this order, by batch."""
         images = is_images(self.X)
         epoch = crop_and_flip(self.X, order, augment, generator=self.generator) if images else self.X[order]
         for rows, inputs in zip(order.split(self.batch), epoch.split(self.batch), strict=True):
@@ -189,15 +222,15 @@ class Run:
 
     def _step(self, step: int, inputs: Tensor, rows: Tensor, targets: Tensor | None) -> Tensor:
         alpha = 0.0 if targets is not None else self.alpha
-        self.optimizer.param_groups[0]["lr"] = self.recipe.rate(self._share_done(step), alpha)
+        phase = self.recipe if targets is None else self.sieve_recipe
+        self.optimizer.param_groups[0]["lr"] = phase.rate(self._share_done(step), alpha)
         if targets is None:
             logits = self._forward(inputs)
             if step == 0:
                 check_outputs(logits, self.largest_label, "y", sieve=self.recipe.sieve)
             loss = self._label_loss(logits, rows)
         else:
-            if self.recipe.sieve is not None and self.recipe.sieve.mixup:
-                inputs, targets = mix_pairs(inputs, targets, generator=self.generator)
+            inputs, targets = self._mixed(inputs, targets)
             loss = self.soft_criterion(self._forward(inputs), targets)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
@@ -209,6 +242,18 @@ class Run:
         if self.schedule is not None:
             self.schedule.step()
         return loss.detach()
+
+    def _mixed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
+        """Apply mixup if the sieve has it; in a growing sieve to the trusted rows, the first half."""
+        sieve = self.recipe.sieve
+        if sieve is not None and sieve.growth is not None:
+            (trusted, inputs), (labels, targets) = inputs.chunk(2), targets.chunk(2)
+            mixed, labels = mix_pairs(trusted, labels, generator=self.generator, beta=sieve.growth.mix)
+            # The losses of the two batches are added, so each row counts twice in the mean over both.
+            return torch.cat((mixed, inputs)), 2.0 * torch.cat((labels, targets))
+        if sieve is not None and sieve.mixup:
+            return mix_pairs(inputs, targets, generator=self.generator)
+        return inputs, targets
 
     def _forward(self, inputs: Tensor) -> Tensor:
         inputs = self._channels_last(inputs)

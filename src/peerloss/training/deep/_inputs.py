@@ -72,9 +72,15 @@ def _check_augmentation(X: Tensor, recipe: DeepRecipe) -> None:
             f"`crop` must be smaller than the images of {X.shape[1]} × {X.shape[2]} pixels; got {crop}. "
             "Lower it in `augment`, also in that of the sieve."
         )
-    if sieve is not None and sieve.mixup and not (is_images(X) or X.is_floating_point()):
+    if sieve is None or is_images(X) or X.is_floating_point():
+        return
+    if sieve.mixup:
         raise InvalidInputError(
             f"`mixup` needs real-valued inputs; got {X.dtype}. Use mixup=False for codes."
+        )
+    if sieve.growth is not None:
+        raise InvalidInputError(
+            f"`growth` mixes inputs, so they must be real-valued; got {X.dtype}. Use growth=None for codes."
         )
 
 

@@ -55,9 +55,17 @@ def predict_mirrored(
 
     ``model``, ``X``, ``batch_size`` and ``half_precision`` are those of :func:`predict_logits`.
     """
-    views = (X, X.flip(2)) if is_images(X) else (X,)
+    options: dict[str, Any] = {"batch_size": batch_size, "half_precision": half_precision}
+    return _predict_views(model, X, mirrored=True, **options).mean(dim=0)
+
+
+def _predict_views(
+    model: Callable[[Tensor], Tensor], X: Tensor, *, mirrored: bool, batch_size: int, half_precision: bool
+) -> Tensor:
+    """Return probabilities (views, n, K): of the inputs and, if ``mirrored``, of the mirror images."""
+    views = (X, X.flip(2)) if mirrored and is_images(X) else (X,)
     seen = [predict_logits(model, v, batch_size=batch_size, half_precision=half_precision) for v in views]
-    return torch.stack([torch.softmax(as_columns(logits), dim=1) for logits in seen]).mean(dim=0)
+    return torch.stack([torch.softmax(as_columns(logits), dim=1) for logits in seen])
 
 
 # torch.optim.swa_utils.AveragedModel is not used. It averages into a deep copy of the model, but compiled
@@ -121,12 +129,15 @@ class AveragedPredictor:
 
     def probabilities(self, X: Tensor, *, mirrored: bool = False) -> Tensor:
         """Return probabilities (n, K)."""
+        views = self.views(X, mirrored=mirrored)
+        return views[0] if len(views) == 1 else views.mean(dim=0)
+
+    def views(self, X: Tensor, *, mirrored: bool) -> Tensor:
+        """Return probabilities (views, n, K): of the inputs and, if ``mirrored``, of the mirror images."""
         self.model.eval()
         options: dict[str, Any] = {"batch_size": self.batch_size, "half_precision": self.half_precision}
         with self.averaged():
-            if mirrored:
-                return predict_mirrored(self.forward, X, **options)
-            return torch.softmax(as_columns(predict_logits(self.forward, X, **options)), dim=1)
+            return _predict_views(self.forward, X, mirrored=mirrored, **options)
 
 
 def is_images(X: Tensor) -> bool:

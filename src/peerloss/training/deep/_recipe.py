@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -19,6 +19,77 @@ from peerloss._validation import (
 )
 from peerloss.exceptions import InvalidInputError
 from peerloss.training.deep._augment import STRONG_AUGMENT, Augment, check_augment
+
+
+@dataclass(frozen=True)
+class Growth:
+    """Settings of a sieve with a growing set of trusted rows.
+
+    Each step trains on two batches whose losses are added. The first consists of trusted rows. Its images are
+    augmented as before the sieve and mixed in pairs. The second consists of any rows, augmented by
+    ``Sieve.augment``. A row is trusted with its own label if this label is among the most probable ones of
+    its class, and with the predicted class if the prediction is among the surest of its class. The target of
+    the other rows is the posterior of ``Sieve.trust``.
+
+    All shares of time refer to one round of the sieve. Numbers of rows are relative to the expected size of a
+    class, which is known from ``Sieve.balance`` or estimated from the predictions.
+    """
+
+    own: tuple[float, float] = (0.5, 0.3)
+    """Relative number of rows per class that are trusted with their own label, at the start and from the
+    middle of a round on. In between it changes linearly."""
+    guessed: tuple[float, float] = (0.5, 0.7)
+    """Relative number of the surest rows per predicted class, at the start and at the end of the growth.
+    Those whose own label is not trusted are trusted with the predicted class, provided that the predictions
+    for the image and its mirror image agree."""
+    period: tuple[float, float] = (0.05, 0.6)
+    """Shares of a round at which the growth starts and ends. The refreshes start with it. Until then the
+    weight of rows that are not trusted rises from 0."""
+    fade: tuple[float, float] = (0.55, 0.8)
+    """Shares of a round between which ``Sieve.trust`` falls to 0. Early, labels correct the mistakes of the
+    model. Late, the model has memorised them, and they would count twice."""
+    mix: int = 4
+    """Images of the first batch are mixed with a share drawn from Beta(mix, mix); 1 means a uniform share."""
+    learning_rate: float | None = None
+    """The highest learning rate in the rounds; ``None`` for that of the recipe."""
+    warm_up: float | None = None
+    """Share of a round in which the learning rate rises; ``None`` for that of the recipe."""
+    average: float | None = None
+    """Decay of the moving average of the weights in the rounds; ``None`` for that of the recipe."""
+
+    def __post_init__(self) -> None:
+        make_plain(self)
+        for name in ("own", "guessed", "period", "fade"):
+            _check_pair(getattr(self, name), name, increasing=name in ("period", "fade"))
+        if min(self.own) == 0.0:
+            raise InvalidInputError(
+                f"`own` must be above 0, because some rows must be trusted; got {self.own}. Use (0.5, 0.3)."
+            )
+        check_count(self.mix, "mix")
+        if self.learning_rate is not None:
+            check_in_range(self.learning_rate, "learning_rate", 0.0, math.inf, low_open=True)
+        if self.warm_up is not None:
+            check_in_range(self.warm_up, "warm_up", 0.0, 1.0, high_open=True)
+        if self.average is not None:
+            check_in_range(self.average, "average", 0.0, 1.0, high_open=True)
+
+    def own_share(self, done: float) -> float:
+        """Return the relative number of own labels after a share ``done`` of a round."""
+        return _between(self.own, min(2.0 * done, 1.0))
+
+    def guessed_share(self, done: float) -> float:
+        """Return the relative number of guessed labels after a share ``done`` of a round."""
+        first, end = self.period
+        return 0.0 if done < first else _between(self.guessed, min((done - first) / (end - first), 1.0))
+
+    def trust_left(self, done: float) -> float:
+        """Return the share of ``Sieve.trust`` that is left after a share ``done`` of a round."""
+        first, end = self.fade
+        return 1.0 - min(max((done - first) / (end - first), 0.0), 1.0)
+
+    def weight(self, done: float) -> float:
+        """Return the weight of rows that are not trusted after a share ``done`` of a round."""
+        return min(done / self.period[0], 1.0) if self.period[0] else 1.0
 
 
 @renamed_fields(renew="refresh_every")
@@ -49,7 +120,7 @@ class Sieve:
     if this average, combined with ``trust`` in the label, gives it a probability above one half (at
     ``threshold`` 0). The first quarter of a round has no refreshes, because the model must first reach the
     accuracy of the teacher. With 0 the targets stay fixed within a round, and the expected peer loss of a
-    label decides whether it is kept."""
+    label decides whether it is kept. With ``growth`` the refreshes start with the growth."""
     memory: float = 0.8
     """Weight of the earlier predictions in the moving average. It applies to refreshed targets only."""
     trust: float = 0.5
@@ -62,6 +133,9 @@ class Sieve:
     reweighted until the classes have these shares, because a model trained on its own predictions drifts to
     the classes that are easy for it. The shares of the noisy labels are not a substitute: asymmetric noise
     changes them."""
+    growth: Growth | None = None
+    """Settings of a growing set of trusted rows, which replaces the decision by ``threshold``. It needs about
+    twice the time per epoch, because each step has two batches."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -81,6 +155,24 @@ class Sieve:
                     f"`{name}` has no effect with refresh_every=0, because fixed targets are not averaged; "
                     f"got {getattr(self, name)!r}. Leave it out, or use refresh_every=2."
                 )
+        if self.growth is not None:
+            self._check_growth()
+
+    def _check_growth(self) -> None:
+        if not isinstance(self.growth, Growth):
+            raise InvalidInputError(
+                f"`growth` must be a Growth, such as Growth(), or None; got {self.growth!r}."
+            )
+        if not self.refresh_every:
+            raise InvalidInputError(
+                "`growth` needs refreshed targets; got refresh_every=0. Use refresh_every=4."
+            )
+        for name in ("threshold", "mixup"):
+            if getattr(self, name) != getattr(Sieve, name):
+                raise InvalidInputError(
+                    f"`{name}` has no effect with `growth`, which selects rows by rank and always mixes "
+                    f"trusted rows; got {getattr(self, name)!r}. Leave it out."
+                )
 
     def decisions(self, epochs: int) -> list[int]:
         """Return the epochs at which a round starts and a new teacher decides."""
@@ -91,11 +183,12 @@ class Sieve:
         """Return the epochs at which the targets are refreshed."""
         if not self.refresh_every:
             return []
+        wait = 0.25 if self.growth is None else self.growth.period[0]
         return [
             epoch
             for first, end in pairwise([*self.decisions(epochs), epochs])
             for epoch in range(first + self.refresh_every, end, self.refresh_every)
-            if epoch - first >= (end - first) / 4
+            if epoch - first >= wait * (end - first)
         ]
 
     def renewals(self, epochs: int) -> list[int]:
@@ -174,6 +267,12 @@ class DeepRecipe:
         check_augment(self.augment)
         if not (self.sieve is None or isinstance(self.sieve, Sieve)):
             raise InvalidInputError(f"`sieve` must be a Sieve, such as Sieve(), or None; got {self.sieve!r}.")
+        growth = None if self.sieve is None else self.sieve.growth
+        if self.average is None and growth is not None and growth.average is not None:
+            raise InvalidInputError(
+                f"`growth.average` needs averaged weights; got {growth.average} with average=None. Set "
+                "`average`."
+            )
 
     def rate(self, done: float, alpha: float) -> float:
         """Return the learning rate after a share ``done`` of the steps; ``alpha`` is the current α."""
@@ -184,6 +283,24 @@ class DeepRecipe:
             share = left if self.schedule == "one_cycle" else 0.5 * (1.0 - math.cos(math.pi * left))
         divisor = 1.0 + max(alpha, 0.0) if self.divide_rate else 1.0
         return self.learning_rate * share / divisor
+
+    def for_rounds(self) -> DeepRecipe:
+        """Return the recipe of the sieve's rounds, with the learning rate and the averaging of its growth."""
+        growth = None if self.sieve is None else self.sieve.growth
+        own = {name: getattr(growth, name, None) for name in ("learning_rate", "warm_up", "average")}
+        return replace(self, **{name: value for name, value in own.items() if value is not None})
+
+
+def _between(ends: tuple[float, float], share: float) -> float:
+    return ends[0] + (ends[1] - ends[0]) * share
+
+
+def _check_pair(pair: object, name: str, *, increasing: bool) -> None:
+    if not (isinstance(pair, tuple) and len(pair) == 2):
+        raise InvalidInputError(f"`{name}` must be two numbers, such as (0.5, 0.7); got {pair!r}.")
+    first, last = (check_in_range(value, name, 0.0, 1.0) for value in pair)
+    if increasing and first >= last:
+        raise InvalidInputError(f"`{name}` must be two increasing shares of a round; got {pair!r}.")
 
 
 def _check_knots(alpha: object) -> None:

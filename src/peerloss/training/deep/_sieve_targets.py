@@ -1,9 +1,10 @@
-"""The two algorithms of the sieve, with fixed and with refreshed targets, and the loss of soft targets."""
+"""The algorithms of the sieve, with fixed, refreshed and grown targets, and the loss of soft targets."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
@@ -12,6 +13,7 @@ from torch.nn import functional
 
 from peerloss._validation import as_prior
 from peerloss.functional import loss_matrix, peer_loss
+from peerloss.training.deep._recipe import Growth
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -37,6 +39,9 @@ class SieveTargets(ABC):
     ``mirrored``, the teacher predicts the mean over each image and its mirror image. −1 in ``y`` marks a
     missing label.
     """
+
+    trusted: Tensor | None = None
+    """Rows of the first of two batches per step, set with the targets; ``None`` if a step has one batch."""
 
     def __init__(
         self, sieve: Sieve, y: Tensor, *, epochs: int, predict: Callable[..., Tensor], mirrored: bool
@@ -145,6 +150,103 @@ class RefreshedTargets(SieveTargets):
         least = 0.5 - 0.5 * math.tanh(self.sieve.threshold / 2.0)  # its log-odds are −threshold
         kept = (self.y >= 0) & (of_label > least)
         return Targets(torch.where(kept[:, None], onehot, posterior), kept)
+
+
+class GrownTargets(RefreshedTargets):
+    """Train on a set of trusted rows that grows, and on soft targets of the other rows.
+
+    1. p is the average of predictions of :class:`RefreshedTargets`, here always over images and their mirror
+       images, and the posterior ∝ p_k·T[k, ỹ]^trust uses a trust that falls to 0 late in a round.
+    2. Of each label, the rows with the largest p_ỹ are trusted with this label.
+    3. Of each predicted class, the rows with the largest posterior are trusted with this class, if the newest
+       predictions for the image and its mirror image agree (and, without trust, confirm the class).
+    4. The target of the other rows is the posterior. Their weight rises until the growth starts.
+
+    Ranks within classes are used instead of thresholds, because a model that is trained on mixed images is
+    hardly ever sure, and because they keep the classes balanced. ``predict`` returns the predictions by view,
+    (views, n, K).
+    """
+
+    def __init__(self, sieve: Sieve, y: Tensor, *, epochs: int, **options: Any) -> None:
+        super().__init__(sieve, y, epochs=epochs, **options)
+        self.growth = sieve.growth or Growth()
+        self._rounds = list(pairwise([*self.decisions, epochs]))
+        self.done = 0.0
+        """Share of the round that is done."""
+        self.latest = y.new_zeros(2, len(y))
+        """Newest predicted classes of the images and of their mirror images."""
+
+    def targets_for(self, epoch: int) -> Targets | None:
+        for first, end in self._rounds:
+            if first <= epoch < end:
+                self.done = (epoch - first) / (end - first)
+        targets = super().targets_for(epoch)
+        if targets is None or self.trusted is None:
+            return None
+        weights = torch.where(self.trusted, 1.0, self.growth.weight(self.done))
+        return targets._replace(probs=targets.probs * weights[:, None])
+
+    def _query_teacher(self) -> Tensor:
+        views = self._predict(mirrored=self._mirrored)
+        self.latest = views.argmax(dim=2)[[0, -1]]
+        return views.mean(dim=0)
+
+    def _refresh_targets(self, earlier: Tensor) -> Tensor:
+        return torch.lerp(self._query_teacher(), earlier, self.sieve.memory)
+
+    def decide(self, probs: Tensor) -> Targets:
+        """Apply steps 2 to 4 to the averaged probabilities."""
+        growth, (n, k) = self.growth, probs.shape
+        trust = self.sieve.trust * growth.trust_left(self.done)
+        onehot, likelihood = self.label_likelihood(probs)
+        posterior = torch.softmax(probs.log() + torch.xlogy(trust, likelihood), dim=1)
+        shares = self._class_shares(probs)
+        labelled = (self.y >= 0).nonzero()[:, 0]
+        of_label = (probs * onehot).sum(dim=1)[labelled]
+        counts = (growth.own_share(self.done) * len(labelled) * shares).round().clamp(min=1)
+        own = torch.zeros(n, dtype=torch.bool, device=probs.device)
+        own[labelled] = surest_of_classes(of_label, self.y[labelled], counts)
+        best, guess = posterior.max(dim=1)
+        sure = surest_of_classes(best, guess, (growth.guessed_share(self.done) * n * shares).round())
+        sure &= (self.latest[0] == self.latest[1]) & ~own
+        if not trust:
+            sure &= guess == self.latest[0]
+        self.trusted = own | sure
+        targets = torch.where(sure[:, None], functional.one_hot(guess, k).to(probs.dtype), posterior)
+        return Targets(torch.where(own[:, None], onehot, targets), own | (sure & (guess == self.y)))
+
+    def _class_shares(self, probs: Tensor) -> Tensor:
+        balance, k = self.sieve.balance, probs.shape[1]
+        if balance is False:
+            return probs.double().mean(dim=0)
+        known = [1.0 / k] * k if balance is True else balance
+        return torch.as_tensor(known, dtype=torch.float64, device=probs.device)
+
+    def state_dict(self) -> dict[str, Any]:
+        return {**super().state_dict(), "latest": self.latest}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        super().load_state_dict(state)
+        self.latest = state["latest"].to(self.y.device)
+
+
+def surest_of_classes(scores: Tensor, classes: Tensor, counts: Tensor) -> Tensor:
+    """Return which rows have one of the ``counts[k]`` largest scores of their class k, (n,) bool.
+
+    Of rows with the same score the first comes first, so that the result does not depend on the device.
+
+    Examples
+    --------
+    >>> surest_of_classes(torch.tensor([0.2, 0.9, 0.5]), torch.tensor([0, 0, 1]), torch.tensor([1, 3]))
+    tensor([False,  True,  True])
+    """
+    order = scores.argsort(descending=True, stable=True)
+    order = order[classes[order].argsort(stable=True)]  # by class, then by score
+    sizes = torch.bincount(classes, minlength=len(counts))
+    ranks = torch.arange(len(order), device=order.device) - (sizes.cumsum(dim=0) - sizes)[classes[order]]
+    chosen = torch.zeros_like(classes, dtype=torch.bool)
+    chosen[order] = ranks < counts[classes[order]]
+    return chosen
 
 
 def keep_rows(probabilities: Tensor, y: Tensor, noisy_prior: Tensor, *, threshold: float = 0.0) -> Tensor:
