@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import sparse, stats
 
 from peerloss._holm import holm
 from peerloss._validation import FloatArray, IntArray, check_in_range
@@ -89,6 +89,25 @@ def find_copiers(
             "p_value": corrected[chosen],
         }
     )
+
+
+def copy_weights(reports: Reports) -> FloatArray | None:
+    """Return weights of the reports by which copies of one answer count once; ``None`` without copiers.
+
+    Workers whom :func:`find_copiers` lists together, directly or through others, form a group. If n workers of
+    a group gave a task the same label, each of these reports has the weight 1/n.
+    """
+    pairs = find_copiers(reports)
+    if pairs.empty:
+        return None
+    names, n = pd.Index(reports.workers), len(reports.workers)
+    edges = names.get_indexer(pairs["worker"]), names.get_indexer(pairs["other"])
+    graph = sparse.csr_array((np.ones(len(pairs)), edges), shape=(n, n))
+    n_groups, group = sparse.csgraph.connected_components(graph, directed=False)
+    answer = (reports.task_codes * n_groups + group[reports.worker_codes]) * len(reports.labels)
+    _, place, count = np.unique(answer + reports.label_codes, return_inverse=True, return_counts=True)
+    weights: FloatArray = 1.0 / count[place]
+    return weights
 
 
 @dataclass(frozen=True, eq=False)
