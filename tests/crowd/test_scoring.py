@@ -17,7 +17,8 @@ from peerloss.peer_prediction import correlated_agreement, logarithmic_score, pl
 from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, others_of, random_crowd
 
-COLUMNS = ["score", "low", "high", "n_tasks", "agreement", "accuracy", "uninformative"]
+COLUMNS = ["score", "low", "high", "n_tasks", "agreement", "accuracy", "accuracy_low", "accuracy_high"]
+COLUMNS += ["uninformative", "p_value", "q_value"]
 needs_data = pytest.mark.skipif(
     not os.environ.get("PEERLOSS_DATA"), reason="PEERLOSS_DATA does not name the folder of real noise"
 )
