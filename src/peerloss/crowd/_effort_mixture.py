@@ -12,55 +12,35 @@ if TYPE_CHECKING:
 #: EM of the mixture stops when no weight changes by more than this.
 TOLERANCE = 1e-6
 MAX_ITER = 300
-#: Fall of the log-likelihood at the lower end of a one-sided 99 % interval, ½·2.326².
-LOG_LIKELIHOOD_FALL = 2.706
-#: Steps of bisection for the lower end.
-BISECTIONS = 12
+#: Least share of half-informed workers among those who do not guess. With few tasks per worker the data hardly
+#: distinguish guessing from half-informed work; without such workers all of it would count as guessing.
+LEAST_HALF_INFORMED = 0.1
 
 
-def fit_mixture(likelihood: FloatArray, first: float | None = None) -> tuple[FloatArray, float]:
-    """Return the weights of the columns that maximise the likelihood of the rows, and its logarithm.
+def effort_weights(likelihood: FloatArray) -> FloatArray:
+    """Return the shares of workers who guess, are half-informed and are informed, by maximum likelihood.
 
     Parameters
     ----------
     likelihood
-        The likelihood of each worker (row) under each hypothesis (column), up to a factor per row.
-    first
-        The weight of the first hypothesis, if it is given.
+        The likelihood of each worker (row) under the three hypotheses (columns), up to a factor per row.
+
+    Returns
+    -------
+    The three shares. That of half-informed workers is at least a tenth of those who do not guess.
     """
-    n = likelihood.shape[1]
-    weights: FloatArray = np.full(n, 1.0 / n)
-    if first is not None:
-        weights = np.concatenate([[first], np.full(n - 1, (1.0 - first) / (n - 1))])
+    tiny = np.finfo(float).tiny
+    weights: FloatArray = np.full(likelihood.shape[1], 1.0 / likelihood.shape[1])
     for _ in range(MAX_ITER):
         joint = likelihood * weights
-        new = np.mean(joint / _positive(joint.sum(axis=1, keepdims=True)), axis=0)
-        if first is not None:
-            new[0] = first
-            new[1:] *= (1.0 - first) / _positive(new[1:].sum())
+        new = np.mean(joint / np.maximum(joint.sum(axis=1, keepdims=True), tiny), axis=0)
         change = np.abs(new - weights).max()
         weights = new
         if change < TOLERANCE:
             break
-    return weights, float(np.log(_positive(likelihood @ weights)).sum())
-
-
-def cautious_mixture(likelihood: FloatArray) -> FloatArray:
-    """Return the weights with the smallest weight of the first column that the data support.
-
-    That is the lower end of its one-sided 99 % interval by the profile likelihood. With few tasks per worker
-    guessing and careless work look the same; the maximum likelihood estimate would then call all of it
-    guessing.
-    """
-    weights, top = fit_mixture(likelihood)
-    low, high = 0.0, float(weights[0])
-    for _ in range(BISECTIONS):
-        middle = (low + high) / 2
-        if fit_mixture(likelihood, middle)[1] < top - LOG_LIKELIHOOD_FALL:
-            low = middle
-        else:
-            high = middle
-    return fit_mixture(likelihood, high)[0]
+    guessing, half, _ = weights
+    half = max(half, LEAST_HALF_INFORMED * (1.0 - guessing))
+    return np.array([guessing, half, 1.0 - guessing - half])
 
 
 def q_values(not_guessing: FloatArray) -> FloatArray:
@@ -72,7 +52,3 @@ def q_values(not_guessing: FloatArray) -> FloatArray:
     running: FloatArray = np.cumsum(ordered) / np.arange(1, len(ordered) + 1)
     # Workers with the same probability are equally suspicious.
     return running[np.searchsorted(ordered, not_guessing, side="right") - 1]
-
-
-def _positive(values: FloatArray | float) -> FloatArray:
-    return np.maximum(values, np.finfo(float).tiny)

@@ -17,7 +17,7 @@ from joblib import Parallel, delayed
 from scipy import sparse, stats
 
 from peerloss._probabilities import label_frequencies
-from peerloss.crowd._effort_mixture import cautious_mixture, q_values
+from peerloss.crowd._effort_mixture import effort_weights, q_values
 from peerloss.peer_prediction.shared_reports import CHUNK, split_by_cost
 
 if TYPE_CHECKING:
@@ -112,9 +112,9 @@ def find_guessers(found: Consensus, shared: SharedReports, *, false_positive_rat
 
     On average, the share ``false_positive_rate`` of the flagged workers, or less, is half-informed or better.
     The efforts of the workers are a mixture of :data:`EFFORTS`, whose weights are estimated from all workers
-    (empirical Bayes), with the smallest share of guessing that the data support. The q-value is the mean
-    probability of not guessing among the workers who are at least as suspicious. The procedure of Benjamini and
-    Hochberg on the p-values would count as if all workers were half-informed, and find far fewer.
+    (empirical Bayes). The q-value is the mean probability of not guessing among the workers who are at least as
+    suspicious. The procedure of Benjamini and Hochberg on the p-values would count as if all workers were
+    half-informed, so that its share of false discoveries stays far below the stated one.
     """
     tested = shared.n_tasks > 1
     p, q = np.full((2, len(tested)), np.nan)
@@ -123,7 +123,7 @@ def find_guessers(found: Consensus, shared: SharedReports, *, false_positive_rat
     if tested.any():
         log_density = found.log_densities(constant=constant)[tested]
         likelihood = np.exp(log_density - log_density.max(axis=1, keepdims=True))
-        joint = likelihood * cautious_mixture(likelihood)
+        joint = likelihood * effort_weights(likelihood)
         q[tested] = q_values(joint[:, 1:].sum(axis=1) / joint.sum(axis=1))
     freedom = np.maximum(shared.n_tasks - 1, 1)
     threshold = stats.t.ppf(1 - POSITIVE_LEVEL, freedom) * np.sqrt(found.squares)
