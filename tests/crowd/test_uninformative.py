@@ -37,7 +37,7 @@ def average_worker(model, frame):
 @pytest.mark.parametrize("effort", range(len(EFFORTS)))
 @pytest.mark.parametrize("chunk", [5, 1 << 20])
 def test_moments_equal_enumeration(monkeypatch, chunk, effort):
-    """Mean, variance and third moment of G equal those over all answers, for each share of informed answers."""
+    """Mean, variance and third moment of G equal those over all answers, for each effort."""
     monkeypatch.setattr(_uninformative, "CHUNK", chunk)
     frame = random_crowd(3, n_tasks=5, n_workers=4, answered=0.9)
     model = dawid_skene(frame, max_iter=300)

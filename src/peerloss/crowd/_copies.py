@@ -94,8 +94,8 @@ def find_copiers(
 def copy_weights(reports: Reports) -> FloatArray | None:
     """Return weights of the reports by which copies of one answer count once; ``None`` without copiers.
 
-    Workers whom :func:`find_copiers` lists together, directly or through others, form a group. If n workers of
-    a group gave a task the same label, each of these reports has the weight 1/n.
+    Workers whom :func:`find_copiers` lists together, directly or through others, form a group. If n workers
+    of a group gave a task the same label, each of these reports has the weight 1/n.
     """
     pairs = find_copiers(reports)
     if pairs.empty:

@@ -75,8 +75,9 @@ def expected_correct(reports: Reports, probabilities: FloatArray) -> tuple[Float
     """Return the expected number of correct answers of each worker, and the number of its answers."""
     given = probabilities[reports.task_codes, reports.label_codes]
     n = len(reports.workers)
-    total = np.bincount(reports.worker_codes, weights=given, minlength=n)
-    return total, np.bincount(reports.worker_codes, minlength=n)
+    total: FloatArray = np.bincount(reports.worker_codes, weights=given, minlength=n).astype(np.float64)
+    count: IntArray = np.bincount(reports.worker_codes, minlength=n)
+    return total, count
 
 
 def dawid_skene(

@@ -12,8 +12,8 @@ if TYPE_CHECKING:
 #: EM of the mixture stops when no weight changes by more than this.
 TOLERANCE = 1e-6
 MAX_ITER = 300
-#: Least share of half-informed workers among those who do not guess. With few tasks per worker the data hardly
-#: distinguish guessing from half-informed work; without such workers all of it would count as guessing.
+#: Least share of half-informed workers among those who do not guess. With few tasks per worker the data
+#: hardly distinguish guessing from half-informed work, and without this share would call all of it guessing.
 LEAST_HALF_INFORMED = 0.1
 
 

@@ -47,8 +47,8 @@ class LabelAggregator:
     Parameters
     ----------
     method
-        ``"shrunken"``, the model above; ``"dawid_skene"`` (:func:`dawid_skene`); or ``"one_coin"``, by EM until
-        convergence.
+        ``"shrunken"``, the model above; ``"dawid_skene"`` (:func:`dawid_skene`); or ``"one_coin"``, by EM
+        until convergence.
     discount_copies
         Whether copies of one opinion count once, for ``"shrunken"``.
     duplicates
@@ -113,8 +113,8 @@ class LabelAggregator:
             A frame with columns ``task`` (or ``item``), ``worker`` and ``label``; (task, worker, label)
             triples; or :class:`~peerloss.peer_prediction.Reports`.
         gold
-            Known labels of some tasks, a Series whose index holds the tasks or a dictionary. Their probability
-            is 1, so that they also improve the confusion matrices.
+            Known labels of some tasks, a Series whose index holds the tasks or a dictionary. Their
+            probability is 1, so that they also improve the confusion matrices.
 
         Returns
         -------

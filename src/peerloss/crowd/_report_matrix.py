@@ -10,6 +10,8 @@ from scipy import sparse
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from peerloss._validation import FloatArray, IntArray
     from peerloss.peer_prediction import Reports
 
@@ -76,7 +78,7 @@ class ReportMatrix:
             shares /= total + smoothing
         else:
             shares[total[:, 0] == 0] = 1.0 / self.n_labels
-            # A total below 1 is that of a task without votes: the weights of a task's reports sum to 1 or more.
+            # Without votes the total is 0. Otherwise it is at least 1, also with weights.
             shares /= np.maximum(total, 1.0)
         return self.fix_gold(shares)
 
@@ -94,13 +96,14 @@ class ReportMatrix:
         mass: FloatArray = self.answers_transposed @ probabilities
         return mass, np.add.reduceat(mass, self.starts, axis=0)
 
-    def of_cells(self, by_worker: FloatArray) -> FloatArray:
+    def of_cells(self, by_worker: NDArray[Any]) -> NDArray[Any]:
         """Repeat the values of each worker with a report for each of its cells."""
         return np.repeat(by_worker, self.sizes, axis=0)
 
     def class_prior(self, probabilities: FloatArray) -> FloatArray:
         """Return the mean of the probabilities over the tasks with a report."""
-        return probabilities[self.answered].mean(axis=0)
+        prior: FloatArray = probabilities[self.answered].mean(axis=0)
+        return prior
 
     def update_probabilities(
         self, probabilities: FloatArray, confusion: FloatArray, class_prior: FloatArray
@@ -130,9 +133,7 @@ class ReportMatrix:
         """Warn if a class is estimated to be far more frequent than the votes for it."""
         votes = np.asarray(self.reports.counts.sum(axis=0), dtype=np.float64)
         share = votes / votes.sum()
-        inflated = np.flatnonzero(
-            (class_prior > PRIOR_FACTOR * share) & (class_prior - share > PRIOR_EXCESS)
-        )
+        inflated = np.flatnonzero((class_prior > PRIOR_FACTOR * share) & (class_prior - share > PRIOR_EXCESS))
         if not inflated.size:
             return
         worst = int(inflated[np.argmax(class_prior[inflated] - share[inflated])])

@@ -1,8 +1,8 @@
 """Confusion matrices shrunk to one-coin matrices, and probabilities that are mixed with the votes.
 
-Dawid and Skene's model needs many reports per worker: each confusion matrix has K·(K − 1) parameters. If EM runs
-to convergence on few reports, it drifts away from the votes, and its probabilities are overconfident, since
-real workers do not err independently of each other. This model differs in three ways:
+Dawid and Skene's model needs many reports per worker: each confusion matrix has K·(K − 1) parameters. If EM
+runs to convergence on few reports, it drifts away from the votes, and its probabilities are overconfident,
+since real workers do not err independently of each other. This model differs in three ways:
 
 * Each worker's confusion matrix is shrunk to the worker's own one-coin matrix, which has one accuracy and
   equally probable errors. The crowd's reports choose how much.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from peerloss._validation import FloatArray
     from peerloss.crowd._report_matrix import ReportMatrix
 
-#: Number of EM rounds. On development crowds the accuracy hardly changes between 4 and 10 rounds, and later falls.
+#: Number of EM rounds. On development crowds the accuracy hardly changes between 4 and 10 rounds, then falls.
 ROUNDS = 6
 #: Number of reports of the crowd's average accuracy that are added to each worker's.
 ACCURACY_REPORTS = 15.0
@@ -68,7 +68,7 @@ def fit_shrunken(matrix: ReportMatrix) -> ShrunkenFit:
 
 
 def fit_one_coin(matrix: ReportMatrix) -> ShrunkenFit:
-    """Fit the one-coin model by EM until it converges: each worker has one accuracy, errors are equally probable."""
+    """Fit the one-coin model by EM until it converges: one accuracy per worker, equally probable errors."""
     probabilities = matrix.vote_shares()
     n_rounds, change = 0, np.inf
     while n_rounds < MAX_ROUNDS and change >= TOLERANCE:
@@ -95,7 +95,10 @@ def _estimate(
     strength: float | None,
     accuracy_reports: float = ACCURACY_REPORTS,
 ) -> tuple[FloatArray, FloatArray]:
-    """Return each worker's accuracy, and P(label | true label) of each cell; ``None`` chooses the strength."""
+    """Return each worker's accuracy, and P(label | true label) of each cell.
+
+    ``strength=None`` chooses how much confusion matrices are shrunk; infinity gives one-coin matrices.
+    """
     mass, of_worker = matrix.label_mass(probabilities)
     cells = np.arange(len(matrix.label))
     right = np.add.reduceat(mass[cells, matrix.label], matrix.starts)
@@ -120,9 +123,10 @@ def _estimate(
 def _choose_strength(
     matrix: ReportMatrix, mass: FloatArray, of_worker: FloatArray, base: FloatArray
 ) -> float:
-    """Maximise the marginal likelihood of the counts if each row of a confusion matrix is Dirichlet distributed.
+    """Maximise the marginal likelihood of the counts over the strength (empirical Bayes).
 
-    The Dirichlet distribution of a row has the mean ``base`` and the sum ``strength`` (empirical Bayes).
+    Each row of a confusion matrix has a Dirichlet distribution with the mean ``base`` and the sum
+    ``strength``.
     """
     chosen = np.zeros(len(of_worker), dtype=np.bool_)
     chosen[:: -(-len(of_worker) // MAX_WORKERS)] = True

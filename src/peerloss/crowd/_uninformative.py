@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from peerloss.crowd._dawid_skene import DawidSkene
     from peerloss.peer_prediction.shared_reports import SharedReports
 
-#: Hypotheses about a worker: the share of the tasks that it answers as the average worker does; it guesses the
-#: others by the crowd's label frequencies.
+#: Hypotheses about a worker: the share of the tasks that it answers as the average worker does. It guesses
+#: the others by the crowd's label frequencies.
 EFFORTS = (0.0, 0.5, 1.0)
 #: The position of the half-informed worker, the weakest who must not be flagged.
 HALF = 1
@@ -55,7 +55,7 @@ class Consensus:
     third: FloatArray
     """Mean, variance and third central moment of G under each hypothesis, shape (efforts, workers)."""
     log_likelihood: FloatArray
-    """Logarithm of the probability of exactly these labels under each hypothesis, shape (efforts, workers)."""
+    """Logarithm of the probability of exactly these labels, shape (efforts, workers)."""
 
     def p_values(self, *, constant: BoolArray) -> FloatArray:
         """Return P(G at most the observed one) for a half-informed worker; 1 without evidence.
@@ -79,7 +79,7 @@ class Consensus:
         as probable under another hypothesis as exactly these labels.
         """
         table = np.zeros((len(self.observed), len(EFFORTS)))
-        usable = (self.variance > ROUNDING).all(axis=0)
+        usable: BoolArray = np.all(self.variance > ROUNDING, axis=0)
         for effort in range(len(EFFORTS)):
             z, skew, spread = self._standardised(effort, usable)
             density = stats.pearson3.logpdf(z, np.clip(skew, -MAX_SKEW, MAX_SKEW))
@@ -112,8 +112,8 @@ def find_guessers(found: Consensus, shared: SharedReports, *, false_positive_rat
 
     On average, the share ``false_positive_rate`` of the flagged workers, or less, is half-informed or better.
     The efforts of the workers are a mixture of :data:`EFFORTS`, whose weights are estimated from all workers
-    (empirical Bayes). The q-value is the mean probability of not guessing among the workers who are at least as
-    suspicious. The procedure of Benjamini and Hochberg on the p-values would count as if all workers were
+    (empirical Bayes). The q-value is the mean probability of not guessing among the workers who are at least
+    as suspicious. The procedure of Benjamini and Hochberg on the p-values would count as if all workers were
     half-informed, so that its share of false discoveries stays far below the stated one.
     """
     tested = shared.n_tasks > 1
@@ -173,7 +173,8 @@ class _View:
         for part in self._chunks(np.arange(len(self.shared.worker))):
             np.add.at(counted.T, self.shared.own[part], self._others(part))
         counted = (counted + self.guess) / (counted.sum(axis=1, keepdims=True) + 1.0)
-        return (counted + self.model.pooled_confusion) / 2
+        average: FloatArray = (counted + self.model.pooled_confusion) / 2
+        return average
 
     def block(self, average: FloatArray, first: int, last: int) -> FloatArray:
         """Return the values of :class:`Consensus` for consecutive workers, one row per value and effort."""

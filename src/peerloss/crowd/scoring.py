@@ -219,8 +219,8 @@ def _fitted_model(
         return dawid_skene(coded, gold=gold)
     if gold is not None:
         raise InvalidInputError(
-            "`gold` must be passed to `dawid_skene` if `reports` is its result. Pass the table of reports, or "
-            "`dawid_skene(reports, gold=gold)`."
+            "`gold` must be passed to `dawid_skene` if `reports` is its result. Pass the table of reports, "
+            "or `dawid_skene(reports, gold=gold)`."
         )
     return reports
 
@@ -228,12 +228,13 @@ def _fitted_model(
 def _accuracy_interval(model: DawidSkene, confidence: float) -> tuple[FloatArray, FloatArray]:
     """Return an interval of each worker's accuracy; nan for workers without a report.
 
-    Dawid and Skene's probabilities are overconfident, so the binomial interval of their sum alone contains the
-    accuracy too rarely. The interval reaches to that of calibrated probabilities.
+    Dawid and Skene's probabilities are overconfident, so the binomial interval of their sum alone contains
+    the accuracy too rarely. The interval reaches to that of calibrated probabilities.
     """
     calibrated = fit_shrunken(ReportMatrix(model.reports, gold=model.gold)).probabilities
     tail = (1 - confidence) / 2
-    low, high = np.inf, -np.inf
+    low: FloatArray = np.full(len(model.reports.workers), np.inf)
+    high: FloatArray = -low
     for probabilities in (model.probabilities, calibrated):
         right, n = expected_correct(model.reports, probabilities)
         wrong = np.maximum(n - right, 0.0)
