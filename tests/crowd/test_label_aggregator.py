@@ -246,7 +246,7 @@ def test_warns_of_a_class_that_is_far_more_frequent_than_its_votes():
     """The warning names the label, its share of the votes and its estimated frequency."""
     matrix = ReportMatrix(coded(pd.DataFrame({"task": range(100), "worker": 0, "label": [1] + [0] * 99})))
     with pytest.warns(
-        IdentifiabilityWarning, match=r"Label np.int64\(1\) has 1.0% of the votes, .* 14.0% of"
+        IdentifiabilityWarning, match=r"Label 1 has 1.0% of the votes, .* 14.0% of"
     ):
         matrix.warn_of_inflated_classes(np.array([0.86, 0.14]))
     matrix.warn_of_inflated_classes(np.array([0.96, 0.04]))  # no warning
