@@ -1,8 +1,8 @@
 """Annotators: combined labels, spammers in real crowds, a comparison with crowd-kit, and ten million reports.
 
 Run ``python benchmarks/bench_annotators.py [labels] [intervals] [spammers] [accuracy] [copiers] [rates]
-[scale] [--data-dir FOLDER] [--output FILE]``; by default all parts run. Real crowds are read from --data-dir or
-PEERLOSS_DATA. crowd-kit is compared if it is installed (it needs transformers, so it is not among the
+[scale] [--data-dir FOLDER] [--output FILE]``; by default all parts run. Real crowds are read from the folder
+of --data-dir or PEERLOSS_DATA. crowd-kit is compared if it is installed (it needs transformers, so it is not among the
 development tools). Times are processor seconds, which other processes hardly affect. ``--reports`` sets the
 size of the large table, ``--rounds`` the number of crowds drawn for each setting.
 """
@@ -191,8 +191,8 @@ def label_rows(folder: str | None, rounds: int) -> list[str]:
     compared = methods()
     title = (
         "Percentage of tasks with the gold label, and log loss in brackets (probabilities of at least 1e-6). "
-        "The shares of the majority contain one more vote, divided among all labels. Simulated crowds: means of "
-        f"{rounds} crowds, seeds 1000 to {999 + rounds}."
+        "The shares of the majority contain one more vote, divided among all labels. Simulated crowds: means "
+        f"of {rounds} crowds, seeds 1000 to {999 + rounds}."
     )
     rows = [title, "", f"| crowd | {' | '.join(compared)} |", "|" + "---|" * (len(compared) + 1)]
     for kind, names in (("real", (*CROWDS, "labelme")), ("simulated", tuple(SIMULATED))):
@@ -215,12 +215,20 @@ def label_rows(folder: str | None, rounds: int) -> list[str]:
             rows.append(_label_row(name, table[-1]))
         rows.append(_label_row(f"**mean, {kind}**", np.mean(table, axis=0)))
         gaps = np.min([scores[:, 0] - scores[0, 0] for scores in table], axis=0)
-        rows.append(f"| worst minus majority | {' | '.join(f'{100 * gap:+.1f}' for gap in gaps)} |")
+        rows.append(f"| worst minus majority | {' | '.join(_number(100 * gap, '+.1f') for gap in gaps)} |")
     return rows
 
 
 def _label_row(name: str, scores: np.ndarray[Any, Any]) -> str:
-    return f"| {name} | {' | '.join(f'{100 * right:.1f} ({loss:.2f})' for right, loss in scores)} |"
+    return f"| {name} | {' | '.join(_pair(right, loss) for right, loss in scores)} |"
+
+
+def _pair(right: float, loss: float) -> str:
+    return "–" if np.isnan(right) else f"{100 * right:.1f} ({loss:.2f})"
+
+
+def _number(value: float, form: str) -> str:
+    return "–" if np.isnan(value) else format(value, form)
 
 
 def interval_rows(folder: str | None) -> list[str]:

@@ -14,55 +14,64 @@ from peerloss.crowd._shrunken_confusion import (
     ROUNDS,
     STRENGTHS,
     VOTE_SMOOTHING,
-    VOTE_WEIGHT,
     fit_shrunken,
 )
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 from tests.crowd.crowds import coded, random_crowd
 
 
+def shrink_to_one_coin(mass, k):
+    """Shrink each worker's matrix of counts to one accuracy; the marginal likelihood chooses how much."""
+    crowd = sum(np.trace(m) for m in mass.values()) / sum(m.sum() for m in mass.values())
+    base = {}
+    for w, m in mass.items():
+        right = (np.trace(m) + ACCURACY_REPORTS * crowd) / (m.sum() + ACCURACY_REPORTS)
+        base[w] = np.where(np.eye(k), right, (1 - right) / (k - 1))
+    evidence = [
+        sum(
+            (gammaln(m + s * base[w]) - gammaln(s * base[w])).sum()
+            - (gammaln(m.sum(axis=1) + s) - gammaln(s)).sum()
+            for w, m in mass.items()
+        )
+        for s in STRENGTHS
+    ]
+    s = STRENGTHS[np.argmax(evidence)]
+    return {w: (m + s * base[w]) / (m.sum(axis=1, keepdims=True) + s) for w, m in mass.items()}
+
+
+def shrink_to_crowd(mass, _):
+    """Add one report per true label, distributed like those of the crowd, to each worker's counts."""
+    pooled = sum(mass.values())
+    pooled = pooled / pooled.sum(axis=1, keepdims=True)
+    return {w: (m + pooled) / (m.sum(axis=1, keepdims=True) + 1) for w, m in mass.items()}
+
+
 def reference(frame, k=3):
-    """Fit the model in plain loops over workers, labels and tasks."""
+    """Fit both models in plain loops over workers, labels and tasks."""
     tasks, workers = list(frame["task"].unique()), list(frame["worker"].unique())
     rows = list(frame.itertuples(index=False))
     votes = {t: np.zeros(k) for t in tasks}
     for r in rows:
         votes[r.task][r.label] += 1
-    posterior = {t: v / v.sum() for t, v in votes.items()}
-    for _ in range(ROUNDS):
-        prior = sum(posterior.values()) / len(tasks)
-        mass = {w: np.zeros((k, k)) for w in workers}  # true label × label
-        for r in rows:
-            mass[r.worker][:, r.label] += posterior[r.task]
-        crowd = sum(np.trace(m) for m in mass.values()) / len(rows)
-        base = {}
-        for w, m in mass.items():
-            right = (np.trace(m) + ACCURACY_REPORTS * crowd) / (m.sum() + ACCURACY_REPORTS)
-            base[w] = np.where(np.eye(k), right, (1 - right) / (k - 1))
-        evidence = [
-            sum(
-                (gammaln(m + s * base[w]) - gammaln(s * base[w])).sum()
-                - (gammaln(m.sum(axis=1) + s) - gammaln(s)).sum()
-                for w, m in mass.items()
-            )
-            for s in STRENGTHS
-        ]
-        s = STRENGTHS[np.argmax(evidence)]
-        confusion = {w: (m + s * base[w]) / (m.sum(axis=1, keepdims=True) + s) for w, m in mass.items()}
-        posterior = {}
-        for t in tasks:
-            likelihood = prior.copy()
-            for r in rows:
-                if r.task == t:
-                    likelihood *= confusion[r.worker][:, r.label]
-            posterior[t] = likelihood / likelihood.sum()
     shares = sum(votes.values()) / len(rows)
-    mixed = [
-        (1 - VOTE_WEIGHT) * posterior[t]
-        + VOTE_WEIGHT * (votes[t] + VOTE_SMOOTHING * shares) / (votes[t].sum() + VOTE_SMOOTHING)
-        for t in tasks
-    ]
-    return np.array(mixed), confusion
+    total = {t: (v + VOTE_SMOOTHING * shares) / (v.sum() + VOTE_SMOOTHING) for t, v in votes.items()}
+    confusions = []
+    for shrink in (shrink_to_one_coin, shrink_to_crowd):
+        posterior = {t: v / v.sum() for t, v in votes.items()}
+        for _ in range(ROUNDS):
+            prior = sum(posterior.values()) / len(tasks)
+            mass = {w: np.zeros((k, k)) for w in workers}  # true label × label
+            for r in rows:
+                mass[r.worker][:, r.label] += posterior[r.task]
+            confusion = shrink(mass, k)
+            posterior = {t: prior.copy() for t in tasks}
+            for r in rows:
+                posterior[r.task] *= confusion[r.worker][:, r.label]
+            posterior = {t: p / p.sum() for t, p in posterior.items()}
+        total = {t: total[t] + posterior[t] for t in tasks}
+        confusions.append(confusion)
+    mean = {w: (confusions[0][w] + confusions[1][w]) / 2 for w in workers}
+    return np.array([total[t] / 3 for t in tasks]), mean
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -245,9 +254,7 @@ def test_a_rare_label_keeps_a_small_prior():
 def test_warns_of_a_class_that_is_far_more_frequent_than_its_votes():
     """The warning names the label, its share of the votes and its estimated frequency."""
     matrix = ReportMatrix(coded(pd.DataFrame({"task": range(100), "worker": 0, "label": [1] + [0] * 99})))
-    with pytest.warns(
-        IdentifiabilityWarning, match=r"Label 1 has 1.0% of the votes, .* 14.0% of"
-    ):
+    with pytest.warns(IdentifiabilityWarning, match=r"Label 1 has 1.0% of the votes, .* 14.0% of"):
         matrix.warn_of_inflated_classes(np.array([0.86, 0.14]))
     matrix.warn_of_inflated_classes(np.array([0.96, 0.04]))  # no warning
 

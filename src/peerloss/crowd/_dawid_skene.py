@@ -144,7 +144,7 @@ def dawid_skene(
     n_iterations, change = 0, np.inf
     while n_iterations < most and change >= TOLERANCE:
         class_prior = matrix.class_prior(probabilities)
-        pooled, confusion = _estimate_confusion(matrix, probabilities)
+        pooled, confusion = shrink_to_crowd(matrix, probabilities)
         change = matrix.update_probabilities(probabilities, confusion, class_prior)
         n_iterations += 1
     matrix.warn_of_inflated_classes(class_prior)
@@ -161,7 +161,7 @@ def dawid_skene(
     )
 
 
-def _estimate_confusion(matrix: ReportMatrix, probabilities: FloatArray) -> tuple[FloatArray, FloatArray]:
+def shrink_to_crowd(matrix: ReportMatrix, probabilities: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return the confusion matrix of the crowd, and P(label | true label) of each cell."""
     mass, of_worker = matrix.label_mass(probabilities)
     by_label = np.zeros((matrix.n_labels, matrix.n_labels))
