@@ -2,9 +2,9 @@
 
 Run ``python benchmarks/bench_annotators.py [labels] [intervals] [spammers] [accuracy] [copiers] [rates]
 [scale] [--data-dir FOLDER] [--output FILE]``; by default all parts run. Real crowds are read from the folder
-of --data-dir or PEERLOSS_DATA. crowd-kit is compared if it is installed (it needs transformers, so it is not among the
-development tools). Times are processor seconds, which other processes hardly affect. ``--reports`` sets the
-size of the large table, ``--rounds`` the number of crowds drawn for each setting.
+of --data-dir or PEERLOSS_DATA. crowd-kit is compared if it is installed (it needs transformers, so it is not
+among the development tools). Times are processor seconds, which other processes hardly affect. ``--reports``
+sets the size of the large table, ``--rounds`` the number of crowds drawn for each setting.
 """
 
 from __future__ import annotations

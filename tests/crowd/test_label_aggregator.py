@@ -14,6 +14,7 @@ from peerloss.crowd._shrunken_confusion import (
     ROUNDS,
     STRENGTHS,
     VOTE_SMOOTHING,
+    VOTE_WEIGHT,
     fit_shrunken,
 )
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
@@ -54,7 +55,9 @@ def reference(frame, k=3):
     for r in rows:
         votes[r.task][r.label] += 1
     shares = sum(votes.values()) / len(rows)
-    total = {t: (v + VOTE_SMOOTHING * shares) / (v.sum() + VOTE_SMOOTHING) for t, v in votes.items()}
+    total = {
+        t: VOTE_WEIGHT * (v + VOTE_SMOOTHING * shares) / (v.sum() + VOTE_SMOOTHING) for t, v in votes.items()
+    }
     confusions = []
     for shrink in (shrink_to_one_coin, shrink_to_crowd):
         posterior = {t: v / v.sum() for t, v in votes.items()}
@@ -68,10 +71,10 @@ def reference(frame, k=3):
             for r in rows:
                 posterior[r.task] *= confusion[r.worker][:, r.label]
             posterior = {t: p / p.sum() for t, p in posterior.items()}
-        total = {t: total[t] + posterior[t] for t in tasks}
+        total = {t: total[t] + (1 - VOTE_WEIGHT) / 2 * posterior[t] for t in tasks}
         confusions.append(confusion)
     mean = {w: (confusions[0][w] + confusions[1][w]) / 2 for w in workers}
-    return np.array([total[t] / 3 for t in tasks]), mean
+    return np.array([total[t] for t in tasks]), mean
 
 
 @pytest.mark.parametrize("seed", range(4))

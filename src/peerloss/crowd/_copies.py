@@ -121,7 +121,7 @@ def _agreement(reports: Reports, first: IntArray, second: IntArray) -> FloatArra
     places = reports.worker_codes, reports.task_codes
     label = sparse.csr_array((reports.label_codes + 1, places), shape=shape)
     answered = sparse.csr_array((np.ones(len(reports.label_codes), dtype=np.int64), places), shape=shape)
-    common = (answered[first] * answered[second]).sum(axis=1)
+    common: IntArray = (answered[first] * answered[second]).sum(axis=1)
     difference = label[first] * answered[second] - label[second] * answered[first]
     difference.eliminate_zeros()
     return np.asarray(1.0 - np.diff(difference.indptr) / np.maximum(common, 1))

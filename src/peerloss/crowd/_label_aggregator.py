@@ -30,8 +30,8 @@ METHODS = ("shrunken", "dawid_skene", "one_coin")
 class LabelAggregator:
     """Combine the labels of several workers into one label per task, with calibrated probabilities.
 
-    The default method is the mean of two models and of the shares of the votes. Both models estimate one
-    confusion matrix per worker, as Dawid and Skene do. One shrinks it to the worker's own *one-coin* matrix
+    The default method is a weighted mean of two models (.3 each) and of the shares of the votes (.4). Both
+    models estimate one confusion matrix per worker, as Dawid and Skene do. One shrinks it to the worker's own *one-coin* matrix
     (one accuracy, equally probable errors), and the marginal likelihood of the crowd's reports chooses how
     much; the other shrinks it to the crowd's average worker. EM stops after four rounds, before it drifts
     away from the votes. The votes make the probabilities less extreme, because real workers do not err

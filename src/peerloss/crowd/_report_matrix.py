@@ -139,8 +139,8 @@ class ReportMatrix:
         worst = int(inflated[np.argmax(class_prior[inflated] - share[inflated])])
         warn_caller(
             f"Label {self.reports.labels.tolist()[worst]!r} has {share[worst]:.1%} of the votes, but is "
-            f"estimated to be the true label of {class_prior[worst]:.1%} of the tasks. Few reports per worker "
-            "can make EM drift in this way. Check some of these tasks, pass known labels as `gold`, or drop the label if "
-            "it is a typing error.",
+            f"estimated to be the true label of {class_prior[worst]:.1%} of the tasks. Few reports per "
+            "worker can make EM drift in this way. Check some of these tasks, pass known labels as `gold`, "
+            "or drop the label if it is a typing error.",
             IdentifiabilityWarning,
         )

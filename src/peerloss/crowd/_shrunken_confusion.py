@@ -1,4 +1,4 @@
-"""Labels as the mean of two shrunken models of the workers and of the votes.
+"""Labels as a weighted mean of two shrunken models of the workers and of the votes.
 
 Dawid and Skene's model needs many reports per worker: each confusion matrix has K·(K − 1) parameters. If EM
 runs to convergence on few reports, it drifts away from the votes, and its probabilities are overconfident,
@@ -9,8 +9,8 @@ since real workers do not err independently of each other. This model differs in
   which has one accuracy and equally probable errors; the crowd's reports choose how much. In the other it is
   shrunk to the average worker of the crowd. The first is better for few reports and unbalanced classes, the
   second if the whole crowd confuses the same classes, and the likelihood does not choose well between them.
-* The probabilities are the mean of both models and of the shares of the votes, as if in a part of the tasks
-  the reports were not independent.
+* The probabilities are a weighted mean of both models and of the shares of the votes, as if in a part of the
+  tasks the reports were not independent.
 """
 
 from __future__ import annotations
@@ -35,7 +35,9 @@ ACCURACY_REPORTS = 15.0
 STRENGTHS = 2.0 ** np.arange(-1, 9)
 #: The strength is chosen with at most this many workers.
 MAX_WORKERS = 2000
-#: Number of votes, distributed like those of all tasks, by which the votes for a task are smoothed.
+#: Weight of the votes in the probabilities, and the number of votes, distributed like those of all tasks, by
+#: which they are smoothed. The two models share the rest.
+VOTE_WEIGHT = 0.4
 VOTE_SMOOTHING = 0.3
 #: The one-coin model has converged when the probabilities of a task change by less than this on average.
 TOLERANCE = 1e-4
@@ -57,8 +59,8 @@ class ShrunkenFit:
 
 
 def fit_shrunken(matrix: ReportMatrix) -> ShrunkenFit:
-    """Fit both models for a few rounds, and return the mean of their probabilities and of the votes."""
-    total = matrix.vote_shares(smoothing=VOTE_SMOOTHING)
+    """Fit both models for a few rounds, and return a weighted mean of their probabilities and the votes."""
+    total = VOTE_WEIGHT * matrix.vote_shares(smoothing=VOTE_SMOOTHING)
     priors, models = [], []
     for shrink in (_shrink_to_one_coin, shrink_to_crowd):
         probabilities = matrix.vote_shares()
@@ -66,10 +68,9 @@ def fit_shrunken(matrix: ReportMatrix) -> ShrunkenFit:
             class_prior = matrix.class_prior(probabilities)
             base, confusion = shrink(matrix, probabilities)
             matrix.update_probabilities(probabilities, confusion, class_prior)
-        total += probabilities
+        total += (1 - VOTE_WEIGHT) / 2 * probabilities
         priors.append(class_prior)
         models.append((confusion, base))
-    total /= 1 + len(models)
     return ShrunkenFit(total, np.mean(priors, axis=0), tuple(models), ROUNDS)
 
 
