@@ -31,11 +31,11 @@ class LabelAggregator:
     """Combine the labels of several workers into one label per task, with calibrated probabilities.
 
     The default method is a weighted mean of two models (.3 each) and of the shares of the votes (.4). Both
-    models estimate one confusion matrix per worker, as Dawid and Skene do. One shrinks it to the worker's own *one-coin* matrix
-    (one accuracy, equally probable errors), and the marginal likelihood of the crowd's reports chooses how
-    much; the other shrinks it to the crowd's average worker. EM stops after four rounds, before it drifts
-    away from the votes. The votes make the probabilities less extreme, because real workers do not err
-    independently of each other. Copies of one opinion count once: the reports of workers whom
+    models estimate one confusion matrix per worker, as Dawid and Skene do. One shrinks it to the worker's own
+    *one-coin* matrix (one accuracy, equally probable errors), and the marginal likelihood of the crowd's
+    reports chooses how much; the other shrinks it to the crowd's average worker. EM stops after four rounds,
+    before it drifts away from the votes. The votes make the probabilities less extreme, because real workers
+    do not err independently of each other. Copies of one opinion count once: the reports of workers whom
     :func:`find_copiers` lists share the weight of one report if they agree.
 
     On five real crowds its labels are on average at least as often right as those of the majority, of Dawid
@@ -87,7 +87,7 @@ class LabelAggregator:
     >>> crowd.labels_.tolist()
     ['a', 'a', 'b', 'b', 'a', 'b']
     >>> crowd.probas_.loc[0].round(2).to_dict()
-    {'a': 0.87, 'b': 0.13}
+    {'a': 0.85, 'b': 0.15}
     >>> LabelAggregator().fit_predict(table, gold={0: "b"}).tolist()
     ['b', 'a', 'b', 'b', 'a', 'b']
     """
