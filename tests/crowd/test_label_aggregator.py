@@ -294,7 +294,7 @@ def test_refuses_unknown_options(options, message):
 def test_refuses_use_before_fit_and_unknown_workers():
     """Tables need a fit, and a confusion matrix needs a worker with a report."""
     with pytest.raises(NotFittedError, match="Call `fit`"):
-        _ = LabelAggregator().errors_
+        LabelAggregator().confusion_matrix("ann")
     found = LabelAggregator().fit(random_crowd(0))
     with pytest.raises(InvalidInputError, match="`worker` must have given a label; got 'zoe'"):
         found.confusion_matrix("zoe")

@@ -95,6 +95,7 @@ class LabelAggregator:
     probas_: pd.DataFrame
     labels_: pd.Series
     priors_: pd.Series
+    errors_: pd.DataFrame
     reports_: Reports
     n_iter_: int
 
@@ -148,6 +149,12 @@ class LabelAggregator:
         self.probas_ = pd.DataFrame(probabilities, index=tasks, columns=names)
         self.labels_ = pd.Series(coded.labels[probabilities.argmax(axis=1)], index=tasks, name="agg_label")
         self.priors_ = pd.Series(class_prior, index=names, name="prior")
+        cells = [coded.workers[matrix.worker], coded.labels[matrix.label]]
+        self.errors_ = pd.DataFrame(
+            np.mean([confusion for confusion, _ in models], axis=0),
+            index=pd.MultiIndex.from_arrays(cells, names=["worker", "label"]),
+            columns=pd.Index(coded.labels, name="true label"),
+        )
         self._matrix, self._models = matrix, models
         return self
 
@@ -171,16 +178,6 @@ class LabelAggregator:
         """
         return self.fit(data, gold=gold).probas_
 
-    @property
-    def errors_(self) -> pd.DataFrame:
-        """P(worker gives label | true label), one row per (worker, label) that occurs."""
-        coded, matrix = self._fitted(), self._matrix
-        index = pd.MultiIndex.from_arrays(
-            [coded.workers[matrix.worker], coded.labels[matrix.label]], names=["worker", "label"]
-        )
-        confusion = np.mean([confusion for confusion, _ in self._models], axis=0)
-        return pd.DataFrame(confusion, index=index, columns=pd.Index(coded.labels, name="true label"))
-
     def confusion_matrix(self, worker: Any) -> pd.DataFrame:
         """Return P(label | true label) of a worker: one row per true label, one column per label given.
 
@@ -194,7 +191,9 @@ class LabelAggregator:
         InvalidInputError
             If no report is the worker's.
         """
-        coded, matrix = self._fitted(), self._matrix
+        if not hasattr(self, "reports_"):
+            raise NotFittedError("This LabelAggregator is not fitted. Call `fit` with the reports first.")
+        coded, matrix = self.reports_, self._matrix
         code = pd.Index(coded.workers).get_indexer([worker])[0]
         cells = np.flatnonzero(matrix.worker == code)
         if not cells.size:
@@ -212,11 +211,6 @@ class LabelAggregator:
             index=pd.Index(coded.labels, name="true label"),
             columns=pd.Index(coded.labels, name="label"),
         )
-
-    def _fitted(self) -> Reports:
-        if not hasattr(self, "reports_"):
-            raise NotFittedError("This LabelAggregator is not fitted. Call `fit` with the reports first.")
-        return self.reports_
 
 
 def _complete(given: FloatArray, labels: IntArray, prior: FloatArray) -> FloatArray:
