@@ -243,7 +243,7 @@ def test_without_copiers_every_report_counts():
 
 
 def test_a_rare_label_keeps_a_small_prior():
-    """A label with .4 % of the votes is not estimated to be frequent, where Dawid–Skene drifts and warns."""
+    """A label with .4 % of the votes is not estimated to be frequent."""
     rng = np.random.default_rng(4)
     truth = rng.integers(3, size=400)
     task = np.repeat(np.arange(400), 3)
