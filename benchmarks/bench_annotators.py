@@ -1,10 +1,10 @@
-"""Annotators: spammers in real crowds, Dawid–Skene compared with crowd-kit, and ten million reports.
+"""Annotators: combined labels, spammers in real crowds, a comparison with crowd-kit, and ten million reports.
 
-Run ``python benchmarks/bench_annotators.py [spammers] [accuracy] [copiers] [rates] [scale]
-[--data-dir FOLDER] [--output FILE]``; by default all parts run. Real crowds are read from ``--data-dir`` or
-PEERLOSS_DATA. crowd-kit is compared if it is installed (it needs transformers, so it is not among the
-development tools). Times are processor seconds, which other processes hardly affect. ``--reports`` sets the
-size of the large table, ``--rounds`` the number of crowds drawn for each setting.
+Run ``python benchmarks/bench_annotators.py [labels] [intervals] [spammers] [accuracy] [copiers] [rates]
+[scale] [--data-dir FOLDER] [--output FILE]``; by default all parts run. Real crowds are read from the folder
+of --data-dir or PEERLOSS_DATA. crowd-kit is compared if it is installed (it needs transformers, so it is not
+among the development tools). Times are processor seconds, which other processes hardly affect. ``--reports``
+sets the size of the large table, ``--rounds`` the number of crowds drawn for each setting.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from crowd_labels import SIMULATED, SLOW, evaluate, methods
 from measure import provenance
 from scipy.stats import spearmanr
 
@@ -185,6 +186,68 @@ def _timed(function: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - start, result
 
 
+def label_rows(folder: str | None, rounds: int) -> list[str]:
+    """Compare methods that combine labels: accuracy and log loss on real and simulated crowds."""
+    compared = methods()
+    title = (
+        "Percentage of tasks with the gold label, and log loss in brackets (probabilities of at least 1e-6). "
+        "The shares of the majority contain one more vote, divided among all labels. Simulated crowds: means "
+        f"of {rounds} crowds, seeds 1000 to {999 + rounds}."
+    )
+    rows = [title, "", f"| crowd | {' | '.join(compared)} |", "|" + "---|" * (len(compared) + 1)]
+    for kind, names in (("real", (*CROWDS, "labelme")), ("simulated", tuple(SIMULATED))):
+        table = []
+        for name in names:
+            crowds = (
+                [load(name, folder)[:2]]
+                if kind == "real"
+                else [SIMULATED[name].draw(1000 + i) for i in range(rounds)]
+            )
+            used = [name != SLOW or kind == "real" for name in compared]
+            scores = [
+                [
+                    evaluate(fit(frame), gold) if run else (np.nan, np.nan)
+                    for fit, run in zip(compared.values(), used, strict=True)
+                ]
+                for frame, gold in crowds
+            ]
+            table.append(np.mean(scores, axis=0))
+            rows.append(_label_row(name, table[-1]))
+        rows.append(_label_row(f"**mean, {kind}**", np.mean(table, axis=0)))
+        gaps = np.min([scores[:, 0] - scores[0, 0] for scores in table], axis=0)
+        rows.append(f"| worst minus majority | {' | '.join(_number(100 * gap, '+.1f') for gap in gaps)} |")
+    return rows
+
+
+def _label_row(name: str, scores: np.ndarray[Any, Any]) -> str:
+    return f"| {name} | {' | '.join(_pair(right, loss) for right, loss in scores)} |"
+
+
+def _pair(right: float, loss: float) -> str:
+    return "–" if np.isnan(right) else f"{100 * right:.1f} ({loss:.2f})"
+
+
+def _number(value: float, form: str) -> str:
+    return "–" if np.isnan(value) else format(value, form)
+
+
+def interval_rows(folder: str | None) -> list[str]:
+    """Compare accuracies of workers with those on gold labels: mean error and coverage of the intervals."""
+    title = "Workers with 10 tasks or more: error of `accuracy`, and share of the 95 % intervals that hold."
+    rows = [title, "", "| crowd | workers | mean absolute error | coverage | mean width |", "|" + "---|" * 5]
+    for name in (*CROWDS, "labelme"):
+        frame, gold, _ = load(name, folder)
+        checked = frame.assign(gold=frame["task"].map(gold)).dropna()
+        exact = (checked["label"] == checked["gold"]).groupby(checked["worker"]).agg(["mean", "size"])
+        exact = exact.loc[exact["size"] >= 10, "mean"]
+        table = score_annotators(frame, n_bootstrap=20, random_state=0).loc[exact.index]
+        error = (table["accuracy"] - exact).abs().mean()
+        low, high = table["accuracy_low"], table["accuracy_high"]
+        holds = ((low <= exact) & (exact <= high)).mean()
+        rows.append(f"| {name} | {len(exact)} | {error:.3f} | {holds:.2f} | {(high - low).mean():.2f} |")
+    return rows
+
+
 def copier_rows(folder: str | None) -> list[str]:
     """Count which of ten added copiers the pairwise test reports, and other reported pairs."""
     title = (
@@ -323,6 +386,7 @@ start = used.ru_utime + used.ru_stime
 SCALE = {
     "the table alone": _BEGIN + _END,
     "dawid_skene": _BEGIN + "dawid_skene(table)" + _END,
+    "aggregate_labels": _BEGIN + "aggregate_labels(table)" + _END,
     "score_annotators": _BEGIN + "score_annotators(table, random_state=0)" + _END,
     "find_copiers": _BEGIN + "find_copiers(table)" + _END,
     "peerloss annotators --aggregate": """
@@ -358,13 +422,17 @@ def _large_table(n_reports: int) -> pd.DataFrame:
 def main() -> None:
     """Run the requested parts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("parts", nargs="*", help="spammers, accuracy, copiers, rates, scale")
+    parser.add_argument(
+        "parts", nargs="*", help="labels, intervals, spammers, accuracy, copiers, rates, scale"
+    )
     parser.add_argument("--data-dir")
     parser.add_argument("--reports", type=int, default=10_000_000)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--output", type=Path)
     options = parser.parse_args()
     parts: dict[str, Callable[[], list[str]]] = {
+        "labels": lambda: label_rows(options.data_dir, options.rounds),
+        "intervals": lambda: interval_rows(options.data_dir),
         "spammers": lambda: spammer_rows(options.data_dir, options.rounds),
         "accuracy": lambda: accuracy_rows(options.data_dir),
         "copiers": lambda: copier_rows(options.data_dir),
@@ -373,7 +441,7 @@ def main() -> None:
     }
     lines = ["# Annotators"]
     for name in options.parts or parts:
-        command = f"{name} --rounds {options.rounds}" if name in {"spammers", "rates"} else name
+        command = f"{name} --rounds {options.rounds}" if name in {"labels", "spammers", "rates"} else name
         lines += ["", f"## {name}", "", f"`{command}`: {provenance('cpu')}.", "", *parts[name]()]
         if options.output:
             options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")

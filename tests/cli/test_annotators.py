@@ -97,6 +97,64 @@ def test_one_of_several_labels_is_kept(tmp_path):
     assert agreement == {"first": 1.0, "last": pytest.approx(5 / 6)}
 
 
+def test_known_labels_are_used(crowd, tmp_path):
+    """`--gold` reads tasks and labels as text, and both files hold what the functions return with them."""
+    gold, labels = tmp_path / "gold.csv", tmp_path / "labels.csv"
+    gold.write_text("item,label\n003,dog\n007,cat\n011,\n")
+    done = run(crowd, "-o", tmp_path / "s.csv", "--aggregate", labels, "--gold", gold)
+    assert done.exit_code == 0, done.output
+    assert "Tasks with a known label: 2." in done.stdout
+    table, known = pd.read_csv(crowd, dtype=str), {"003": "dog", "007": "cat"}
+    aggregated = pd.read_csv(labels, dtype={"task": str}).set_index("task")
+    expected = aggregate_labels(table, gold=known)
+    pd.testing.assert_frame_equal(aggregated, expected, check_index_type=False)
+    assert aggregated.loc[["003", "007"], "label"].tolist() == ["dog", "cat"]
+    written = pd.read_csv(tmp_path / "s.csv", dtype={"worker": str}).set_index("worker")
+    scores = score_annotators(table, gold=known, random_state=0)
+    pd.testing.assert_frame_equal(written, scores, check_index_type=False)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("name,label\n003,dog\n", "must have the columns task (or item) and label"),
+        ("task,label\n003,dog\n003,cat\n", "must have one label per task; '003' has more"),
+        ("task,label\n,dog\n", "must name the task of every label"),
+        ("task,label\n999,dog\n", "must name tasks of the reports"),
+        ("task,label\n003,cow\n", "must hold labels that a worker gave"),
+    ],
+)
+def test_known_labels_that_do_not_match_are_refused(crowd, tmp_path, text, message):
+    """The message names the fault of the gold file; nothing is written."""
+    gold = tmp_path / "gold.csv"
+    gold.write_text(text)
+    done = run(crowd, "-o", tmp_path / "s.csv", "--gold", gold)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not (tmp_path / "s.csv").exists()
+
+
+def test_the_gold_file_is_not_overwritten(crowd, tmp_path):
+    """The output must not be the file of known labels."""
+    gold = tmp_path / "gold.csv"
+    gold.write_text("task,label\n003,dog\n")
+    done = run(crowd, "-o", gold, "--gold", gold)
+    assert done.exit_code == 2
+    assert "must not be the input file" in done.stderr
+    assert gold.read_text() == "task,label\n003,dog\n"
+
+
+def test_warnings_about_classes_are_lines(crowd, tmp_path, monkeypatch):
+    """A warning of the model is one line on stderr, and is part of the JSON summary."""
+    monkeypatch.setattr("peerloss.crowd._report_matrix.PRIOR_FACTOR", 0.0)
+    monkeypatch.setattr("peerloss.crowd._report_matrix.PRIOR_EXCESS", -1.0)
+    done = run(crowd, "-o", tmp_path / "s.csv", "--json")
+    assert done.exit_code == 0, done.output
+    (message,) = json.loads(done.stdout)["warnings"]
+    assert f"Warning: {message}" in done.stderr
+    assert "of the votes, but is estimated to be the true label" in message
+
+
 @pytest.mark.parametrize("mechanism", ["quadratic", "log"])
 def test_other_mechanisms_and_json(crowd, tmp_path, mechanism):
     """JSON holds the summary and nothing else is printed."""

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from peerloss.crowd import DawidSkene, _dawid_skene, aggregate_labels, dawid_skene
+from peerloss.crowd import DawidSkene, _report_matrix, aggregate_labels, dawid_skene
 from peerloss.exceptions import InvalidInputError
 from tests.crowd.crowds import random_crowd
 
@@ -50,7 +50,7 @@ def test_blocks_of_tasks_change_nothing(monkeypatch):
     """The result does not depend on the size of the blocks in memory."""
     frame = random_crowd(1, n_tasks=40)
     one_block = dawid_skene(frame).probabilities
-    monkeypatch.setattr(_dawid_skene, "BLOCK", 7)
+    monkeypatch.setattr(_report_matrix, "BLOCK", 7)
     np.testing.assert_array_equal(dawid_skene(frame).probabilities, one_block)
 
 
@@ -94,7 +94,7 @@ def test_reports_whether_it_converged():
 
 def test_refuses_tables_that_do_not_fit(monkeypatch):
     """Far too many labels give an error with advice instead of exhausting the memory."""
-    monkeypatch.setattr(_dawid_skene, "MAX_CELLS", 10)
+    monkeypatch.setattr(_report_matrix, "MAX_CELLS", 10)
     with pytest.raises(InvalidInputError, match=r"fewer labels for Dawid–Skene.*Group rare labels"):
         dawid_skene(random_crowd(0))
 

@@ -17,7 +17,8 @@ from peerloss.peer_prediction import correlated_agreement, logarithmic_score, pl
 from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, others_of, random_crowd
 
-COLUMNS = ["score", "low", "high", "n_tasks", "agreement", "accuracy", "uninformative"]
+COLUMNS = ["score", "low", "high", "n_tasks", "agreement", "accuracy", "accuracy_low", "accuracy_high"]
+COLUMNS += ["uninformative", "p_value", "q_value"]
 needs_data = pytest.mark.skipif(
     not os.environ.get("PEERLOSS_DATA"), reason="PEERLOSS_DATA does not name the folder of real noise"
 )
@@ -291,3 +292,65 @@ def test_a_floor_without_effect_is_refused(options):
     table = pd.DataFrame({"task": [0, 0, 1, 1], "worker": ["a", "b"] * 2, "label": [0, 0, 1, 1]})
     with pytest.raises(InvalidInputError, match="`floor`"):
         score_annotators(table, **options)
+
+
+def test_accuracy_lies_in_its_interval():
+    """The interval contains the estimate, is wider at a higher level, and is nan without a report."""
+    silent = pd.DataFrame({"task": [0], "worker": 98, "label": [np.nan]})
+    frame = pd.concat([random_crowd(5, n_tasks=40), silent])
+    table = score_annotators(frame, n_bootstrap=20, random_state=0)
+    wide = score_annotators(frame, confidence=0.99, n_bootstrap=20, random_state=0)
+    some = table.index != 98
+    assert (table["accuracy_low"] <= table["accuracy"])[some].all()
+    assert (table["accuracy"] <= table["accuracy_high"])[some].all()
+    assert (wide["accuracy_low"] < table["accuracy_low"])[some].all()
+    assert (wide["accuracy_high"] > table["accuracy_high"])[some].all()
+    assert table.loc[98, ["accuracy_low", "accuracy_high", "p_value", "q_value"]].isna().all()
+
+
+def test_accuracy_intervals_hold_in_simulated_crowds():
+    """At least 90 % of the 95 % intervals contain the share of correct answers of their worker."""
+    held = total = 0
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        truth = rng.integers(3, size=150)
+        skill = rng.uniform(0.4, 0.95, 20)
+        labels = np.where(rng.random((20, 150)) < skill[:, None], truth, rng.integers(3, size=(20, 150)))
+        worker, task = np.nonzero(rng.random((20, 150)) < 0.25)
+        frame = pd.DataFrame({"task": task, "worker": worker, "label": labels[worker, task]})
+        right = pd.Series(labels[worker, task] == truth[task]).groupby(worker).mean()
+        table = score_annotators(frame, n_bootstrap=20, random_state=0).sort_index()
+        held += ((table["accuracy_low"] <= right) & (right <= table["accuracy_high"])).sum()
+        total += len(right)
+    assert held >= 0.9 * total
+
+
+def test_gold_labels_change_accuracy_but_not_scores_or_payments():
+    """Gold labels make the accuracy of a worker who gave them larger; score and payment stay the same."""
+    frame = random_crowd(4, n_tasks=40)
+    gold = frame[frame["worker"] == 2].set_index("task")["label"]
+    options = {"budget": 100, "n_bootstrap": 20, "random_state": 0}
+    with_gold, without = score_annotators(frame, gold=gold, **options), score_annotators(frame, **options)
+    assert with_gold.loc[2, "accuracy"] == 1
+    same = ["score", "low", "high", "agreement", "payment"]
+    pd.testing.assert_frame_equal(with_gold[same], without[same])
+    fitted = dawid_skene(frame, gold=gold)
+    pd.testing.assert_frame_equal(score_annotators(fitted, **options), with_gold)
+    with pytest.raises(InvalidInputError, match="`gold` must be passed to `dawid_skene`"):
+        score_annotators(fitted, gold=gold)
+
+
+def test_q_values_decide_who_is_flagged():
+    """Flagged workers have a q-value of at most the rate, and at the rate 0 nobody is flagged."""
+    rng = np.random.default_rng(1)
+    truth = rng.integers(3, size=300)
+    labels = np.where(rng.random((20, 300)) < 0.75, truth, rng.integers(3, size=(20, 300)))
+    labels[:3] = rng.integers(3, size=(3, 300))
+    worker, task = np.indices(labels.shape)
+    frame = pd.DataFrame({"task": task.ravel(), "worker": worker.ravel(), "label": labels.ravel()})
+    table = score_annotators(frame, n_bootstrap=20, random_state=0)
+    assert table.index[table["uninformative"]].tolist() == [0, 1, 2]
+    assert (table["q_value"][:3] <= 0.05).all()
+    assert (table["q_value"][3:] > 0.05).all()
+    assert table["p_value"].between(0, 1).all()
+    assert not score_annotators(frame, false_positive_rate=0, random_state=0)["uninformative"].any()

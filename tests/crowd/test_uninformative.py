@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from peerloss.crowd import _uninformative, dawid_skene, score_annotators
-from peerloss.crowd._uninformative import EFFORT, consensus
+from peerloss.crowd._uninformative import EFFORTS, consensus
 from peerloss.peer_prediction.shared_reports import SharedReports
 from tests.crowd.crowds import coded, random_crowd
 
@@ -24,15 +24,27 @@ def leave_one_out(model, frame, row):
     return posterior / posterior.sum()
 
 
+def average_worker(model, frame):
+    """P(label | true label) of the average worker: the mean of the pooled matrix and of counts, in loops."""
+    guess = np.bincount(frame["label"], minlength=3) / len(frame)
+    counted = np.tile(guess, (3, 1))
+    for row in frame.index:
+        if (frame["task"] == frame.loc[row, "task"]).sum() > 1:
+            counted[:, frame.loc[row, "label"]] += leave_one_out(model, frame, row)
+    return (counted / counted.sum(axis=1, keepdims=True) + model.pooled_confusion) / 2
+
+
+@pytest.mark.parametrize("effort", range(len(EFFORTS)))
 @pytest.mark.parametrize("chunk", [5, 1 << 20])
-def test_moments_equal_enumeration(monkeypatch, chunk):
-    """Mean, variance and third moment of a half-informed worker's G equal those over all its answers."""
+def test_moments_equal_enumeration(monkeypatch, chunk, effort):
+    """Mean, variance and third moment of G equal those over all answers, for each effort."""
     monkeypatch.setattr(_uninformative, "CHUNK", chunk)
     frame = random_crowd(3, n_tasks=5, n_workers=4, answered=0.9)
     model = dawid_skene(frame, max_iter=300)
     shared = SharedReports(coded(frame))
     found = consensus(shared, model)
     guess = np.bincount(frame["label"], minlength=3) / len(frame)
+    informed = average_worker(model, frame)
     for code, worker in enumerate(model.reports.workers):
         rows = [
             row
@@ -40,7 +52,7 @@ def test_moments_equal_enumeration(monkeypatch, chunk):
             if (frame["task"] == frame.loc[row, "task"]).sum() > 1
         ]
         others = np.array([leave_one_out(model, frame, row) for row in rows])
-        chance = EFFORT * others @ model.pooled_confusion + (1 - EFFORT) * guess
+        chance = EFFORTS[effort] * others @ informed + (1 - EFFORTS[effort]) * guess
         payoff = others - others.mean(axis=0)
         tasks = np.arange(len(rows))
         answers = np.array(list(product(range(3), repeat=len(rows))))
@@ -51,11 +63,11 @@ def test_moments_equal_enumeration(monkeypatch, chunk):
         assert weight.sum() == pytest.approx(1)
         # EM stops when the probabilities change by less than 1e-4.
         tolerance = {"abs": 2e-3}
-        assert found.expected[code] == pytest.approx(mean, **tolerance)
-        assert found.variance[code] == pytest.approx(weight @ (value - mean) ** 2, **tolerance)
-        assert found.third[code] == pytest.approx(weight @ (value - mean) ** 3, **tolerance)
+        assert found.expected[effort, code] == pytest.approx(mean, **tolerance)
+        assert found.variance[effort, code] == pytest.approx(weight @ (value - mean) ** 2, **tolerance)
+        assert found.third[effort, code] == pytest.approx(weight @ (value - mean) ** 3, **tolerance)
         assert found.observed[code] == pytest.approx(payoff[tasks, own].sum(), **tolerance)
-        assert found.log_likelihood[code] == pytest.approx(np.log(chance[tasks, own]).sum(), abs=1e-2)
+        assert found.log_likelihood[effort, code] == pytest.approx(np.log(chance[tasks, own]).sum(), abs=1e-2)
 
 
 def test_threads_change_nothing():

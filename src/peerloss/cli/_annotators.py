@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -10,7 +11,7 @@ import typer
 
 from peerloss._files import atomic_files, check_output_file
 from peerloss.cli._terminal import say, say_json, visible
-from peerloss.exceptions import InvalidInputError
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
@@ -52,6 +53,10 @@ def annotators(
     copies: Annotated[
         Path | None, typer.Option(help="CSV file to write with pairs of workers who seem to copy.")
     ] = None,
+    gold: Annotated[
+        Path | None,
+        typer.Option(help="CSV, Parquet or ARFF file with columns task (or item), label: known labels."),
+    ] = None,
     wide: Annotated[bool, typer.Option("--wide", help="The table has one column per worker.")] = False,
     duplicates: Annotated[
         str,
@@ -59,7 +64,7 @@ def annotators(
     ] = "error",
     false_positive_rate: Annotated[
         float,
-        typer.Option(help="Largest expected share of false positives among the workers flagged as guessing."),
+        typer.Option(help="Expected share of false positives among the workers flagged as guessing."),
     ] = 0.05,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of threads; -1 uses all cores.")] = 1,
@@ -77,6 +82,7 @@ def annotators(
 
     from peerloss._validation import check_choice
     from peerloss.crowd import aggregate_labels, dawid_skene, find_copiers, read_reports, score_annotators
+    from peerloss.crowd.report_tables import read_gold
     from peerloss.crowd.scoring import MECHANISMS, PAYMENTS
     from peerloss.peer_prediction import Reports
     from peerloss.peer_prediction.reports import DUPLICATES
@@ -85,14 +91,16 @@ def annotators(
     check_choice(payment, "--payment", PAYMENTS)
     check_choice(duplicates, "--duplicates", DUPLICATES)
     paths = {"--output": output, "--aggregate": aggregate, "--copies": copies}
-    _check_paths({name: path for name, path in paths.items() if path is not None}, data)
-    with Console(stderr=True).status("reading") as status:
+    _check_paths({name: path for name, path in paths.items() if path is not None}, data, gold)
+    with warnings.catch_warnings(record=True) as caught, Console(stderr=True).status("reading") as status:
+        warnings.simplefilter("always", IdentifiabilityWarning)
         table = read_reports(data, wide=wide, duplicates=duplicates)
         missing = 0 if wide else int(table["label"].isna().sum())
         reports = Reports.from_table(table)
         del table
+        known = None if gold is None else read_gold(gold)
         status.update(f"scoring {len(reports.workers):,} workers by {len(reports):,} reports")
-        model = dawid_skene(reports)
+        model = dawid_skene(reports, gold=known)
         scores = score_annotators(
             model,
             mechanism=mechanism,
@@ -105,7 +113,8 @@ def annotators(
         )
         written: dict[Path, pd.DataFrame] = {output: scores.reset_index()}
         if aggregate is not None:
-            written[aggregate] = aggregate_labels(model).reset_index()
+            status.update("combining labels")
+            written[aggregate] = aggregate_labels(reports, gold=known).reset_index()
         pairs = None
         if copies is not None:
             status.update("comparing pairs of workers")
@@ -118,6 +127,7 @@ def annotators(
         "tasks": len(reports.tasks),
         "workers": len(reports.workers),
         "labels": [str(label) for label in reports.labels],
+        "gold_tasks": 0 if known is None else len(known),
         "mechanism": mechanism,
         "uninformative": [str(name) for name in scores.index[scores["uninformative"]]],
         "false_positive_rate": false_positive_rate,
@@ -127,23 +137,27 @@ def annotators(
         "payment": None if budget is None else payment,
         "paid": None if budget is None else f"{scores['payment'].sum():.2f}",
         "copies": None if pairs is None else pairs[["worker", "other"]].astype(str).to_numpy().tolist(),
+        "warnings": sorted({str(warning.message) for warning in caught}),
         "note": NOT_AN_ACCURACY,
     }
+    for message in summary["warnings"]:
+        say(f"Warning: {message}", err=True)
     if as_json:
         say_json(summary)
     else:
         _print(scores, summary)
 
 
-def _check_paths(outputs: dict[str, Path], data: Path) -> None:
+def _check_paths(outputs: dict[str, Path], data: Path, gold: Path | None) -> None:
+    inputs = {path.resolve() for path in (data, gold) if path is not None}
     seen: dict[Path, str] = {}
     for option, path in outputs.items():
         if path.suffix.lower() != ".csv":
             raise InvalidInputError(f"{option} must be a file whose name ends in .csv; got {path}.")
         check_output_file(path)
         resolved = path.resolve()
-        if resolved == data.resolve():
-            raise InvalidInputError(f"{option} must not be the input file {data}. Choose another name.")
+        if resolved in inputs:
+            raise InvalidInputError(f"{option} must not be the input file {path}. Choose another name.")
         if resolved in seen:
             raise InvalidInputError(
                 f"{option} and {seen[resolved]} must be different files; both are {path}."
@@ -167,7 +181,7 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    headings = ["worker", "tasks", "score", "interval", "agreement", "accuracy", "guesses"]
+    headings = ["worker", "tasks", "score", "interval", "agreement", "accuracy", "guesses", "q"]
     headings += ["payment"] if "payment" in scores else []
     table = Table(title=f"Workers ({summary['mechanism']} score), suspects first, then by number of tasks")
     for heading in headings:
@@ -195,7 +209,7 @@ def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
         names = ", ".join(summary["uninformative"][:PRINTED_WORKERS])
         more = ", …" if len(summary["uninformative"]) > PRINTED_WORKERS else ""
         rate = summary["false_positive_rate"]
-        lines.append(f"Seem to guess (on average at most {rate:.0%} false positives): {names}{more}.")
+        lines.append(f"Seem to guess (expected share of false positives at most {rate:.0%}): {names}{more}.")
     if summary["copies"]:
         pairs = ", ".join(f"{one} and {other}" for one, other in summary["copies"][:PRINTED_WORKERS])
         lines.append(f"Agree on outvoted answers more often than independent workers would: {pairs}.")
@@ -205,6 +219,8 @@ def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
         )
     if summary["budget"] is not None:
         lines.append(PAYMENT_NOTES[summary["payment"]].format(**summary))
+    if summary["gold_tasks"]:
+        lines.append(f"Tasks with a known label: {summary['gold_tasks']:,}.")
     if summary["rows_without_label"]:
         lines.append(f"Rows without a label, left out: {summary['rows_without_label']:,}.")
     if not summary["dawid_skene_settled"]:
@@ -221,7 +237,8 @@ def _cells(row: Mapping[Hashable, Any]) -> list[str]:
         number("score"),
         f"{number('low', 2)}, {number('high', 2)}",
         number("agreement"),
-        number("accuracy"),
+        f"{number('accuracy', 2)} ({number('accuracy_low', 2)}, {number('accuracy_high', 2)})",
         "yes" if row["uninformative"] else "",
+        number("q_value", 2),
         *([f"{row['payment']:.2f}"] if "payment" in row else []),
     ]

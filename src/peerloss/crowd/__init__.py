@@ -4,13 +4,15 @@ Peer prediction in practice; the mechanisms themselves are in :mod:`peerloss.pee
 """
 
 from peerloss.crowd._copies import find_copiers
-from peerloss.crowd._dawid_skene import DawidSkene, aggregate_labels, dawid_skene
+from peerloss.crowd._dawid_skene import DawidSkene, dawid_skene
+from peerloss.crowd._label_aggregator import LabelAggregator, aggregate_labels
 from peerloss.crowd._payments import affine_payments, payment_terms, untruthful_split
 from peerloss.crowd.report_tables import read_reports
 from peerloss.crowd.scoring import score_annotators
 
 __all__ = [
     "DawidSkene",
+    "LabelAggregator",
     "affine_payments",
     "aggregate_labels",
     "dawid_skene",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy import stats
+from scipy import sparse, stats
 
 from peerloss._holm import holm
 from peerloss._validation import FloatArray, IntArray, check_in_range
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: Number of expected agreements by which each worker's rate is shrunk towards the expected rate.
 PRIOR_EVENTS = 1.0
+#: Workers who agree on a smaller share of their common tasks are not treated as copies of each other.
+COPIED_SHARE = 0.8
 
 
 def find_copiers(
@@ -89,6 +91,40 @@ def find_copiers(
             "p_value": corrected[chosen],
         }
     )
+
+
+def copy_weights(reports: Reports) -> FloatArray | None:
+    """Return weights of the reports by which copies of one answer count once; ``None`` without copiers.
+
+    Workers whom :func:`find_copiers` lists together, directly or through others, form a group, if they agree
+    on most of their common tasks: where copies outvote them, independent workers are listed too. If n workers
+    of a group gave a task the same label, each of these reports has the weight 1/n.
+    """
+    pairs = find_copiers(reports)
+    names, n = pd.Index(reports.workers), len(reports.workers)
+    first, second = names.get_indexer(pairs["worker"]), names.get_indexer(pairs["other"])
+    alike = _agreement(reports, first, second) >= COPIED_SHARE
+    if not alike.any():
+        return None
+    edges = first[alike], second[alike]
+    graph = sparse.csr_array((np.ones(len(edges[0])), edges), shape=(n, n))
+    n_groups, group = sparse.csgraph.connected_components(graph, directed=False)
+    answer = (reports.task_codes * n_groups + group[reports.worker_codes]) * len(reports.labels)
+    _, place, count = np.unique(answer + reports.label_codes, return_inverse=True, return_counts=True)
+    weights: FloatArray = 1.0 / count[place]
+    return weights
+
+
+def _agreement(reports: Reports, first: IntArray, second: IntArray) -> FloatArray:
+    """Return the share of the common tasks on which two workers agree, for pairs of workers with one."""
+    shape = len(reports.workers), len(reports.tasks)
+    places = reports.worker_codes, reports.task_codes
+    label = sparse.csr_array((reports.label_codes + 1, places), shape=shape)
+    answered = sparse.csr_array((np.ones(len(reports.label_codes), dtype=np.int64), places), shape=shape)
+    common: IntArray = (answered[first] * answered[second]).sum(axis=1)
+    difference = label[first] * answered[second] - label[second] * answered[first]
+    difference.eliminate_zeros()
+    return np.asarray(1.0 - np.diff(difference.indptr) / np.maximum(common, 1))
 
 
 @dataclass(frozen=True, eq=False)

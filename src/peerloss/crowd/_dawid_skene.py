@@ -1,19 +1,19 @@
-"""One label per task: the majority, or Dawid and Skene's model with one confusion matrix per worker."""
+"""Dawid and Skene's model: one confusion matrix per worker."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-import pandas as pd
-from scipy import sparse
 
 from peerloss._validation import FloatArray, IntArray, check_count
-from peerloss.exceptions import InvalidInputError
+from peerloss.crowd._report_matrix import ReportMatrix
+from peerloss.crowd.gold_labels import gold_codes
 from peerloss.peer_prediction.reports import as_reports
 
 if TYPE_CHECKING:
+    from peerloss.crowd.gold_labels import GoldLike
     from peerloss.peer_prediction import Reports
     from peerloss.peer_prediction.reports import ReportsLike
 
@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 PRIOR_REPORTS = 1.0
 #: EM has converged when the probabilities of a task change by less than this on average.
 TOLERANCE = 1e-4
-#: Largest number of entries in the tables tasks × labels and (worker, label) × labels together (4 GB).
-MAX_CELLS = 1 << 29
-#: Largest number of entries in the arrays of one block of tasks.
-BLOCK = 1 << 20
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -49,6 +45,8 @@ class DawidSkene:
         The number of EM iterations.
     converged
         Whether EM converged.
+    gold
+        The position of each task's gold label among the labels, −1 without one; ``None`` without gold labels.
     """
 
     reports: Reports
@@ -59,15 +57,13 @@ class DawidSkene:
     confusion: FloatArray
     n_iterations: int
     converged: bool
+    gold: IntArray | None = None
 
     @property
     def accuracy(self) -> FloatArray:
         """Estimated share of correct answers per worker: the mean probability of its labels."""
-        given = self.probabilities[self.reports.task_codes, self.reports.label_codes]
-        n = len(self.reports.workers)
-        total = np.bincount(self.reports.worker_codes, weights=given, minlength=n)
-        count = np.bincount(self.reports.worker_codes, minlength=n)
-        share: FloatArray = np.full(n, np.nan)
+        total, count = expected_correct(self.reports, self.probabilities)
+        share: FloatArray = np.full(len(count), np.nan)
         return np.divide(total, count, out=share, where=count > 0)
 
     def __repr__(self) -> str:
@@ -75,8 +71,21 @@ class DawidSkene:
         return f"DawidSkene({self.reports}, {state} after {self.n_iterations} iterations)"
 
 
+def expected_correct(reports: Reports, probabilities: FloatArray) -> tuple[FloatArray, IntArray]:
+    """Return the expected number of correct answers of each worker, and the number of its answers."""
+    given = probabilities[reports.task_codes, reports.label_codes]
+    n = len(reports.workers)
+    total: FloatArray = np.bincount(reports.worker_codes, weights=given, minlength=n).astype(np.float64)
+    count: IntArray = np.bincount(reports.worker_codes, minlength=n)
+    return total, count
+
+
 def dawid_skene(
-    reports: Reports | ReportsLike, *, max_iter: int = 100, duplicates: str = "error"
+    reports: Reports | ReportsLike,
+    *,
+    max_iter: int = 100,
+    gold: GoldLike | None = None,
+    duplicates: str = "error",
 ) -> DawidSkene:
     """Estimate true labels and each worker's confusion matrix from the reports alone.
 
@@ -87,12 +96,19 @@ def dawid_skene(
       average worker;
     * P(z | task) ∝ P(z) · Π P(its reports | z).
 
+    For the labels of tasks prefer :class:`LabelAggregator`: with few reports per worker EM drifts away from
+    the votes, and its probabilities are overconfident. A warning names a class whose estimated frequency far
+    exceeds its share of the votes.
+
     Parameters
     ----------
     reports
         :class:`~peerloss.peer_prediction.Reports`, or what ``Reports.from_table`` takes.
     max_iter
         The largest number of EM iterations.
+    gold
+        Known labels of some tasks, a Series whose index holds the tasks or a dictionary. Their probability is
+        1, so that they also improve the confusion matrices.
     duplicates
         If a worker labelled a task more than once, raise an ``"error"``, or keep the ``"first"`` or the
         ``"last"`` of its labels in the order of the table. ``Reports`` never hold duplicates.
@@ -104,7 +120,8 @@ def dawid_skene(
     Raises
     ------
     InvalidInputError
-        If tasks × labels, or (worker, label) pairs × labels, do not fit into memory.
+        If tasks × labels, or (worker, label) pairs × labels, do not fit into memory, or a gold label does not
+        match the reports.
 
     References
     ----------
@@ -121,138 +138,35 @@ def dawid_skene(
     """
     coded = as_reports(reports, duplicates=duplicates)
     most = check_count(max_iter, "max_iter")
-    model = _Model(coded)
-    probabilities = model.vote_shares()
+    known = gold_codes(gold, coded)
+    matrix = ReportMatrix(coded, gold=known)
+    probabilities = matrix.vote_shares()
     n_iterations, change = 0, np.inf
     while n_iterations < most and change >= TOLERANCE:
-        model.update_confusion(probabilities)
-        change = model.update_probabilities(probabilities)
+        class_prior = matrix.class_prior(probabilities)
+        pooled, confusion = shrink_to_crowd(matrix, probabilities)
+        change = matrix.update_probabilities(probabilities, confusion, class_prior)
         n_iterations += 1
+    matrix.warn_of_inflated_classes(class_prior)
     return DawidSkene(
         reports=coded,
         probabilities=probabilities,
-        class_prior=model.class_prior,
-        pooled_confusion=model.pooled,
-        cells=model.cells,
-        confusion=model.confusion,
+        class_prior=class_prior,
+        pooled_confusion=pooled,
+        cells=matrix.cells,
+        confusion=confusion,
         n_iterations=n_iterations,
         converged=bool(change < TOLERANCE),
+        gold=known,
     )
 
 
-def aggregate_labels(
-    reports: Reports | ReportsLike | DawidSkene, *, duplicates: str = "error"
-) -> pd.DataFrame:
-    """Give every task two labels: that of Dawid and Skene's model and that of the majority.
-
-    Parameters
-    ----------
-    reports
-        :class:`~peerloss.peer_prediction.Reports`, what ``Reports.from_table`` takes, or the result of
-        :func:`dawid_skene` if it has been computed (its ``probabilities`` are those of all labels).
-    duplicates
-        If a worker labelled a task more than once, raise an ``"error"``, or keep the ``"first"`` or the
-        ``"last"`` of its labels in the order of the table.
-
-    Returns
-    -------
-    A frame with one row per task in order of first appearance: ``label`` and its ``probability`` by
-    Dawid–Skene, ``majority`` and its ``share`` of the votes (of tied labels the first in sorted order), and
-    ``n_workers``. Tasks without an answer are excluded.
-
-    Examples
-    --------
-    >>> answers = {"ann": "aabbab", "bob": "aabbab", "cy": "babaab"}
-    >>> table = [(task, name, label) for name, labels in answers.items() for task, label in enumerate(labels)]
-    >>> labels = aggregate_labels(table)
-    >>> labels["label"].tolist(), labels["share"].round(2).tolist()
-    (['a', 'a', 'b', 'b', 'a', 'b'], [0.67, 1.0, 1.0, 0.67, 1.0, 1.0])
-    """
-    model = reports if isinstance(reports, DawidSkene) else dawid_skene(reports, duplicates=duplicates)
-    coded = model.reports
-    votes = coded.counts
-    n_workers: IntArray = np.asarray(votes.sum(axis=1))
-    majority: IntArray = np.asarray(votes.argmax(axis=1)).ravel()
-    most_probable = model.probabilities.argmax(axis=1)
-    rows = np.arange(len(coded.tasks))
-    top: IntArray = votes.max(axis=1).toarray().ravel()
-    table = pd.DataFrame(
-        {
-            "label": coded.labels[most_probable],
-            "probability": model.probabilities[rows, most_probable],
-            "majority": coded.labels[majority],
-            "share": top / np.maximum(n_workers, 1),
-            "n_workers": n_workers,
-        },
-        index=pd.Index(coded.tasks, name="task"),
-    )
-    return table[n_workers > 0]
-
-
-class _Model:
-    """The two steps of EM; both are products with one sparse matrix, tasks × (worker, label)."""
-
-    def __init__(self, reports: Reports) -> None:
-        k = len(reports.labels)
-        pairs, cells = np.unique(reports.worker_codes * k + reports.label_codes, return_inverse=True)
-        n_tasks = len(reports.tasks)
-        if k * (n_tasks + len(pairs)) > MAX_CELLS:
-            raise InvalidInputError(
-                f"`reports` must have fewer labels for Dawid–Skene: {k} labels of {n_tasks} tasks and of "
-                f"{len(pairs)} pairs of worker and label do not fit into memory. Group rare labels first."
-            )
-        self.counts = reports.counts
-        self.cells: IntArray = cells
-        self.worker, self.label = pairs // k, pairs % k
-        # The position of each worker's first pair, since pairs are sorted by worker.
-        self.starts = np.flatnonzero(np.diff(self.worker, prepend=-1))
-        self.answers: sparse.csr_array[Any, tuple[int, int]] = sparse.csr_array(
-            (np.ones(len(cells)), (reports.task_codes, cells)), shape=(n_tasks, len(pairs))
-        )
-        self.answers_transposed = self.answers.T.tocsr()
-        self.of_label: sparse.csr_array[Any, tuple[int, int]] = sparse.csr_array(
-            (np.ones(len(pairs)), (self.label, np.arange(len(pairs)))), shape=(k, len(pairs))
-        )
-        self.class_prior: FloatArray = np.full(k, 1.0 / k)
-        self.pooled: FloatArray = np.eye(k)
-        self.confusion: FloatArray = np.empty((len(pairs), k))
-
-    def vote_shares(self) -> FloatArray:
-        """Return the share of each label among a task's reports; equal shares for a task without reports."""
-        shares: FloatArray = self.counts.toarray().astype(np.float64)
-        total = shares.sum(axis=1, keepdims=True)
-        shares[total[:, 0] == 0] = 1.0 / shares.shape[1]
-        shares /= np.maximum(total, 1.0)
-        return shares
-
-    def update_confusion(self, probabilities: FloatArray) -> None:
-        """Estimate the class prior and the confusion matrices from the probabilities of the tasks."""
-        answered = np.diff(self.answers.indptr) > 0
-        self.class_prior = probabilities[answered].mean(axis=0)
-        mass = self.answers_transposed @ probabilities
-        by_label = self.of_label @ mass
-        total = np.maximum(by_label.sum(axis=0), np.finfo(float).tiny)
-        self.pooled = (by_label / total).T
-        of_worker = np.add.reduceat(mass, self.starts, axis=0)
-        mass += PRIOR_REPORTS * self.pooled.T[self.label]
-        lengths = np.diff(self.starts, append=len(self.label))
-        mass /= np.repeat(of_worker + PRIOR_REPORTS, lengths, axis=0)
-        self.confusion = mass
-
-    def update_probabilities(self, probabilities: FloatArray) -> float:
-        """Update the probabilities of the tasks in place; return their mean absolute change per task."""
-        tiny = np.finfo(float).tiny
-        log_confusion = np.log(np.maximum(self.confusion, tiny))
-        log_prior = np.log(np.maximum(self.class_prior, tiny))
-        change = 0.0
-        step = max(1, BLOCK // len(log_prior))
-        for first in range(0, len(probabilities), step):
-            rows = slice(first, first + step)
-            new = self.answers[rows] @ log_confusion
-            new += log_prior
-            new -= new.max(axis=1, keepdims=True)
-            np.exp(new, out=new)
-            new /= new.sum(axis=1, keepdims=True)
-            change += float(np.abs(new - probabilities[rows]).sum())
-            probabilities[rows] = new
-        return change / len(probabilities)
+def shrink_to_crowd(matrix: ReportMatrix, probabilities: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the confusion matrix of the crowd, and P(label | true label) of each cell."""
+    mass, of_worker = matrix.label_mass(probabilities)
+    by_label = np.zeros((matrix.n_labels, matrix.n_labels))
+    np.add.at(by_label, matrix.label, mass)
+    pooled = (by_label / np.maximum(by_label.sum(axis=0), np.finfo(float).tiny)).T
+    mass += PRIOR_REPORTS * pooled.T[matrix.label]
+    mass /= matrix.of_cells(of_worker + PRIOR_REPORTS)
+    return pooled, mass

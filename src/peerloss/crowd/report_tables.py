@@ -81,6 +81,41 @@ def read_reports(
     return _drop_duplicates(table, duplicates, columns=(task or "row", "worker"), source=str(path))
 
 
+def read_gold(path: str | Path) -> pd.Series:
+    """Read the known labels of some tasks from the columns task (or item) and label; both stay text.
+
+    Parameters
+    ----------
+    path
+        CSV, Parquet or ARFF, as for :func:`peerloss.datasets.read_table`.
+
+    Returns
+    -------
+    The labels, indexed by task. Rows without a label are excluded.
+
+    Raises
+    ------
+    InvalidInputError
+        If the file cannot be read, lacks a column, or holds a row without a task or a second label of a task.
+    """
+    names = [str(name) for name in next(iter_table(path, chunk_rows=1))]
+    task = next((name for name in TASK_NAMES if name in names), None)
+    if task is None or "label" not in names:
+        raise InvalidInputError(
+            f"{path} must have the columns task (or item) and label; its columns are {names}. Rename them in "
+            "the header line."
+        )
+    kinds = {task: "text", "label": "text"}
+    chunks = iter_table(path, kinds=kinds)  # type: ignore[arg-type]
+    table = pd.concat([chunk[[task, "label"]] for chunk in chunks]).dropna(subset="label")
+    if table[task].isna().any():
+        raise InvalidInputError(f"{path} must name the {task} of every label. Drop or fill these rows.")
+    twice = table.loc[table[task].duplicated(), task]
+    if len(twice):
+        raise InvalidInputError(f"{path} must have one label per {task}; {str(twice.iloc[0])!r} has more.")
+    return pd.Series(table["label"].to_numpy(dtype=object), index=pd.Index(table[task], dtype=object))
+
+
 def read_row_names(path: str | Path, column: str) -> pd.Series:
     """Read the column that names the rows of a table, spelled as :func:`read_matched_reports` expects it."""
     chunks = iter_table(path, kinds={column: "text"})

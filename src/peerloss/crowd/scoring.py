@@ -18,7 +18,7 @@ from peerloss._validation import (
     check_finite,
     check_in_range,
 )
-from peerloss.crowd._dawid_skene import DawidSkene, dawid_skene
+from peerloss.crowd._dawid_skene import DawidSkene, dawid_skene, expected_correct
 from peerloss.crowd._payments import (
     affine_payments,
     check_budget,
@@ -26,7 +26,9 @@ from peerloss.crowd._payments import (
     round_down,
     untruthful_split,
 )
-from peerloss.crowd._uninformative import consensus, uninformative_workers
+from peerloss.crowd._report_matrix import ReportMatrix
+from peerloss.crowd._shrunken_confusion import fit_shrunken
+from peerloss.crowd._uninformative import consensus, find_guessers
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction import logarithmic_matrix, quadratic_matrix
 from peerloss.peer_prediction.reports import as_reports
@@ -41,6 +43,7 @@ from peerloss.peer_prediction.shared_reports import (
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from peerloss.crowd.gold_labels import GoldLike
     from peerloss.peer_prediction import Reports
     from peerloss.peer_prediction.reports import ReportsLike
 
@@ -56,6 +59,7 @@ MAX_SCORES = 1 << 24
 def score_annotators(
     reports: Reports | ReportsLike | DawidSkene,
     *,
+    gold: GoldLike | None = None,
     duplicates: str = "error",
     mechanism: str = "ca",
     budget: float | str | Decimal | None = None,
@@ -82,6 +86,9 @@ def score_annotators(
     reports
         A frame with columns ``task`` (or ``item``), ``worker``, ``label``; (task, worker, label) triples;
         :class:`~peerloss.peer_prediction.Reports`; or the result of :func:`dawid_skene` on them.
+    gold
+        Known labels of some tasks, a Series whose index holds the tasks or a dictionary. They make
+        ``accuracy`` and ``uninformative`` more precise. ``score`` and ``payment`` do not depend on them.
     duplicates
         If a worker labelled a task more than once, raise an ``"error"``, or keep the ``"first"`` or the
         ``"last"`` of its labels in the order of the table. ``Reports`` never hold duplicates.
@@ -99,9 +106,10 @@ def score_annotators(
     floor
         The least pay per task, for ``"affine"``.
     confidence
-        The level of the interval from ``low`` to ``high``, a Bayesian bootstrap over tasks.
+        The level of the interval from ``low`` to ``high``, a Bayesian bootstrap over tasks, and of the
+        interval of ``accuracy``.
     false_positive_rate
-        The false discovery rate of ``uninformative``, see below.
+        The false discovery rate of ``uninformative``: workers with a larger ``q_value`` are not flagged.
     n_bootstrap
         The number of bootstrap samples.
     n_jobs
@@ -120,14 +128,21 @@ def score_annotators(
         The number of tasks answered.
     ``agreement``
         How often the majority of the *others* on the task gave the same label.
-    ``accuracy``
-        The share of correct answers according to Dawid and Skene's model.
+    ``accuracy``, ``accuracy_low``, ``accuracy_high``
+        The share of correct answers according to Dawid and Skene's model, and its interval. The interval
+        covers the binomial (Clopper–Pearson) intervals of two estimates: this one, and that from the
+        calibrated probabilities of :class:`~peerloss.crowd.LabelAggregator`.
     ``uninformative``
         The worker's correlated agreement is compatible with guessing, and too low for a worker who answers
         half of the tasks as the crowd's average worker and guesses the others by the crowd's label
-        frequencies. On average, at most the share ``false_positive_rate`` of the flagged workers does that or
-        better (Benjamini–Hochberg over all workers), whatever ``mechanism`` is. Workers with few tasks are
-        not flagged, for lack of evidence. A copier is informed; see :func:`find_copiers`.
+        frequencies. On average, about the share ``false_positive_rate`` of the flagged workers, or less, does
+        that or better, whatever ``mechanism`` is. Workers with few tasks are not flagged, for lack of
+        evidence. A copier is informed; see :func:`~peerloss.crowd.find_copiers`.
+    ``p_value``
+        The probability that a worker who answers half of the tasks agrees as little with the others (nan with
+        fewer than two shared tasks).
+    ``q_value``
+        The expected share of workers who do not guess among those who are at least as suspicious as this one.
     ``payment``
         Only with ``budget``. ``"affine"``: at least ``floor`` per task, and ``base`` per task in expectation
         for a worker who does not look at the tasks (and for tasks without a score), at most ``budget`` in
@@ -137,7 +152,8 @@ def score_annotators(
     Raises
     ------
     InvalidInputError
-        If the table does not hold reports, no task has two workers, or an argument is out of range.
+        If the table does not hold reports, no task has two workers, a gold label does not match the reports,
+        or an argument is out of range.
 
     Examples
     --------
@@ -158,7 +174,7 @@ def score_annotators(
     given = reports.reports if isinstance(reports, DawidSkene) else reports
     coded = as_reports(given, duplicates=duplicates)
     pairs = pair_counts(coded)  # fails fast if no task has two workers
-    model = reports if isinstance(reports, DawidSkene) else dawid_skene(coded)
+    model = _fitted_model(reports, coded, gold)
     shared = SharedReports(coded)
     if mechanism == "ca":
         values = ca_influence(shared, signs_from_others(pairs))
@@ -170,6 +186,8 @@ def score_annotators(
         shared, values, confidence=level, n_bootstrap=draws, generator=generator, n_jobs=n_jobs
     )
     found = consensus(shared, model, n_jobs=n_jobs)
+    guessers = find_guessers(found, shared, false_positive_rate=rate)
+    accuracy_low, accuracy_high = _accuracy_interval(model, level)
     n_tasks: IntArray = np.bincount(coded.worker_codes, minlength=len(coded.workers))
     table = pd.DataFrame(
         {
@@ -179,7 +197,11 @@ def score_annotators(
             "n_tasks": n_tasks,
             "agreement": shared.mean_by_worker(shared.majority_agreement()),
             "accuracy": model.accuracy,
-            "uninformative": uninformative_workers(found, shared, false_positive_rate=rate),
+            "accuracy_low": accuracy_low,
+            "accuracy_high": accuracy_high,
+            "uninformative": guessers.flagged,
+            "p_value": guessers.p_value,
+            "q_value": guessers.q_value,
         },
         index=pd.Index(coded.workers, name="worker"),
     )
@@ -188,6 +210,37 @@ def score_annotators(
             score = shared.mean_by_worker(ca_influence(shared, common_matrix(matrix)))
         table["payment"] = _pay(score, shared, n_tasks, budget=budget, payment=payment, floor=floor)
     return table
+
+
+def _fitted_model(
+    reports: Reports | ReportsLike | DawidSkene, coded: Reports, gold: GoldLike | None
+) -> DawidSkene:
+    if not isinstance(reports, DawidSkene):
+        return dawid_skene(coded, gold=gold)
+    if gold is not None:
+        raise InvalidInputError(
+            "`gold` must be passed to `dawid_skene` if `reports` is its result. Pass the table of reports, "
+            "or `dawid_skene(reports, gold=gold)`."
+        )
+    return reports
+
+
+def _accuracy_interval(model: DawidSkene, confidence: float) -> tuple[FloatArray, FloatArray]:
+    """Return an interval of each worker's accuracy; nan for workers without a report.
+
+    Dawid and Skene's probabilities are overconfident, so the binomial interval of their sum alone contains
+    the accuracy too rarely. The interval reaches to that of calibrated probabilities.
+    """
+    calibrated = fit_shrunken(ReportMatrix(model.reports, gold=model.gold)).probabilities
+    tail = (1 - confidence) / 2
+    low: FloatArray = np.full(len(model.reports.workers), np.inf)
+    high: FloatArray = -low
+    for probabilities in (model.probabilities, calibrated):
+        right, n = expected_correct(model.reports, probabilities)
+        wrong = np.maximum(n - right, 0.0)
+        low = np.minimum(low, np.where(right > 0, stats.beta.ppf(tail, right, wrong + 1), 0.0))
+        high = np.maximum(high, np.where(wrong > 0, stats.beta.isf(tail, right + 1, wrong), 1.0))
+    return np.where(n > 0, low, np.nan), np.where(n > 0, high, np.nan)
 
 
 def _check_payment(budget: float | str | Decimal | None, payment: str, floor: float, mechanism: str) -> None:
