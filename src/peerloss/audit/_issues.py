@@ -134,10 +134,12 @@ def find_label_issues(
     if pred_proba is not None:
         proba = check_probabilities(pred_proba, len(codes), len(classes))
     elif X is not None:
-        proba = _out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
+        proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         proba = _add_empty_classes(proba, codes, len(classes))
     elif reports is not None:
-        return _make_audit(given, classes, codes, posterior_of_reports(reports.posterior, codes), None)
+        found = posterior_of_reports(reports.posterior, codes)
+        _warn(found)
+        return make_audit(given, classes, codes, found, None)
     else:
         raise InvalidInputError(
             "pass `X`, `pred_proba`, or labels of several annotators; got only one label per row."
@@ -149,7 +151,8 @@ def find_label_issues(
         found = refit_posterior(
             found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood, n_jobs=n_jobs
         )
-    return _make_audit(given, classes, codes, found, X)
+    _warn(found)
+    return make_audit(given, classes, codes, found, X)
 
 
 def _read_labels(
@@ -165,7 +168,7 @@ def _read_labels(
     reports = None
     if isinstance(labels, pd.DataFrame) or np.ndim(labels) == 2:
         reports = read_annotations(labels, X, pred_proba, duplicates=duplicates)
-    given = _check_labels(labels, index) if reports is None else reports.given
+    given = check_labels(labels, index) if reports is None else reports.given
     rows = len(given) if X is None else np.shape(X)[0]  # a sparse matrix has no length
     if rows != len(given):
         raise InvalidInputError(f"`X` and `labels` must be equally long; got {rows} and {len(given)} rows.")
@@ -183,9 +186,7 @@ def _check_same_order(index: pd.Index | None, pred_proba: Any) -> None:
         )
 
 
-def _make_audit(
-    given: pd.Series, classes: NDArray[Any], codes: IntArray, found: LabelPosterior, X: Any
-) -> LabelAudit:
+def _warn(found: LabelPosterior) -> None:
     advice = "Use a better model, more rows or better features."
     if found.model_ignored:
         message = (
@@ -199,6 +200,12 @@ def _make_audit(
             f"model's confidence in their label instead. {advice}"
         )
         warn_caller(message, IdentifiabilityWarning)
+
+
+def make_audit(
+    given: pd.Series, classes: NDArray[Any], codes: IntArray, found: LabelPosterior, X: Any
+) -> LabelAudit:
+    """Return the audit of labels ``given``, with codes into ``classes``, from their posterior."""
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)
@@ -229,7 +236,8 @@ def _make_audit(
     )
 
 
-def _check_labels(labels: Any, index: pd.Index | None) -> pd.Series:
+def check_labels(labels: Any, index: pd.Index | None) -> pd.Series:
+    """Return one label per row, none missing, as a series with the index of the features."""
     if np.ndim(labels) != 1:
         raise InvalidInputError(f"`labels` must hold one label per row; got shape {np.shape(labels)}.")
     if isinstance(labels, pd.Series):
@@ -250,9 +258,10 @@ def _check_labels(labels: Any, index: pd.Index | None) -> pd.Series:
     return given
 
 
-def _out_of_fold(
+def out_of_fold(
     X: Any, codes: IntArray, estimator: Any, cv: Any, groups: Any, n_jobs: int | None, seed: int | None
 ) -> FloatArray:
+    """Return out-of-fold probabilities of the labels that occur, one column for each."""
     found: FloatArray
     if estimator is None:
         features = TableEncoder(output="table").fit_transform(X) if isinstance(X, pd.DataFrame) else X

@@ -138,8 +138,8 @@ class PeerLoss(PriorLoss):
     >>> loss.current_prior()
     tensor([0.5000, 0.5000])
     >>> tags = PeerLoss()  # two binary labels per example
-    >>> tags(torch.zeros(4, 2, requires_grad=True), torch.tensor([[1, 0], [1, 0], [1, 0], [0, 1]])).item()
-    0.0
+    >>> logits = torch.zeros(4, 2, requires_grad=True)
+    >>> tags(logits, torch.tensor([[1, 0], [1, 0], [1, 0], [0, 1]])).backward()
     >>> tags.current_prior()
     tensor([[0.2500, 0.7500],
             [0.7500, 0.2500]])

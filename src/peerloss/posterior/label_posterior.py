@@ -50,6 +50,7 @@ from peerloss.posterior.score_curves import (
     fit_label_curves,
     group_by_score,
 )
+from peerloss.posterior.unexplained_noise import unexplained_share
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -196,6 +197,8 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
         one_given_label[rows] = ranking.given_label(
             clean, codes[rows], None if likelihood is None else likelihood[rows]
         )
+    if likelihood is None and (other := unexplained_share(codes, 2)):
+        one_given_label += other * (np.asarray(proba[:, 1], dtype=np.float64) - one_given_label)
     evidence = np.ones(n) if likelihood is None else likelihood[:, 0] * (1.0 - one) + likelihood[:, 1] * one
     noise, (low, high) = ranking.noise, ranking.interval()
     prior = np.array([1.0 - one.mean(), one.mean()])
@@ -228,13 +231,16 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArra
     as_labelled, corrected = _expected_accuracies(estimate.posterior, proba, codes)
     p_given, most_probable = np.empty(n), np.empty(n, dtype=np.int64)
     prior, evidence = np.zeros(k), 0.0
+    other = 0.0 if likelihood is not None else unexplained_share(codes, k)
     for rows in blocks(n, k):
         given = None if likelihood is None else likelihood[rows]
         clean, label_proba = posterior.given_label(proba[rows], codes[rows], given)
         evidence += float(np.log(label_proba).sum())
+        prior += np.ones(len(clean)) @ clean
+        if other:
+            clean += other * (proba[rows] - clean)
         p_given[rows] = take(clean, codes[rows])
         most_probable[rows] = clean.argmax(axis=1)
-        prior += np.ones(len(clean)) @ clean
     return LabelPosterior(
         p_error=np.clip(1.0 - p_given, 0.0, 1.0),
         most_probable=most_probable,
