@@ -108,3 +108,11 @@ def test_several_curves_of_one_pair_are_one_candidate():
     assert posterior.weights.sum() == pytest.approx(1.0)
     np.testing.assert_allclose(posterior.noise.transition, found.noise.transition, atol=1e-12)
     np.testing.assert_allclose(table.transform(score), found.transform(score), atol=1e-9)
+
+
+def test_scores_that_are_almost_zero_have_finite_ranks():
+    """Saturated boosting gives probabilities of 1e-320: interpolating between those must not overflow."""
+    score = np.array([0.0, 5e-324, 1e-320, 1e-310, 0.2, 0.7, 1.0])
+    z = RankScale.fit(score, np.ones(7)).transform(np.append(score, 3e-322))
+    assert np.isfinite(z).all()
+    assert (np.diff(z[:7]) >= 0).all()

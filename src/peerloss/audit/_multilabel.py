@@ -170,9 +170,9 @@ def _read_matrix(labels: Any, X: Any) -> pd.DataFrame:
         given = check_labels(values, index)
         is_binary = given.isin([0, 1])
         if not is_binary.all():
-            row = given.index[~is_binary][0]
+            row = given.index[~is_binary].tolist()[0]
             raise InvalidInputError(
-                f"`labels` must be 0 or 1; found {given[~is_binary].iloc[0]!r} in column {name!r}, row "
+                f"`labels` must be 0 or 1; found {given[~is_binary].tolist()[0]!r} in column {name!r}, row "
                 f"{row!r}. Use one column per label, for example sklearn's MultiLabelBinarizer."
             )
         columns[name] = given.astype(np.int64)
