@@ -63,11 +63,16 @@ class _BlockedRows(torch.autograd.Function):
         size = max(1, BLOCK // k) if z.device.type == "cpu" else n  # a GPU needs no blocks
         gradient = torch.empty_like(z)
         blocks = [slice(start, start + size) for start in range(0, n, size)]
+        # Without a clip, the loss of a masked class is infinite, which only the general function leaves out.
+        has_two_classes = k == 2 and (eps > 0 or not masked)
         rows = []
         for i in blocks:
             weights = None if own is None else own[i, None]
             coefficients = shared if shared.ndim == 1 else shared[i]
-            rows.append(_block(z[i], y[i, None], weights, coefficients, eps, masked, gradient[i]))
+            if has_two_classes:
+                rows.append(_two_class_block(z[i], y[i, None], weights, coefficients, eps, gradient[i]))
+            else:
+                rows.append(_block(z[i], y[i, None], weights, coefficients, eps, masked, gradient[i]))
         ctx.save_for_backward(gradient, z, y, own, shared)
         ctx.eps = eps
         return rows[0] if len(rows) == 1 else torch.cat(rows)
@@ -78,6 +83,29 @@ class _BlockedRows(torch.autograd.Function):
         if torch.is_grad_enabled():  # for a second derivative
             return cross_entropy_gradient(z, y, own, shared, ctx.eps, grad), None, None, None, None, None
         return gradient * grad[:, None], None, None, None, None, None
+
+
+def _two_class_block(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, out: Tensor
+) -> Tensor:
+    """Return what :func:`_block` returns, for two classes: losses are functions of the log-odds alone."""
+    is_one = y.squeeze(1).to(z.dtype)
+    weight = None if own is None else own.squeeze(1)
+    c_one = shared[..., 1] + (is_one if weight is None else weight * is_one)
+    c_zero = shared[..., 0] + (1.0 - is_one if weight is None else weight * (1.0 - is_one))
+    log_odds = z[:, 1] - z[:, 0]
+    one, zero = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
+    if eps == 0:
+        log_one = torch.nn.functional.logsigmoid(log_odds)
+        rows = -c_one * log_one - c_zero * (log_one - log_odds)  # log p₀ = log p₁ − log-odds
+        slope = c_zero * one - c_one * zero
+    else:
+        clipped_one, clipped_zero = one + eps, zero + eps
+        rows = -(c_one * clipped_one.log() + c_zero * clipped_zero.log())
+        slope = one * zero * (c_zero / clipped_zero - c_one / clipped_one)
+    out[:, 1] = slope
+    torch.neg(slope, out=out[:, 0])
+    return rows
 
 
 def _block(

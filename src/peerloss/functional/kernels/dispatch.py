@@ -104,8 +104,9 @@ def compute_peer_loss(
     """
     if prepare is None:
         if settings.has_fast_path():
-            # With a mean or a sum, a batch of positions is a batch of rows.
-            rows = flatten_positions(logits, target) if has_positions(logits, target) else (logits, target)
+            rows = logits, target
+            if isinstance(logits, Tensor) and logits.ndim > 2 and has_positions(logits, target):
+                rows = flatten_positions(logits, target)  # the same for a mean or a sum
             result = _try_fast_path(*rows, settings, noisy_prior, label_counts)
             if result is not None:
                 return result
