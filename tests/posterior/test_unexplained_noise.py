@@ -6,7 +6,7 @@ from scipy.special import softmax
 from sklearn.metrics import roc_auc_score
 
 from peerloss.posterior.label_posterior import label_posterior
-from peerloss.posterior.unexplained_noise import MAX_SHARE, unexplained_share
+from peerloss.posterior.unexplained_noise import MAX_SHARE, POWER, unexplained_share
 
 
 def boundary_errors(n=2000, k=4, majority=0.95, seed=0):
@@ -30,7 +30,7 @@ def test_the_share_grows_with_the_most_frequent_label():
     assert shares[0] == 0.0
     assert shares == sorted(shares)
     assert shares[1] < 0.01
-    assert shares[2] == pytest.approx(MAX_SHARE * 0.8**4)
+    assert shares[2] == pytest.approx(MAX_SHARE * 0.8**POWER)
     assert shares[3] == MAX_SHARE
 
 
