@@ -63,7 +63,8 @@ def find_label_issues(
         Labels of any type, one per row. Labels of several annotators are one column per annotator (missing if
         an annotator gave none), or a long table with columns task (or item), worker and label, in any order.
         The tasks of a long table are entries of the index of ``X`` or of ``pred_proba``; if both are arrays,
-        they are positions of rows, from 0. The given label is then the majority label.
+        they are positions of rows, from 0. The given label is then the majority label. If the columns are
+        different binary labels, use :func:`~peerloss.audit.find_multilabel_issues`.
     estimator
         A classifier with ``predict_proba`` to be cross-fitted; ``None`` uses the portfolio of
         :class:`PeerClassifier`.
