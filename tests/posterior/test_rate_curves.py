@@ -149,3 +149,11 @@ def test_the_prior_of_no_noise_changes_its_odds_only(no_noise):
         return np.log(clean / (1 - clean)) - np.log(prior / (1 - prior))
 
     assert log_ratio(no_noise) == pytest.approx(log_ratio(0.5), abs=0.02)
+
+
+def test_scores_that_are_almost_zero_have_finite_ranks():
+    """Saturated boosting gives probabilities of 1e-320: interpolating between those must not overflow."""
+    score = np.array([0.0, 5e-324, 1e-320, 1e-310, 0.2, 0.7, 1.0])
+    z = RankScale.fit(score, np.ones(7)).transform(np.append(score, 3e-322))
+    assert np.isfinite(z).all()
+    assert (np.diff(z[:7]) >= 0).all()

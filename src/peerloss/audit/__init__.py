@@ -4,8 +4,17 @@ from peerloss import crowd
 from peerloss._deprecation import renamed
 from peerloss.audit._issues import find_label_issues
 from peerloss.audit._label_audit import LabelAudit
+from peerloss.audit._multilabel import MultilabelAudit, find_multilabel_issues
+from peerloss.audit._tokens import TokenAudit, find_token_issues
 
-__all__ = ["LabelAudit", "find_label_issues"]
+__all__ = [
+    "LabelAudit",
+    "MultilabelAudit",
+    "TokenAudit",
+    "find_label_issues",
+    "find_multilabel_issues",
+    "find_token_issues",
+]
 
 __getattr__ = renamed(
     __name__,

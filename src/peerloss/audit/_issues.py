@@ -65,7 +65,8 @@ def find_label_issues(
         Labels of any type, one per row. Labels of several annotators are one column per annotator (missing if
         an annotator gave none), or a long table with columns task (or item), worker and label, in any order.
         The tasks of a long table are entries of the index of ``X`` or of ``pred_proba``; if both are arrays,
-        they are positions of rows, from 0. The given label is then the majority label.
+        they are positions of rows, from 0. The given label is then the majority label. If the columns are
+        different binary labels, use :func:`~peerloss.audit.find_multilabel_issues`.
     estimator
         A classifier with ``predict_proba`` to be cross-fitted; ``None`` uses the portfolio of
         :class:`PeerClassifier`.
@@ -142,11 +143,12 @@ def find_label_issues(
     if pred_proba is not None:
         proba = check_probabilities(pred_proba, len(codes), len(classes))
     elif X is not None:
-        proba = _out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
+        proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         proba = _add_empty_classes(proba, codes, len(classes))
     elif reports is not None:
         found = posterior_of_reports(reports.posterior, codes)
-        return _make_audit(given, classes, codes, found, None, precision)
+        _warn(found)
+        return make_audit(given, classes, codes, found, None, precision=precision)
     else:
         raise InvalidInputError(
             "pass `X`, `pred_proba`, or labels of several annotators; got only one label per row."
@@ -158,7 +160,8 @@ def find_label_issues(
         found = refit_posterior(
             found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood, n_jobs=n_jobs
         )
-    return _make_audit(given, classes, codes, found, X, precision)
+    _warn(found)
+    return make_audit(given, classes, codes, found, X, precision=precision)
 
 
 def _read_labels(
@@ -174,7 +177,7 @@ def _read_labels(
     reports = None
     if isinstance(labels, pd.DataFrame) or np.ndim(labels) == 2:
         reports = read_annotations(labels, X, pred_proba, duplicates=duplicates)
-    given = _check_labels(labels, index) if reports is None else reports.given
+    given = check_labels(labels, index) if reports is None else reports.given
     rows = len(given) if X is None else np.shape(X)[0]  # a sparse matrix has no length
     if rows != len(given):
         raise InvalidInputError(f"`X` and `labels` must be equally long; got {rows} and {len(given)} rows.")
@@ -199,14 +202,7 @@ def _check_target(target: str, level: float) -> float | None:
     return check_in_range(level, "level", 0.0, 1.0, low_open=True)
 
 
-def _make_audit(
-    given: pd.Series,
-    classes: NDArray[Any],
-    codes: IntArray,
-    found: LabelPosterior,
-    X: Any,
-    precision: float | None = None,
-) -> LabelAudit:
+def _warn(found: LabelPosterior) -> None:
     advice = "Use a better model, more rows or better features."
     if found.model_ignored:
         message = (
@@ -220,6 +216,21 @@ def _make_audit(
             f"model's confidence in their label instead. {advice}"
         )
         warn_caller(message, IdentifiabilityWarning)
+
+
+def make_audit(
+    given: pd.Series,
+    classes: NDArray[Any],
+    codes: IntArray,
+    found: LabelPosterior,
+    X: Any,
+    *,
+    precision: float | None = None,
+) -> LabelAudit:
+    """Return the audit of labels ``given``, with codes into ``classes``, from their posterior.
+
+    ``precision`` is the least expected precision of the flags, or ``None`` for the best expected F1.
+    """
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)
@@ -252,7 +263,8 @@ def _make_audit(
     )
 
 
-def _check_labels(labels: Any, index: pd.Index | None) -> pd.Series:
+def check_labels(labels: Any, index: pd.Index | None) -> pd.Series:
+    """Return one label per row, none missing, as a series with the index of the features."""
     if np.ndim(labels) != 1:
         raise InvalidInputError(f"`labels` must hold one label per row; got shape {np.shape(labels)}.")
     if isinstance(labels, pd.Series):
@@ -273,9 +285,10 @@ def _check_labels(labels: Any, index: pd.Index | None) -> pd.Series:
     return given
 
 
-def _out_of_fold(
+def out_of_fold(
     X: Any, codes: IntArray, estimator: Any, cv: Any, groups: Any, n_jobs: int | None, seed: int | None
 ) -> FloatArray:
+    """Return out-of-fold probabilities of the labels that occur, one column for each."""
     found: FloatArray
     if estimator is None:
         features = TableEncoder(output="table").fit_transform(X) if isinstance(X, pd.DataFrame) else X

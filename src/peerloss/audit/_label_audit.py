@@ -195,11 +195,7 @@ class LabelAudit:
         index = pd.DataFrame({level: table.index.get_level_values(level) for level in levels})
         index = index.set_axis(table.index.names, axis=1)
         table = pd.concat([index, table.reset_index(drop=True)], axis=1)
-        with (
-            atomic_files(_with_suffix(path, ".csv")) as (file,),
-            file.open("x", encoding="utf-8", newline="") as stream,
-        ):
-            write_table(stream, table, spreadsheet_safe=spreadsheet_safe)
+        write_csv(table, path, spreadsheet_safe=spreadsheet_safe)
 
     def to_parquet(self, path: str | Path) -> None:
         """Write the table as Parquet to ``path`` (needs pyarrow: ``pip install peerloss[tables]``)."""
@@ -231,6 +227,15 @@ class LabelAudit:
             + ("Errors lie near the boundary rather than in one class. " if self.near_boundary > 0.5 else "")
             + str(self.outlook)
         )
+
+
+def write_csv(table: pd.DataFrame, path: str | Path, *, spreadsheet_safe: bool) -> None:
+    """Write a table without its index, all or nothing; the options are those of ``LabelAudit.to_csv``."""
+    with (
+        atomic_files(_with_suffix(path, ".csv")) as (file,),
+        file.open("x", encoding="utf-8", newline="") as stream,
+    ):
+        write_table(stream, table, spreadsheet_safe=spreadsheet_safe)
 
 
 def _with_suffix(path: str | Path, *suffixes: str) -> Path:

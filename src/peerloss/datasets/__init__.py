@@ -3,6 +3,7 @@
 ``tables`` reads and writes files; ``cifar10`` and ``real_noise`` read published data from a local folder.
 """
 
+from peerloss.datasets._conll import TaggedSentences, read_conll
 from peerloss.datasets._load_dataset import OTHER_DATASETS, Dataset, list_datasets, load_dataset
 from peerloss.datasets._splits import Split, split_and_flip
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
@@ -17,6 +18,7 @@ __all__ = [
     "Dataset",
     "RealNoise",
     "Split",
+    "TaggedSentences",
     "check_label_column",
     "column_kinds",
     "iter_table",
@@ -30,6 +32,7 @@ __all__ = [
     "make_two_circles",
     "make_twonorm",
     "make_waveform",
+    "read_conll",
     "read_table",
     "require_columns",
     "split_and_flip",

@@ -242,13 +242,21 @@ def check_vector(value: Any, name: str) -> Tensor:
 
 
 def check_prior(value: Any) -> Tensor:
-    """Return a noisy prior as a vector of probabilities that sum to one."""
-    prior = check_vector(value, "noisy_prior")
-    if values_are_checkable(prior) and abs((total := float(prior.detach().double().sum())) - 1.0) > 1e-4:
-        raise InvalidInputError(
-            f"`noisy_prior` must be probabilities that sum to 1; the sum is {total:g}. Divide counts by the "
-            "total."
-        )
+    """Return a noisy prior (K,), or (L, 2) for L binary labels, of probabilities that sum to one."""
+    tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    prior: Tensor
+    if tensor.ndim == 2 and tensor.shape[1] == 2:
+        prior = check_vector(tensor.reshape(-1), "noisy_prior").view(tensor.shape)
+    else:
+        prior = check_vector(tensor, "noisy_prior")
+    if values_are_checkable(prior):
+        totals = prior.detach().double().sum(dim=-1).reshape(-1)
+        wrong = totals[(totals - 1.0).abs() > 1e-4]
+        if len(wrong):
+            raise InvalidInputError(
+                f"`noisy_prior` must be probabilities that sum to 1; the sum is {float(wrong[0]):g}. Divide "
+                "counts by the total."
+            )
     return prior
 
 

@@ -21,7 +21,11 @@ _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, tor
 
 
 class Batch(NamedTuple):
-    """Checked logits and targets in the one form that all losses use."""
+    """Checked logits and targets in the one form that all losses use.
+
+    Positions (of tokens or pixels) are rows. So are the L binary labels of an example: label l of example i
+    is row i·L + l, with two classes.
+    """
 
     logits: Tensor
     """(n, K) with K ≥ 2, float32 or float64."""
@@ -33,25 +37,35 @@ class Batch(NamedTuple):
     """Largest finite |logit|, or ``None`` if the values were not read."""
     may_be_masked: bool = True
     """Whether some logits may be −inf (a masked class), which has an infinite loss in some bases."""
+    shape: torch.Size | None = None
+    """The shape of the targets that were passed, or ``None`` if it was (n,)."""
+    n_labels: int | None = None
+    """L, the number of binary labels per example, or ``None`` if there is one label per row."""
 
     def label_counts(self) -> Tensor:
-        """Return how often each label occurs among the targets that are not ignored, (K,) int64.
+        """Return how often each label occurs among the targets that are not ignored, int64.
 
-        Never waits for the device.
+        The shape is (K,), or (L, 2) for L binary labels. Never waits for the device.
         """
-        if self.valid is None and values_are_checkable(self.target):
-            return torch.bincount(self.target, minlength=self.logits.shape[1])
-        ones = torch.ones_like(self.target) if self.valid is None else self.valid.long()
-        return self.target.new_zeros(self.logits.shape[1]).scatter_add(0, self.target, ones)
+        k, y = self.logits.shape[1], self.target
+        if self.n_labels is not None:
+            y = y + k * torch.arange(self.n_labels, device=y.device).repeat(len(y) // self.n_labels)
+        size = k * (self.n_labels or 1)
+        if self.valid is None and values_are_checkable(y):
+            counts = torch.bincount(y, minlength=size)
+        else:
+            ones = torch.ones_like(y) if self.valid is None else self.valid.long()
+            counts = y.new_zeros(size).scatter_add(0, y, ones)
+        return counts if self.n_labels is None else counts.view(self.n_labels, k)
 
     def counted_prior(self) -> Tensor:
-        """Return the frequencies of the labels in this batch, (K,)."""
+        """Return the frequencies of the labels in this batch, (K,), or (L, 2) for L binary labels."""
         return label_frequencies(self.label_counts(), self.logits.dtype)
 
 
 def label_frequencies(counts: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return counts of labels as probabilities; zeros if nothing was counted."""
-    return counts.to(dtype) / counts.sum().clamp(min=1)
+    """Return counts of labels as probabilities in the last dimension; zeros if nothing was counted."""
+    return counts.to(dtype) / counts.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
 def as_columns(logits: Tensor) -> Tensor:
@@ -68,12 +82,52 @@ def as_columns(logits: Tensor) -> Tensor:
         return torch.stack((torch.zeros_like(z), z), dim=1)
     raise InvalidInputError(
         f"`logits` must have shape (n, K), or (n,) or (n, 1) for two classes; got {tuple(logits.shape)}. "
-        "Flatten token or pixel logits first: logits.flatten(0, -2) with target.flatten()."
+        "Flatten token or pixel logits first: logits.flatten(0, -2) with target.flatten(). Losses also "
+        "accept (N, K, d) with targets (N, d): logits.movedim(-1, 1) if the classes are last."
     )
 
 
-def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int) -> Batch:
-    """Check shapes (always) and values (on the CPU) and return the batch in canonical form."""
+def has_positions(logits: Tensor, target: Tensor) -> bool:
+    """Whether logits (N, K, d₁, …) and targets (N, d₁, …) have one label for each of several positions."""
+    return (
+        isinstance(logits, Tensor)
+        and isinstance(target, Tensor)
+        and logits.ndim > 2
+        and target.shape == (*logits.shape[:1], *logits.shape[2:])
+    )
+
+
+def flatten_positions(logits: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
+    """Return logits (N, K, d₁, …) and targets (N, d₁, …) with one row per position, (n, K) and (n,)."""
+    return logits.movedim(1, -1).reshape(-1, logits.shape[1]), target.reshape(-1)
+
+
+def has_binary_labels(logits: Tensor, target: Tensor) -> bool:
+    """Whether logits and targets are both (n, L): L binary labels per example."""
+    return (
+        isinstance(logits, Tensor)
+        and isinstance(target, Tensor)
+        and logits.ndim == 2
+        and logits.shape[1] > 0
+        and target.shape == logits.shape
+    )
+
+
+def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int, binary_labels: bool = False) -> Batch:
+    """Check shapes (always) and values (on the CPU) and return the batch in canonical form.
+
+    Logits (N, K, d₁, …) have one row per position. With ``binary_labels``, logits and targets may also be
+    (n, L): each of the L labels is then 0 or 1.
+    """
+    if has_positions(logits, target):
+        return _make_rows(*flatten_positions(logits, target), ignore_index, target.shape)
+    if binary_labels and has_binary_labels(logits, target):
+        rows = _make_rows(logits.reshape(-1), target.reshape(-1), ignore_index, target.shape)
+        return rows._replace(n_labels=target.shape[1])
+    return _make_rows(logits, target, ignore_index)
+
+
+def _make_rows(logits: Tensor, target: Tensor, ignore_index: int, shape: torch.Size | None = None) -> Batch:
     z = as_columns(logits)
     if not isinstance(target, Tensor) or target.dtype not in _INTEGERS:
         got = target.dtype if isinstance(target, Tensor) else type(target).__name__
@@ -93,27 +147,30 @@ def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int) -> Batch:
         )
     y = target.long()
     if values_are_checkable(z):
-        return _check_values(z, y, ignore_index)
+        return _check_values(z, y, ignore_index, shape)
     valid = y != ignore_index
-    return Batch(z, y.masked_fill(~valid, 0), valid)
+    return Batch(z, y.masked_fill(~valid, 0), valid, shape=shape)
 
 
-def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
+def _check_values(z: Tensor, y: Tensor, ignore_index: int, shape: torch.Size | None) -> Batch:
     if y.numel() == 0:
-        return Batch(z, y, None, may_be_masked=False)
+        return Batch(z, y, None, may_be_masked=False, shape=shape)
     low, high = (extreme.item() for extreme in torch.aminmax(z.detach()))
     if not high < math.inf:  # comparisons with NaN are false; −inf (a masked class) is legal
         bad = torch.isnan(z) | torch.isposinf(z)
         row = int(bad.any(dim=1).nonzero()[0])
+        place = f"row {row}"
+        if shape is not None:
+            place = f"position {tuple(int(i) for i in torch.unravel_index(torch.tensor(row), shape))}"
         raise InvalidInputError(
-            f"`logits` must not hold NaN or +inf; row {row} is {z[row].tolist()[:8]}. The model has "
+            f"`logits` must not hold NaN or +inf; {place} is {z[row].tolist()[:8]}. The model has "
             "diverged or its inputs are not finite: check the inputs and lower the learning rate."
         )
     masked = low == -math.inf
     largest = abs(high) if masked else max(high, -low)
     first, last = (extreme.item() for extreme in torch.aminmax(y))
     if first >= 0 and last < z.shape[1] and not first <= ignore_index <= last:
-        return Batch(z, y, None, largest, masked)
+        return Batch(z, y, None, largest, masked, shape)
     valid = y != ignore_index
     wrong = valid & ((y < 0) | (y >= z.shape[1]))
     if wrong.any():
@@ -121,7 +178,22 @@ def _check_values(z: Tensor, y: Tensor, ignore_index: int) -> Batch:
             f"`target` must hold labels in 0..{z.shape[1] - 1}; found {int(y[wrong][0])}. Encode labels "
             f"first (−1/+1 becomes 0/1), or mark rows to exclude with ignore_index={ignore_index}."
         )
-    return Batch(z, y.masked_fill(~valid, 0), None if bool(valid.all()) else valid, largest, masked)
+    ignored = None if bool(valid.all()) else valid
+    return Batch(z, y.masked_fill(~valid, 0), ignored, largest, masked, shape)
+
+
+def fit_prior_to_batch(prior: Tensor, batch: Batch) -> Tensor:
+    """Return a checked prior, (K,), or (L, 2) for L binary labels, like :func:`fit_to_batch`."""
+    if batch.n_labels is None and prior.ndim == 1:
+        return fit_to_batch(prior, "noisy_prior", batch)
+    expected = (batch.logits.shape[1],) if batch.n_labels is None else (batch.n_labels, 2)
+    if prior.shape != expected:
+        raise InvalidInputError(
+            f"`noisy_prior` must have shape {expected} for these logits"
+            + ("" if batch.n_labels is None else ", P(0) and P(1) of each label")
+            + f"; got {tuple(prior.shape)}."
+        )
+    return prior.to(device=batch.logits.device, dtype=batch.logits.dtype)
 
 
 def fit_to_batch(tensor: Tensor, name: str, batch: Batch) -> Tensor:
@@ -144,12 +216,12 @@ def without_autocast(tensor: Tensor) -> AbstractContextManager[Any]:
 
 
 def reduce_rows(rows: Tensor, batch: Batch, weight: Tensor | None, reduction: str) -> Tensor:
-    """Set ignored rows to 0, then reduce."""
+    """Set ignored rows to 0, then reduce. Without a reduction the result has the shape of the targets."""
     check_choice(reduction, "reduction", REDUCTIONS)
     if batch.valid is not None:
         rows = rows.masked_fill(~batch.valid, 0.0)
     if reduction == "none":
-        return rows
+        return rows if batch.shape is None else rows.view(batch.shape)
     return rows.sum() if reduction == "sum" else rows.sum() / mean_divisor(batch, weight)
 
 

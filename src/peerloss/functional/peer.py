@@ -72,14 +72,15 @@ def plain_loss(
 ) -> Tensor:
     """Return the plain loss ``L[n, ỹ_n]``: peer loss at α = 0.
 
-    ``base``, ``eps``, ``weight``, ``ignore_index`` and ``reduction`` are those of :func:`peer_loss`.
+    ``logits``, ``target``, ``base``, ``eps``, ``weight``, ``ignore_index`` and ``reduction`` are those of
+    :func:`peer_loss`.
 
     Examples
     --------
     >>> plain_loss(torch.tensor([[0.0, 2.0]]), torch.tensor([0]), base="hinge")
     tensor(3.)
     """
-    batch = make_batch(logits, target, ignore_index=ignore_index)
+    batch = make_batch(logits, target, ignore_index=ignore_index, binary_labels=True)
     with without_autocast(batch.logits):
         if weight is not None:
             weight = fit_to_batch(check_vector(weight, "weight"), "weight", batch)
@@ -124,19 +125,23 @@ def peer_loss(
     Parameters
     ----------
     logits
-        (n, K); (n,) or (n, 1) for two classes, meaning the columns (0, z).
+        (n, K); (n,) or (n, 1) for two classes, meaning the columns (0, z). (N, K, d₁, …) for tokens or
+        pixels, as in ``torch.nn.functional.cross_entropy``: every position is a row. (n, L) for L binary
+        labels, as in ``binary_cross_entropy_with_logits``: each label is a two-class problem of its own.
     target
-        Noisy labels (n,), integers in 0..K-1 or ``ignore_index``.
+        Noisy labels (n,), integers in 0..K-1 or ``ignore_index``; (N, d₁, …) for positions; (n, L) of 0 and
+        1 for L binary labels.
     alpha
         Weight of the peer term, any finite number; 0 is the plain loss.
     noisy_prior
         π̃, the distribution of the noisy labels; counted in this batch if not given. Expected peers only.
+        For L binary labels it has shape (L, 2), P(0) and P(1) of each label.
     base, peers, score_matrix, eps, weight, ignore_index, reduction, generator
         As in :class:`~peerloss.PeerLoss`.
 
     Returns
     -------
-    A scalar, or (n,) with ``reduction="none"``. It is often negative.
+    A scalar, or a tensor of the shape of ``target`` with ``reduction="none"``. It is often negative.
 
     Raises
     ------

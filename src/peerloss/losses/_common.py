@@ -124,10 +124,10 @@ class PriorLoss(LabelLoss):
         if len(self.label_counts) == 0:
             self.label_counts = counts
             return
-        if len(self.label_counts) != len(counts):
+        if self.label_counts.shape != counts.shape:
             raise InvalidInputError(
-                f"`logits` must keep their number of classes: labels of {len(self.label_counts)} classes "
-                f"have been counted, these logits have {len(counts)}. Use one loss per task, or "
+                f"`logits` must keep their number of classes: labels of {_count_classes(self.label_counts)} "
+                f"have been counted, these logits have {_count_classes(counts)}. Use one loss per task, or "
                 "`reset_prior()`."
             )
         if not torch.compiler.is_compiling() and self.label_counts.is_inference():
@@ -155,6 +155,11 @@ class PriorLoss(LabelLoss):
     def extra_repr(self) -> str:
         """Show where the prior comes from, and the options."""
         return f"noisy_prior {'counted' if self.noisy_prior is None else 'given'}, {super().extra_repr()}"
+
+
+def _count_classes(counts: Tensor) -> str:
+    """Describe the shape of counted labels: classes, or binary labels."""
+    return f"{len(counts)} classes" if counts.ndim == 1 else f"{len(counts)} binary labels"
 
 
 def count_ranks() -> int:

@@ -58,7 +58,7 @@ class PlainLoss(LabelLoss):
         self.eps = check_eps(eps)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of logits (n, K) against labels (n,)."""
+        """Return the loss of logits (n, K) against labels (n,), or of another shape of ``plain_loss``."""
         return plain_loss(
             logits,
             target,
@@ -87,6 +87,10 @@ class PeerLoss(PriorLoss):
     and by Triton kernels on an NVIDIA GPU, with the same results. The code is compiled once, in seconds, and
     cached on disk.
 
+    Logits (N, K, d₁, …) with targets (N, d₁, …) have one label per position (token or pixel), as in
+    ``nn.CrossEntropyLoss``. Logits and targets of the same shape (n, L) are L binary labels per example, as
+    in ``nn.BCEWithLogitsLoss``. Then every label has its own prior, and the mean is over all n·L entries.
+
     Parameters
     ----------
     base
@@ -97,16 +101,18 @@ class PeerLoss(PriorLoss):
     peers
         ``"expected"`` (no second pass, no sampling variance) or ``"sampled"`` from the batch.
     noisy_prior
-        π̃ (K,), or ``None`` to count it.
+        π̃ (K,), (L, 2) for L binary labels, or ``None`` to count it.
     score_matrix
         M[prediction, label] = Sgn(Δ) of correlated agreement, (K, K): the same loss on ``L @ M``. ``None`` is
-        the identity, which gives peer loss.
+        the identity, which gives peer loss. For binary labels it is (2, 2), the same for all labels.
     eps
         Clip of ``"cross_entropy"``, −log(p + eps). With 0 the loss is unbounded below for α ≥ 1.
     weight
-        ``weight[k]`` multiplies column k of the loss matrix, so it enters both terms.
+        ``weight[k]`` multiplies column k of the loss matrix, so it enters both terms. For binary labels it
+        has two entries, the same for all labels.
     ignore_index
-        Rows with this target are excluded: from the loss, from the peers and from the prior.
+        Rows with this target are excluded: from the loss, from the peers and from the prior. With positions
+        or binary labels, single entries of the target are excluded.
     reduction
         ``"mean"`` (divided by the sum of the targets' weights), ``"sum"`` or ``"none"``.
     generator
@@ -131,6 +137,12 @@ class PeerLoss(PriorLoss):
     >>> loss(logits, torch.tensor([0, 1])).backward()
     >>> loss.current_prior()
     tensor([0.5000, 0.5000])
+    >>> tags = PeerLoss()  # two binary labels per example
+    >>> logits = torch.zeros(4, 2, requires_grad=True)
+    >>> tags(logits, torch.tensor([[1, 0], [1, 0], [1, 0], [0, 1]])).backward()
+    >>> tags.current_prior()
+    tensor([[0.2500, 0.7500],
+            [0.7500, 0.2500]])
     """
 
     score_matrix: Tensor | None
@@ -176,7 +188,7 @@ class PeerLoss(PriorLoss):
         self._alpha_input.fill_(self._alpha)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of logits (n, K) against noisy labels (n,)."""
+        """Return the loss of logits (n, K) against noisy labels (n,), or of positions or binary labels."""
         result = self._compute(logits, target)
         if result.value is not None or values_are_readable():  # compiled graphs leave out the watch
             self._watch(result.batch, result.loss, self._alpha, value=result.value)

@@ -30,6 +30,7 @@ from peerloss.posterior._noise_rates import bayes, estimate_class_noise, fit_cle
 from peerloss.posterior.boundary_noise import fit_boundary_noise
 from peerloss.posterior.many_classes import sample_rows
 from peerloss.posterior.noise_posterior import NoisePosterior
+from peerloss.posterior.unexplained_noise import unexplained_share
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -173,7 +174,10 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
             for label in (0, 1)
         )
         one_given_label, evidence = np.where(codes == 1, one_label, zero_label), np.ones(len(codes))
+        other = unexplained_share(codes, 2)
+        one_given_label += other * (score - one_given_label)
     else:
+        other = 0.0
         one_given_label = bayes(one, likelihood[:, 1], likelihood[:, 0])
         evidence = likelihood[:, 0] * (1.0 - one) + likelihood[:, 1] * one
     posterior = by_class.noise_posterior()
@@ -198,7 +202,7 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
         noise=noise,
         noise_low=low,
         noise_high=high,
-        no_noise=(1.0 - boundary.probability) * posterior.no_noise,
+        no_noise=(1.0 - other) * (1.0 - boundary.probability) * posterior.no_noise,
         error_rate_interval=(least, most),
         accuracy_as_labelled=as_labelled,
         accuracy_corrected=corrected,
@@ -214,13 +218,16 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArra
     as_labelled, corrected = _expected_accuracies(estimate.posterior, proba, codes)
     p_given, most_probable = np.empty(n), np.empty(n, dtype=np.int64)
     prior, evidence = np.zeros(k), 0.0
+    other = 0.0 if likelihood is not None else unexplained_share(codes, k)
     for rows in blocks(n, k):
         given = None if likelihood is None else likelihood[rows]
         clean, label_proba = posterior.given_label(proba[rows], codes[rows], given)
         evidence += float(np.log(label_proba).sum())
+        prior += np.ones(len(clean)) @ clean
+        if other:
+            clean += other * (proba[rows] - clean)
         p_given[rows] = take(clean, codes[rows])
         most_probable[rows] = clean.argmax(axis=1)
-        prior += np.ones(len(clean)) @ clean
     return LabelPosterior(
         p_error=np.clip(1.0 - p_given, 0.0, 1.0),
         most_probable=most_probable,
@@ -228,7 +235,7 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArra
         noise=estimate.noise,
         noise_low=estimate.low,
         noise_high=estimate.high,
-        no_noise=estimate.posterior.no_noise,
+        no_noise=(1.0 - other) * estimate.posterior.no_noise,
         error_rate_interval=estimate.posterior.error_rate_interval(label_frequencies(codes, k)),
         accuracy_as_labelled=as_labelled,
         accuracy_corrected=corrected,
@@ -272,7 +279,7 @@ def flag_suspects(
         n_flags = int((found >= precision * count).sum())  # the mean of the first m falls with m
     elif found[-1] > 0:
         some = max(1.0 - no_noise, 1e-300)
-        f1 = 2.0 * found / (some * count + found[-1])
+        f1 = np.minimum(2.0 * found / (some * count + found[-1]), 1.0)
         n_flags = int(f1.argmax()) + 1 if some * f1.max() > no_noise else 0
     flagged = np.zeros(len(p_error), dtype=bool)
     flagged[order[:n_flags]] = True

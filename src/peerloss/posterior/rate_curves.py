@@ -56,6 +56,8 @@ MAX_GROUPS, MAX_KNOTS = 200, 1000
 EVIDENCE = 0.6
 #: Predicted probabilities stay this far from 0 and 1.
 CLIP = 1e-6
+#: Smaller scores count as 0. Boosting gives probabilities as small as 1e-320.
+TINY_SCORE = 1e-280
 #: Fisher scoring of a curve stops when its log posterior increases by less, or after so many steps.
 TOLERANCE, MAX_ITERATIONS = 1e-2, 40
 #: Bounds of the logarithms of the slopes, and of one step.
@@ -97,7 +99,7 @@ class RankScale(NamedTuple):
     @classmethod
     def fit(cls, score: FloatArray, weight: FloatArray) -> RankScale:
         """Rank the scores by their weights; equal scores share their mean rank."""
-        values, place = np.unique(score, return_inverse=True)
+        values, place = np.unique(_without_tiny(score), return_inverse=True)
         mass = np.bincount(place, weights=weight)
         rank = (np.cumsum(mass) - mass / 2.0) / mass.sum()
         some = np.unique(np.linspace(0, len(values) - 1, min(MAX_KNOTS, len(values))).astype(int))
@@ -105,7 +107,12 @@ class RankScale(NamedTuple):
 
     def transform(self, score: FloatArray) -> FloatArray:
         """Return z of each score; scores outside the fitted ones have the z of the last one."""
-        return np.asarray(np.interp(score, self.scores, self.z))
+        return np.asarray(np.interp(_without_tiny(score), self.scores, self.z))
+
+
+def _without_tiny(score: FloatArray) -> FloatArray:
+    """Set scores to 0 that are so small that interpolation between them would overflow."""
+    return np.where(np.abs(score) < TINY_SCORE, 0.0, score)
 
 
 def group_by_rank(

@@ -14,23 +14,33 @@ def example(n=6, k=3, seed=0, scale=2.0):
     return torch.tensor(rng.normal(size=(n, k)) * scale), torch.tensor(rng.integers(k, size=n))
 
 
-@pytest.mark.parametrize("k", [3, 100])
+@pytest.mark.parametrize("k", [2, 3, 100])
 @pytest.mark.parametrize("eps", [0.0, 1e-5, 0.1])
 @pytest.mark.parametrize("weighted", [False, True])
-def test_blocks_agree_with_the_plain_formula(monkeypatch, k, eps, weighted):
-    """Blocks of rows, few and many classes, clipped or not: values, gradients, second derivatives."""
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("per_row", [False, True])
+def test_blocks_agree_with_the_plain_formula(monkeypatch, k, eps, weighted, masked, per_row):
+    """Blocks of rows, few and many classes, clipped or not: values, gradients, second derivatives.
+
+    The coefficients of the columns may be the same for all rows or differ, as for several binary labels.
+    """
     z, y = example(10, k)
     own = torch.rand(10, dtype=z.dtype, generator=torch.Generator().manual_seed(1)) if weighted else None
     shared = -0.7 * torch.softmax(torch.arange(k, dtype=z.dtype) / k, 0)
+    if per_row:
+        shared = shared * torch.linspace(0.5, 1.5, 10, dtype=z.dtype)[:, None]
+    if masked and k > 2:
+        z[2, (y[2] + 1) % k] = -torch.inf
+        shared[..., (y[2] + 1) % k] = 0.0
     upstream = torch.linspace(-1, 2, 10, dtype=z.dtype)
     results = []
     monkeypatch.setattr(blocked, "BLOCK", 4 * k)  # four rows
     for compute in (reference.cross_entropy_rows, blocked.blocked_rows):
         t = z.clone().requires_grad_()
-        rows = compute(t, y, own, shared, eps)
+        rows = compute(t, y, own, shared, eps, masked=masked)
         (grad,) = torch.autograd.grad(rows, t, upstream, create_graph=True)
         (second,) = torch.autograd.grad(grad.square().sum(), t)
-        (first,) = torch.autograd.grad(compute(t, y, own, shared, eps), t, upstream)
+        (first,) = torch.autograd.grad(compute(t, y, own, shared, eps, masked=masked), t, upstream)
         results.append((rows.detach(), grad.detach(), second, first))
     for plain, kernel in zip(*results, strict=True):
         torch.testing.assert_close(kernel, plain, rtol=1e-9, atol=1e-12)

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from peerloss.functional.kernels.reference import cross_entropy_gradient
+from peerloss.functional.kernels.reference import combine_columns, cross_entropy_gradient
 
 #: Elements in a block on the CPU: 4 MB of float32, measured best between the sizes of L2 and L3.
 BLOCK = 1 << 20
@@ -39,7 +39,8 @@ class _UnclippedRows(torch.autograd.Function):
         logs = torch.log_softmax(z, dim=1)
         label = logs.gather(1, y[:, None]).squeeze(1)
         ctx.save_for_backward(logs, z, y, own, shared)
-        return -(label if own is None else own * label) - logs.masked_fill(shared == 0, 0.0) @ shared
+        finite = logs.masked_fill(shared == 0, 0.0)
+        return -(label if own is None else own * label) - combine_columns(finite, shared)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
@@ -62,10 +63,16 @@ class _BlockedRows(torch.autograd.Function):
         size = max(1, BLOCK // k) if z.device.type == "cpu" else n  # a GPU needs no blocks
         gradient = torch.empty_like(z)
         blocks = [slice(start, start + size) for start in range(0, n, size)]
-        rows = [
-            _block(z[i], y[i, None], None if own is None else own[i, None], shared, eps, masked, gradient[i])
-            for i in blocks
-        ]
+        # Without a clip, the loss of a masked class is infinite, which only the general function leaves out.
+        has_two_classes = k == 2 and (eps > 0 or not masked)
+        rows = []
+        for i in blocks:
+            weights = None if own is None else own[i, None]
+            coefficients = shared if shared.ndim == 1 else shared[i]
+            if has_two_classes:
+                rows.append(_two_class_block(z[i], y[i, None], weights, coefficients, eps, gradient[i]))
+            else:
+                rows.append(_block(z[i], y[i, None], weights, coefficients, eps, masked, gradient[i]))
         ctx.save_for_backward(gradient, z, y, own, shared)
         ctx.eps = eps
         return rows[0] if len(rows) == 1 else torch.cat(rows)
@@ -76,6 +83,29 @@ class _BlockedRows(torch.autograd.Function):
         if torch.is_grad_enabled():  # for a second derivative
             return cross_entropy_gradient(z, y, own, shared, ctx.eps, grad), None, None, None, None, None
         return gradient * grad[:, None], None, None, None, None, None
+
+
+def _two_class_block(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, out: Tensor
+) -> Tensor:
+    """Return what :func:`_block` returns, for two classes: losses are functions of the log-odds alone."""
+    is_one = y.squeeze(1).to(z.dtype)
+    weight = None if own is None else own.squeeze(1)
+    c_one = shared[..., 1] + (is_one if weight is None else weight * is_one)
+    c_zero = shared[..., 0] + (1.0 - is_one if weight is None else weight * (1.0 - is_one))
+    log_odds = z[:, 1] - z[:, 0]
+    one, zero = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
+    if eps == 0:
+        log_one = torch.nn.functional.logsigmoid(log_odds)
+        rows = -c_one * log_one - c_zero * (log_one - log_odds)  # log p₀ = log p₁ − log-odds
+        slope = c_zero * one - c_one * zero
+    else:
+        clipped_one, clipped_zero = one + eps, zero + eps
+        rows = -(c_one * clipped_one.log() + c_zero * clipped_zero.log())
+        slope = one * zero * (c_zero / clipped_zero - c_one / clipped_one)
+    out[:, 1] = slope
+    torch.neg(slope, out=out[:, 0])
+    return rows
 
 
 def _block(
@@ -90,11 +120,12 @@ def _block(
         torch.softmax(z, dim=1, out=out)
     p_label = out.gather(1, y)
     if eps == 0:
-        total = shared.sum() + (1.0 if own is None else own)
+        total = shared.sum(dim=-1, keepdim=True) + (1.0 if own is None else own)
         log_sum = largest - out.amax(dim=1, keepdim=True).log_()  # log Σ exp z, from the most probable class
         label = z.gather(1, y)
         finite = z.masked_fill(shared == 0, 0.0) if masked else z
-        rows = total * log_sum - (label if own is None else own * label) - (finite @ shared)[:, None]
+        own_label = label if own is None else own * label
+        rows = total * log_sum - own_label - combine_columns(finite, shared)[:, None]
         out.mul_(total).sub_(shared)
         out.scatter_add_(1, y, torch.full_like(label, -1.0) if own is None else -own)
         return rows.squeeze(1)
@@ -104,7 +135,7 @@ def _block(
     own_ratio = p_label.div_(p_label + eps)
     if own is not None:
         label, own_ratio = own * label, own * own_ratio
-    rows = label.squeeze(1).add_(clipped.log_() @ shared).neg_()
+    rows = label.squeeze(1).add_(combine_columns(clipped.log_(), shared)).neg_()
     out.mul_(ratio.sum(dim=1, keepdim=True).add_(own_ratio)).sub_(ratio)
     out.scatter_add_(1, y, own_ratio.neg_())
     return rows

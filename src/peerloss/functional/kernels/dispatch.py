@@ -17,7 +17,10 @@ from peerloss.functional.base import is_tracing, needs_operations
 from peerloss.functional.batch import (
     REDUCTIONS,
     Batch,
+    fit_prior_to_batch,
     fit_to_batch,
+    flatten_positions,
+    has_positions,
     make_batch,
     mean_divisor,
     reduce_rows,
@@ -90,8 +93,8 @@ def compute_peer_loss(
     Parameters
     ----------
     noisy_prior
-        π̃ (K,). If it is ``None``, a fast path takes the prior from the counts, and torch operations call
-        ``prior_of(batch)``.
+        π̃ (K,), or (L, 2) for L binary labels. If it is ``None``, a fast path takes the prior from the
+        counts, and torch operations call ``prior_of(batch)``.
     label_counts
         Counts (K,) to which a fast path may add the labels of this batch, or (0,) before the first label.
         ``None`` if it must not: then only a given ``noisy_prior`` has a fast path.
@@ -101,10 +104,13 @@ def compute_peer_loss(
     """
     if prepare is None:
         if settings.has_fast_path():
-            result = _try_fast_path(logits, target, settings, noisy_prior, label_counts)
+            rows = logits, target
+            if isinstance(logits, Tensor) and logits.ndim > 2 and has_positions(logits, target):
+                rows = flatten_positions(logits, target)  # the same for a mean or a sum
+            result = _try_fast_path(*rows, settings, noisy_prior, label_counts)
             if result is not None:
                 return result
-        batch = make_batch(logits, target, ignore_index=settings.ignore_index)
+        batch = make_batch(logits, target, ignore_index=settings.ignore_index, binary_labels=True)
     else:
         batch = prepare(logits, target)
     with without_autocast(batch.logits):
@@ -156,8 +162,10 @@ def _compute_in_torch(
         losses, drawn = base.columns(batch.logits, eps), reference.draw_peers(batch, generator=generator)
         rows = reference.sampled_rows(losses, alpha, drawn, weight, score_matrix, batch)
         return reduce_rows(rows, batch, weight, reduction)
-    prior = fit_to_batch(prior_of(batch) if noisy_prior is None else noisy_prior, "noisy_prior", batch)
+    prior = fit_prior_to_batch(prior_of(batch) if noisy_prior is None else noisy_prior, batch)
     shared = reference.shared_coefficients(alpha, prior, weight, score_matrix)
+    if batch.n_labels is not None:
+        shared = shared.repeat(len(batch.target) // batch.n_labels, 1)
     if base.log_loss and score_matrix is None:
         return _cross_entropy(batch, shared, base.clip(eps), weight, reduction)
     rows = reference.expected_rows(base.columns(batch.logits, eps), shared, weight, score_matrix, batch)

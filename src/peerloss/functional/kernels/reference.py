@@ -41,21 +41,27 @@ class Formula(NamedTuple):
 def shared_coefficients(
     alpha: float | Tensor, prior: Tensor, weight: Tensor | None, score_matrix: Tensor | None
 ) -> Tensor:
-    """Return −α·w·π̃ (K,), the coefficients of the columns of L; −α·M·π̃ with a (weighted) score matrix."""
+    """Return −α·w·π̃ (K,), the coefficients of the columns of L; −α·M·π̃ with a (weighted) score matrix.
+
+    A prior (L, 2), of L binary labels, gives coefficients (L, 2).
+    """
     shared = -alpha * prior
     if score_matrix is not None:
-        return score_matrix @ shared
+        return shared @ score_matrix.T
     return shared if weight is None else shared * weight
 
 
 def expected_rows(
     losses: Tensor, shared: Tensor, weight: Tensor | None, score_matrix: Tensor | None, batch: Batch
 ) -> Tensor:
-    """Return the peer loss of each row with expected peers, from any loss matrix, shape (n,)."""
+    """Return the peer loss of each row with expected peers, from any loss matrix, shape (n,).
+
+    ``shared`` is (K,), or (n, K) if the coefficients differ between rows.
+    """
     own = _against_labels(losses, batch.target, weight, score_matrix, batch)
     if batch.may_be_masked:
         losses = losses.masked_fill(shared == 0, 0.0)  # the infinite loss of a masked class times 0 is 0
-    return own + losses @ shared
+    return own + combine_columns(losses, shared)
 
 
 def sampled_rows(
@@ -80,26 +86,31 @@ def sampled_rows(
 def draw_peers(batch: Batch, *, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
     """Draw for each row two *different* rows n₁ ≠ n₂, uniformly among the rows that are not ignored.
 
-    Returns two index vectors (n,). Nothing waits for the device.
+    With L binary labels, the peers of a label are drawn among the examples' values of the same label. Returns
+    two index vectors (n,). Nothing waits for the device.
     """
-    y, valid = batch.target, batch.valid
-    n = y.shape[0]
-    if n < 2 or (valid is not None and values_are_checkable(y) and int(valid.sum()) < 2):
+    y, n_labels = batch.target, batch.n_labels or 1
+    n = y.shape[0] // n_labels
+    valid = None if batch.valid is None else batch.valid.view(n, n_labels)
+    if n < 2 or (valid is not None and values_are_checkable(y) and int(valid.sum(dim=0).min()) < 2):
         raise InvalidInputError(
             f"`target` must hold at least 2 labelled rows for sampled peers; got a batch of {n}"
-            f"{'' if valid is None else f' with {int(valid.sum())} not ignored'}. Use a larger batch "
-            "(DataLoader(drop_last=True) avoids a last batch of one) or peers='expected'."
+            f"{'' if valid is None else f' with {int(valid.sum(dim=0).min())} not ignored'}. Use a larger "
+            "batch (DataLoader(drop_last=True) avoids a last batch of one) or peers='expected'."
         )
     # Modulo of 62 random bits: integers on every device, bias under 2^-40.
-    bits = torch.randint(1 << 62, (2, n), generator=generator, device=y.device)
+    bits = torch.randint(1 << 62, (2, n, n_labels), generator=generator, device=y.device)
     if valid is None:
         first = bits[0] % n
-        return first, (first + 1 + bits[1] % (n - 1)) % n
-    count = valid.sum()
-    labelled_first = torch.argsort(valid, descending=True, stable=True)
-    first = bits[0] % count.clamp(min=1)
-    second = (first + 1 + bits[1] % (count - 1).clamp(min=1)) % count.clamp(min=1)
-    return labelled_first[first], labelled_first[second]
+        peers = first, (first + 1 + bits[1] % (n - 1)) % n
+    else:
+        count = valid.sum(dim=0)
+        labelled_first = torch.argsort(valid, dim=0, descending=True, stable=True)
+        first = bits[0] % count.clamp(min=1)
+        second = (first + 1 + bits[1] % (count - 1).clamp(min=1)) % count.clamp(min=1)
+        peers = labelled_first.gather(0, first), labelled_first.gather(0, second)
+    label = torch.arange(n_labels, device=y.device)
+    return (peers[0] * n_labels + label).view(-1), (peers[1] * n_labels + label).view(-1)
 
 
 def _against_labels(
@@ -119,6 +130,11 @@ def weighted_sum(coefficients: Tensor, losses: Tensor, batch: Batch) -> Tensor:
     return (coefficients * losses).sum(dim=1)
 
 
+def combine_columns(columns: Tensor, shared: Tensor) -> Tensor:
+    """Return Σ_k shared_k·columns[n, k], shape (n,); ``shared`` is (K,), or (n, K) if it differs by row."""
+    return columns @ shared if shared.ndim == 1 else (columns * shared).sum(dim=1)
+
+
 def label_entries(losses: Tensor, labels: Tensor) -> Tensor:
     """Return ``losses[n, labels[n]]``, shape (n,)."""
     return losses.gather(1, labels[:, None]).squeeze(1)
@@ -129,8 +145,9 @@ def cross_entropy_rows(
 ) -> Tensor:
     """Return ``own_n · L[n, y_n] + Σ_k shared_k · L[n, k]`` for cross entropy, shape (n,).
 
-    ``own`` (n,) is 1 if it is ``None``; ``shared`` (K,) is the same for every row; ``eps`` is the clip. If
-    logits may be −inf (``masked``), the infinite loss of such a class is left out if its factor is 0.
+    ``own`` (n,) is 1 if it is ``None``; ``shared`` is (K,), the same for every row, or (n, K); ``eps`` is
+    the clip. If logits may be −inf (``masked``), the infinite loss of such a class is left out if its factor
+    is 0.
     """
     c, logs = _terms(z, y, own, shared, eps, masked=masked)
     return -(c * logs).sum(dim=1)

@@ -62,7 +62,7 @@ def fast_peer_loss(
     known = counts if noisy_prior is None else noisy_prior
     if (
         type(known) is not Tensor
-        or len(known) != logits.shape[1]
+        or known.shape != logits.shape[1:]
         or known.device != logits.device
         or counts.device != logits.device
         or not known.is_contiguous()
