@@ -128,7 +128,7 @@ def score_case(seed: int, noise: str, classes: tuple[int, ...]) -> dict[str, Any
 def report(lines: pd.DataFrame, title: str) -> Iterator[str]:
     """Yield the lines of one table."""
     lines = lines.assign(gain=lines["auroc"] - lines["auroc_plain"])
-    yield f"### {title}\n"
+    yield f"## {title}\n"
     yield f"{len(lines)} cases, seeds {lines['seed'].min()} to {lines['seed'].max()}; {provenance('cpu')}.\n"
     head = ("noise", "cases", "AUROC", "self-confidence", "worst difference", f"below −{LIMIT:.2f}")
     yield f"| {' | '.join(head)} | AP | self-confidence | F1 of the flags | mean `p_error` | wrong labels |"
