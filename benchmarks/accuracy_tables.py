@@ -3,7 +3,7 @@
 Run ``python benchmarks/accuracy_tables.py FOLDER --runs RUNS.jsonl [--half development] [--seeds 0-2]``. Each
 ``NAME.csv.gz`` in FOLDER has clean labels in its last column; four tables of scikit-learn and the paper's ten
 data sets are added. The training rows (70 %, at most ``--max-rows``) get noisy labels, the test rows keep
-clean ones. Finished cells are stored in RUNS and skipped in later runs. A cell is one table, noise and seed;
+clean ones. Finished runs are stored in RUNS and skipped in later runs. A run is one table, noise and seed;
 all classifiers see the same rows and labels.
 
 The design of PeerClassifier was developed on the tables in ``DEVELOPMENT`` only.
@@ -168,11 +168,11 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     size = np.where(frame["rows"] > LARGE, f"more than {LARGE} rows", f"at most {LARGE} rows")
     groups = np.where(frame["classes"] > 2, "several classes", "two classes")
     by_group = frame.assign(group=groups, size=size).groupby(["group", "size"], sort=True)
-    lines = [f"| classes | rows | cells | {' | '.join(names)} |", "|" + "---|" * (3 + len(names))]
+    lines = [f"| classes | rows | runs | {' | '.join(names)} |", "|" + "---|" * (3 + len(names))]
     for (group, rows), cells in by_group:
         lines.append(f"| {group} | {rows} | {len(cells)} | {_marked(cells[names].mean())} |")
     lines += [f"| **all** | | {len(frame)} | {_marked(frame[names].mean())} |", ""]
-    lines += [f"| noise | cells | {' | '.join(names)} | recovered |", "|" + "---|" * (3 + len(names))]
+    lines += [f"| noise | runs | {' | '.join(names)} | recovered |", "|" + "---|" * (3 + len(names))]
     clean = frame[frame["noise"] == "none"].set_index(["table", "seed"])[PLAIN]
     for noise in NOISES:
         cells = frame[frame["noise"] == noise]
@@ -187,15 +187,19 @@ def summarise(frame: pd.DataFrame) -> list[str]:
 
 
 def _claims(frame: pd.DataFrame) -> Iterable[str]:
-    near = frame[OURS] >= frame[list(PEERS)].max(axis=1) - NEAR
-    harmed = frame[OURS] < frame[PLAIN] - HARMED
-    yield f"- At least the best peer minus {NEAR} in {near.mean():.0%} of {len(frame)} cells."
-    yield f"- More than {HARMED} under plain training of the same members in {harmed.sum()} cells."
+    cases = frame.groupby(["table", "noise"])[[OURS, PLAIN, *PEERS]].mean()
+    for name, rows in (("runs", frame), ("cases, each the mean over its seeds", cases)):
+        near = rows[OURS] >= rows[list(PEERS)].max(axis=1) - NEAR
+        harmed = rows[OURS] < rows[PLAIN] - HARMED
+        yield (
+            f"- {len(rows)} {name}: at least the best peer minus {NEAR} in {near.mean():.0%}; more than "
+            f"{HARMED} under plain training of the same members in {harmed.sum()}."
+        )
     inside = (frame["low"] <= frame[OURS]) & (frame[OURS] <= frame["high"])
     for few, cells in (("two classes", frame["classes"] == 2), ("several classes", frame["classes"] > 2)):
         yield (
             f"- {few}: the 90 % interval of its own accuracy contains the test accuracy in "
-            f"{inside[cells].mean():.0%} of {cells.sum()} cells; mean width "
+            f"{inside[cells].mean():.0%} of {cells.sum()} runs; mean width "
             f"{(frame['high'] - frame['low'])[cells].mean():.3f}."
         )
     if "error of T" in frame:
