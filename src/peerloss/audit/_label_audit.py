@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import BoolArray, FloatArray
+    from peerloss.audit._explanations import Explanation, Explanations
     from peerloss.audit._outlook import Outlook
     from peerloss.noise import NoiseModel
 
@@ -67,6 +69,9 @@ class LabelAudit:
     """The features given, if any."""
     label_name: str = "label"
     """Name of the label column."""
+    suspect_proba: FloatArray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    """(m, K) the probabilities of the classes of the first suspects, in the order of ``suspects``; at most
+    5,000 rows."""
 
     @property
     def expected_errors(self) -> float:
@@ -105,6 +110,37 @@ class LabelAudit:
     def suspects(self) -> pd.DataFrame:
         """The flagged rows, most probable errors first."""
         return self.table[self.table["flagged"]].sort_values("rank")
+
+    def explain(self, row: Any) -> Explanation:
+        """Return why a row is suspect: probabilities, similar rows with their labels, unusual values.
+
+        The first call takes a few seconds if there are many rows.
+
+        Parameters
+        ----------
+        row
+            Entry of the index of a suspect.
+
+        Returns
+        -------
+        Explanation
+            ``print`` shows it as text.
+
+        Raises
+        ------
+        InvalidInputError
+            If the row is not among the suspects, of which the first 5,000 are explained.
+        """
+        from peerloss.audit._explanations import explain_row  # noqa: PLC0415 - few users need it
+
+        return explain_row(self, row)
+
+    @cached_property
+    def explanations(self) -> Explanations:
+        """The explanations of the first 5,000 suspects as arrays, in the order of ``suspects``."""
+        from peerloss.audit._explanations import explain_suspects  # noqa: PLC0415 - few users need it
+
+        return explain_suspects(self)
 
     def relabel(self) -> tuple[Any, pd.Series]:
         """Return features and labels; labels that are more likely wrong than right become the suggestion.

@@ -17,7 +17,8 @@ from peerloss.audit.review._decisions_file import (
     DecisionsFileWarning,
     read_decisions,
 )
-from peerloss.audit.review._server import Review, ReviewServer
+from peerloss.audit.review._review_session import Review, View
+from peerloss.audit.review._server import ReviewServer
 
 __all__ = [
     "MAX_CHANGE",
@@ -28,6 +29,7 @@ __all__ = [
     "DecisionsFileWarning",
     "Review",
     "ReviewServer",
+    "View",
     "check_automatic_changes",
     "plan_cleaning",
     "read_decisions",

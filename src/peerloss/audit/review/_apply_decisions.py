@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 from peerloss._files import atomic_files
 from peerloss._pages import counted
 from peerloss.audit._label_audit import is_replaceable
-from peerloss.audit.review._decisions_file import latest, read_decisions
+from peerloss.audit.review._decisions_file import disagreements, latest, read_decisions
 from peerloss.datasets import read_table
 from peerloss.datasets.tables import (
     append_field,
@@ -49,6 +49,8 @@ class Cleaning:
     """Number of suspects without a decision."""
     automatic: int = 0
     """Number of rows that change or are dropped without a decision of a person."""
+    disputed: tuple[int, ...] = ()
+    """Rows on which reviewers decided differently; the last decision counts."""
 
 
 def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
@@ -59,7 +61,8 @@ def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
     rows.
     """
     labels = folder.labels
-    decisions = latest(read_decisions(folder.decisions_path))
+    made = read_decisions(folder.decisions_path)
+    decisions = latest(made)
     known, classes = set(labels["row"].tolist()), set(folder.classes)
     for decision in decisions.values():
         if decision.row not in known or (decision.label is not None and decision.label not in classes):
@@ -81,7 +84,15 @@ def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
         dropped |= set(automatic)
     given = dict(zip(labels["row"].tolist(), labels["given"].tolist(), strict=True))
     changed = {row: label for row, label in new.items() if label != given[row]}
-    return Cleaning(changed, frozenset(dropped), given, len(decided), len(suspects), len(automatic))
+    return Cleaning(
+        changed,
+        frozenset(dropped),
+        given,
+        decided=len(decided),
+        undecided=len(suspects),
+        automatic=len(automatic),
+        disputed=tuple(disagreements(made)),
+    )
 
 
 def check_automatic_changes(folder: AuditFolder, cleaning: Cleaning, *, max_change: float) -> None:
