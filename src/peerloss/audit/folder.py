@@ -23,7 +23,8 @@ import pandas as pd
 
 from peerloss._files import atomic_folder, check_output_folder, restore_folder
 from peerloss._version import __version__
-from peerloss.audit._audit_page import audit_page
+from peerloss.audit._audit_page import PageContext, audit_page
+from peerloss.audit._picture_files import PICTURE_TYPES
 from peerloss.audit._stored_explanations import dump_explanations, load_explanations
 from peerloss.datasets import read_table
 from peerloss.datasets.tables import write_table
@@ -44,15 +45,6 @@ MANIFEST, LABELS, PAGE, DECISIONS = "audit.json", "labels.csv", "index.html", "d
 EXPLANATIONS, PICTURES = "explanations.json", "pictures.json"
 #: Files that an audit may lack → key of their SHA-256 in the manifest.
 OPTIONAL = {EXPLANATIONS: "explanations_sha256", PICTURES: "pictures_sha256"}
-#: Endings of files that are shown as pictures, and their media types. SVG is not one: it may contain scripts.
-PICTURE_TYPES = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".bmp": "image/bmp",
-    ".webp": "image/webp",
-}
 COLUMNS = ("row", "name", "given", "suggested", "p_error", "rank", "flagged")
 TEXT_COLUMNS = ("name", "given", "suggested")
 #: Column since format 3.
@@ -212,11 +204,12 @@ def write_folder(
         )
         with (fresh / LABELS).open("x", encoding="utf-8", newline="") as stream:
             write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=spreadsheet_safe)
-        text = dump_explanations(audit.explanations, rows)
+        text = dump_explanations(audit.explanations, rows, with_values=shown is None)
         (fresh / EXPLANATIONS).write_text(text, encoding="utf-8")
         if shown is not None:
             (fresh / PICTURES).write_text(json.dumps(list(map(str, shown))), encoding="utf-8")
-        (fresh / PAGE).write_text(audit_page(audit, title=title), encoding="utf-8")
+        where = PageContext(str(folder), rows, first_row_number(copy.name), shown)
+        (fresh / PAGE).write_text(audit_page(audit, title=title, context=where), encoding="utf-8")
         manifest = {
             "format": FORMATS[-1],
             "peerloss": __version__,
