@@ -14,7 +14,9 @@ from peerloss._deprecation import renamed_parameters
 from peerloss._probabilities import check_probabilities, encode, label_frequencies
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
-from peerloss.audit._label_audit import LabelAudit, assess_training
+from peerloss.audit._explanations import MAX_EXPLAINED
+from peerloss.audit._label_audit import LabelAudit
+from peerloss.audit._outlook import assess_training
 from peerloss.audit._refit import check_refit, refit_posterior
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
@@ -237,14 +239,16 @@ def make_audit(
     table = pd.DataFrame(
         {
             "given": classes[codes],
-            "suggested": classes[found.most_probable],
+            "suggested": classes[found.likeliest_other],
             "p_error": found.p_error,
+            "p_suggested": found.p_other,
             "rank": rank,
             "flagged": flag_suspects(found.p_error, order, no_noise=found.no_noise, precision=precision),
         },
         index=given.index,
     )
     noisy_prior = label_frequencies(codes, len(classes))
+    suspects = order[: min(int(table["flagged"].sum()), MAX_EXPLAINED)]
     return LabelAudit(
         table=table,
         classes=classes,
@@ -260,6 +264,7 @@ def make_audit(
         error_rate_interval=found.error_rate_interval,
         X=X,
         label_name="label" if given.name is None else str(given.name),
+        suspect_proba=found.clean_given_label(suspects),
     )
 
 
