@@ -15,7 +15,7 @@ from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or
 from peerloss._device import resolve_device
 from peerloss._probabilities import label_frequencies
 from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, check_choice
-from peerloss.estimators._table_encoder import TableEncoder
+from peerloss.datasets.tables.table_encoder import TableEncoder
 from peerloss.estimators.folds import (
     Folds,
     folds_of_copies,

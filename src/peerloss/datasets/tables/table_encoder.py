@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -14,26 +13,18 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from peerloss._validation import check_choice, check_magnitude
-from peerloss.datasets import column_kinds, make_encoder, require_columns
+from peerloss.datasets.tables._columns import column_kinds, make_encoder, require_columns
+from peerloss.datasets.tables.column_use import MAX_CATEGORIES, as_table, as_text, use_of
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from peerloss._validation import FloatArray
 
-#: Largest number of values of a text column that are one-hot encoded; rarer values share one column.
-MAX_CATEGORIES = 30
 #: Largest number of values of a text column that trees distinguish; scikit-learn's boosting allows 255.
 MAX_CODES = 254
-#: A text column with more words than this per value, on average, and many values is free text.
-WORDS_OF_FREE_TEXT = 3.0
 #: Free text: size of the vocabulary, and number of features that it is reduced to.
 MAX_WORDS, MAX_TEXT_FEATURES = 5000, 50
-#: With at most this many rows, distinct values are not evidence of identifiers.
-FEW_ROWS = 20
-#: A text column with a larger share of distinct values contains names or free text.
-DISTINCT_SHARE = 0.9
 OTHER = "(other)"
-_DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -76,10 +67,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Choose the columns and learn their encoding."""
         check_choice(self.output, "output", ("features", "table"))
-        table = _as_table(X)
+        table = as_table(X)
         kinds = column_kinds(table)
-        dropped = {name: why for name, kind in kinds.items() if (why := _why_useless(table[name], kind))}
-        used = {name: kind for name, kind in kinds.items() if name not in dropped}
+        uses = {name: use_of(table[name]) for name in kinds}
+        dropped = {name: use.why for name, use in uses.items() if not use.used}
+        used = {name: kind for name, kind in kinds.items() if uses[name].used}
         if not used:
             reasons_given = "; ".join(f"{name!r} {reason}" for name, reason in dropped.items())
             raise InvalidInputError(
@@ -89,10 +81,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.n_features_in_ = len(kinds)
         self.kinds_: dict[str, str] = dict(used)
         self.dropped_ = dropped
-        self.free_text_ = [n for n, kind in used.items() if kind == "text" and _is_free_text(table[n])]
+        self.free_text_ = [name for name in used if uses[name].kind == "text"]
         if self.output == "table":
             return self
-        self._text_models = {name: _text_model(_as_text(table[name])) for name in self.free_text_}
+        self._text_models = {name: _text_model(as_text(table[name])) for name in self.free_text_}
         categories = [n for n, kind in used.items() if kind == "text" and n not in self.free_text_]
         self._codes = {name: _common_values(table[name], MAX_CODES) for name in categories}
         self._common = {name: values[:MAX_CATEGORIES] for name, values in self._codes.items()}
@@ -105,7 +97,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         Columns that are not in use are ignored.
         """
         check_is_fitted(self)
-        table = _as_table(X)
+        table = as_table(X)
         if self.output == "table":
             return self._used(table)
         return self._dense(self._plain(table))
@@ -115,7 +107,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         Trees get one column per category, with integer codes, and NaN for missing values.
         """
-        plain = self._plain(_as_table(X))
+        plain = self._plain(as_table(X))
         columns = [_codes(plain[n], self._codes[n]) if n in self._codes else plain[n] for n in plain]
         return self._dense(plain), np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])
 
@@ -131,7 +123,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Return the columns in use, as floats and Python strings."""
         require_columns(table.columns, self.kinds_, where="the table")
         columns = {
-            name: _numbers(table[name]) if kind == "number" else _as_text(table[name])
+            name: _numbers(table[name]) if kind == "number" else as_text(table[name])
             for name, kind in self.kinds_.items()
         }
         return pd.DataFrame(columns, index=table.index)
@@ -157,49 +149,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return plain.assign(**rare)
 
 
-def _as_table(X: Any) -> pd.DataFrame:
-    if not isinstance(X, pd.DataFrame):
-        raise InvalidInputError(f"`X` must be a pandas DataFrame; got {type(X).__name__}.")
-    table = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
-    if not table.columns.is_unique:
-        repeated = sorted(set(table.columns[table.columns.duplicated()]))
-        raise InvalidInputError(f"`X` must have unique column names; {repeated} are repeated.")
-    return table
-
-
-def _why_useless(column: pd.Series, kind: str) -> str:
-    """Return why a column is left out, or an empty string."""
-    known = column.dropna()
-    if known.empty:
-        return "is empty"
-    if len(known) == len(column) and bool((known == known.iloc[0]).all()):
-        return "has the same value in every row"
-    if kind == "number":
-        return "numbers the rows" if _counts_rows(known) else ""
-    text = _as_text(known)
-    distinct = text.unique()
-    if pd.api.types.is_datetime64_any_dtype(column) or all(_DATE.fullmatch(v.strip()) for v in distinct):
-        return "contains dates; to use them, convert them to numbers such as an age or a month"
-    if len(known) > FEW_ROWS and len(distinct) > DISTINCT_SHARE * len(known) and not _is_free_text(known):
-        return "differs in nearly every row, like a name or an identifier"
-    return ""
-
-
-def _counts_rows(known: pd.Series) -> bool:
-    """Detect row numbers, in any order and with gaps: distinct integers in a narrow range."""
-    values = known.to_numpy(dtype=np.float64)
-    if len(values) <= FEW_ROWS or (values != np.round(values)).any():
-        return False
-    return len(np.unique(values)) == len(values) and bool(np.ptp(values) < 2 * len(values))
-
-
-def _is_free_text(column: pd.Series) -> bool:
-    text = _as_text(column.dropna())
-    if text.nunique() <= MAX_CATEGORIES:
-        return False
-    return bool(np.mean([len(value.split()) for value in text]) >= WORDS_OF_FREE_TEXT)
-
-
 def _text_model(text: pd.Series) -> Pipeline:
     """Fit the leading components of the TF-IDF matrix of a column; words of one row are left out."""
     words = TfidfVectorizer(max_features=MAX_WORDS, min_df=2, sublinear_tf=True)
@@ -209,7 +158,8 @@ def _text_model(text: pd.Series) -> Pipeline:
         words = TfidfVectorizer(max_features=MAX_WORDS, analyzer="char_wb", ngram_range=(2, 3))
         size = len(words.fit(text.fillna("")).vocabulary_)
     components = TruncatedSVD(max(1, min(MAX_TEXT_FEATURES, size - 1)), random_state=0)
-    return make_pipeline(words, components).fit(text.fillna(""))
+    with np.errstate(divide="ignore", invalid="ignore"):  # the words may be the same in every row
+        return make_pipeline(words, components).fit(text.fillna(""))
 
 
 def _codes(column: pd.Series, values: list[str]) -> FloatArray:
@@ -220,7 +170,7 @@ def _codes(column: pd.Series, values: list[str]) -> FloatArray:
 
 
 def _common_values(column: pd.Series, max_values: int) -> list[str]:
-    counts = _as_text(column.dropna()).value_counts()
+    counts = as_text(column.dropna()).value_counts()
     # Sorted, so that ties do not depend on the order of the rows.
     return sorted(counts.index, key=lambda value: (-counts[value], value))[:max_values]
 
@@ -236,7 +186,3 @@ def _numbers(column: pd.Series) -> pd.Series:
     finite = numbers.where(np.isfinite(numbers))
     check_magnitude(finite.to_numpy()[:, None], names=[column.name])
     return finite
-
-
-def _as_text(column: pd.Series) -> pd.Series:
-    return column.astype(object).map(str, na_action="ignore")

@@ -6,8 +6,8 @@ import pytest
 from sklearn.base import clone
 
 from peerloss import MarginPerceptron, load_model, save_model
+from peerloss.datasets.tables.column_use import MAX_CATEGORIES
 from peerloss.estimators import TableEncoder
-from peerloss.estimators._table_encoder import MAX_CATEGORIES
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 60
