@@ -90,8 +90,8 @@ class LabelAudit:
     outlook: Outlook
     """Whether peer loss applies and what to expect from training."""
     reason: str = ""
-    """Why the noise rates cannot be estimated and rows are ranked by the model's confidence; empty if they
-    can be estimated."""
+    """Why the noise rates cannot be estimated, no row is flagged, and rows are ranked by the model's
+    confidence; empty if they can be estimated."""
     near_boundary: float = 0.0
     """The probability that labels flip near the boundary between two classes, and not by class. Above ½, the
     rates in ``noise`` are averages over rows."""
@@ -125,6 +125,8 @@ class LabelAudit:
     @property
     def headline(self) -> str:
         """How many labels are suspect, and how many are probably wrong."""
+        if self.reason:
+            return f"No label is flagged, because it is not known which are wrong: {self.reason}."
         rows, expected = len(self.table), self.expected_errors
         text = (
             f"{int(self.table['flagged'].sum()):,} of {rows:,} labels are suspect; about {expected:,.0f} "
@@ -143,8 +145,11 @@ class LabelAudit:
         return self.table[self.table["flagged"]].sort_values("rank")
 
     def relabel(self) -> tuple[Any, pd.Series]:
-        """Return features and labels; labels that are more likely wrong than right become the suggestion."""
-        wrong = self.table["p_error"] > 0.5
+        """Return features and labels; labels that are more likely wrong than right become the suggestion.
+
+        If there is a ``reason`` why the noise cannot be estimated, no label is changed.
+        """
+        wrong = (self.table["p_error"] > 0.5) & (not self.reason)
         labels = self.table["given"].where(~wrong, self.table["suggested"]).rename(self.label_name)
         return self.X, labels
 

@@ -12,8 +12,9 @@ import pandas as pd
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 
-from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._classifier import MISSING, FitInput, all_or_nothing
 from peerloss._validation import BoolArray, FloatArray, IntArray, check_count
+from peerloss.datasets.tables.table_classifier import TableClassifier
 from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ Folds = list[tuple[IntArray, IntArray]]
 DEFAULT_FOLDS = 5
 
 
-class FoldClassifier(NoisyLabelClassifier):
+class FoldClassifier(TableClassifier):
     """A classifier with a parameter ``cv``; subclasses implement ``_fit``."""
 
     def fit(
@@ -41,7 +42,8 @@ class FoldClassifier(NoisyLabelClassifier):
         Parameters
         ----------
         X, y
-            Features and noisy labels of any dtype.
+            Features and noisy labels of any dtype. A DataFrame may have categories, free text and missing
+            values (:class:`~peerloss.estimators.TableEncoder`); a matrix may be sparse.
         sample_weight
             Non-negative weights of the rows.
         groups
@@ -247,6 +249,7 @@ def labelled_copies(data: FitInput) -> tuple[FitInput, IntArray]:
         weight=weight,
         shares=None,
         trees=None if data.trees is None else data.trees[rows],
+        wide=None if data.wide is None else data.wide[rows],
     ), rows
 
 

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array, hstack
 from sklearn.base import BaseEstimator, TransformerMixin
-from sklearn.decomposition import TruncatedSVD
-from sklearn.feature_extraction.text import TfidfVectorizer
-from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from peerloss._validation import check_choice, check_magnitude
 from peerloss.datasets.tables._columns import column_kinds, make_encoder, require_columns
 from peerloss.datasets.tables.column_use import MAX_CATEGORIES, as_table, as_text, use_of
+from peerloss.datasets.tables.text_features import fit_text, transform_text
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -22,9 +21,18 @@ if TYPE_CHECKING:
 
 #: Largest number of values of a text column that trees distinguish; scikit-learn's boosting allows 255.
 MAX_CODES = 254
-#: Free text: size of the vocabulary, and number of features that it is reduced to.
-MAX_WORDS, MAX_TEXT_FEATURES = 5000, 50
 OTHER = "(other)"
+
+
+class Views(NamedTuple):
+    """The features of a table for different kinds of models."""
+
+    features: FloatArray
+    """(n, d) numbers for networks and linear models."""
+    trees: FloatArray | None = None
+    """(n, columns) for trees: codes of categories, NaN for missing values; ``None``: as ``features``."""
+    wide: csr_array | None = None
+    """(n, D) sparse features for linear models, if there is free text or the input is sparse."""
 
 
 class TableEncoder(TransformerMixin, BaseEstimator):
@@ -34,14 +42,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     one-hot encoded with missing values as a category, and everything is standardised
     (:func:`peerloss.datasets.make_encoder`). The 30 most frequent values of a text column have one column
     each and the remaining values share one. Free text (several words in each value, and many values) becomes
-    the leading components of its TF-IDF matrix. Some columns are left out, with a reason in ``dropped_``:
-    empty or constant columns, row numbers, dates, and names that differ in nearly every row.
+    a TF-IDF matrix of words and parts of words, or the leading components of this matrix. Some columns are
+    left out, with a reason in ``dropped_``: empty or constant columns, row numbers, dates, and names that
+    differ in nearly every row (:func:`~peerloss.estimators.describe_columns` lists the columns).
 
     Parameters
     ----------
     output
-        ``"features"``: numbers, as described. ``"table"``: the columns in use as they are, for
-        :class:`~peerloss.PeerClassifier`, which encodes them for each of its models.
+        ``"features"``: an array of numbers, with 50 components for each column of free text. ``"sparse"``: a
+        sparse matrix with the TF-IDF matrix instead, which linear models learn better from. ``"table"``: the
+        columns in use as they are, for :class:`~peerloss.PeerClassifier`, which encodes them for each of its
+        models.
 
     Attributes
     ----------
@@ -66,7 +77,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def fit(self, X: pd.DataFrame, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Choose the columns and learn their encoding."""
-        check_choice(self.output, "output", ("features", "table"))
+        check_choice(self.output, "output", ("features", "sparse", "table"))
         table = as_table(X)
         kinds = column_kinds(table)
         uses = {name: use_of(table[name]) for name in kinds}
@@ -84,15 +95,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.free_text_ = [name for name in used if uses[name].kind == "text"]
         if self.output == "table":
             return self
-        self._text_models = {name: _text_model(as_text(table[name])) for name in self.free_text_}
+        self._text_models = {name: fit_text(as_text(table[name])) for name in self.free_text_}
         categories = [n for n, kind in used.items() if kind == "text" and n not in self.free_text_]
         self._codes = {name: _common_values(table[name], MAX_CODES) for name in categories}
         self._common = {name: values[:MAX_CATEGORIES] for name, values in self._codes.items()}
-        self.encoder_ = make_encoder(mark_missing=True).fit(self._one_hot_table(self._plain(table)))
+        plain, _ = self._plain(table)
+        self.encoder_ = make_encoder(mark_missing=True).fit(self._one_hot_table(plain))
         return self
 
     def transform(self, X: pd.DataFrame) -> Any:
-        """Return features (n, d) or, if ``output`` is ``"table"``, the columns in use.
+        """Return features (n, d), dense or sparse, or, if ``output`` is ``"table"``, the columns in use.
 
         Columns that are not in use are ignored.
         """
@@ -100,16 +112,28 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         table = as_table(X)
         if self.output == "table":
             return self._used(table)
-        return self._dense(self._plain(table))
+        if self.output == "features":
+            return self._dense(self._plain(table)[0])
+        views = self.views(table)
+        return csr_array(views.features) if views.wide is None else views.wide
 
-    def views(self, X: pd.DataFrame) -> tuple[FloatArray, FloatArray]:
-        """Return features for linear models and networks, (n, d), and features for trees, (n, columns).
+    def views(self, X: pd.DataFrame) -> Views:
+        """Return the features for networks, for trees, and, if there is free text, for linear models.
 
-        Trees get one column per category, with integer codes, and NaN for missing values.
+        Trees get one column per category, with integer codes, and NaN for missing values. Linear models get
+        the TF-IDF matrix of free text instead of its components.
         """
-        plain = self._plain(as_table(X))
+        plain, words = self._plain(as_table(X))
         columns = [_codes(plain[n], self._codes[n]) if n in self._codes else plain[n] for n in plain]
-        return self._dense(plain), np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])
+        trees = np.column_stack([np.asarray(c, dtype=np.float64) for c in columns])
+        features = self._dense(plain)
+        if not words:
+            return Views(features, trees)
+        # The encoder returns numbers, components of text, marks of missing numbers, and categories.
+        first = sum(kind == "number" for kind in self.kinds_.values())
+        n_components = plain.shape[1] - len(self.kinds_) + len(self.free_text_)
+        others = np.delete(features, np.arange(first, first + n_components), axis=1)
+        return Views(features, trees, hstack([csr_array(others), *words], format="csr"))
 
     def categorical(self) -> tuple[int, ...]:
         """Return the places of the categories among the features for trees."""
@@ -128,16 +152,16 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         }
         return pd.DataFrame(columns, index=table.index)
 
-    def _plain(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the columns in use, with the components of free text as numbers behind the others."""
+    def _plain(self, table: pd.DataFrame) -> tuple[pd.DataFrame, list[csr_array]]:
+        """Return the columns in use, with components of free text as numbers at the end, and its matrices."""
         used = self._used(table)
-        parts = [used.drop(columns=self.free_text_)]
+        parts, words = [used.drop(columns=self.free_text_)], []
         for name, model in self._text_models.items():
-            found = model.transform(used[name].fillna(""))
-            parts.append(
-                pd.DataFrame(found, index=used.index, columns=[f"{name} {i}" for i in range(found.shape[1])])
-            )
-        return pd.concat(parts, axis=1) if len(parts) > 1 else parts[0]
+            matrix, found = transform_text(model, used[name])
+            words.append(matrix)
+            names = [f"{name} {i}" for i in range(found.shape[1])]
+            parts.append(pd.DataFrame(found, index=used.index, columns=names))
+        return pd.concat(parts, axis=1) if len(parts) > 1 else parts[0], words
 
     def _one_hot_table(self, plain: pd.DataFrame) -> pd.DataFrame:
         """Replace the rare values of categories, which share a column."""
@@ -147,19 +171,6 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             if len(common) == MAX_CATEGORIES
         }
         return plain.assign(**rare)
-
-
-def _text_model(text: pd.Series) -> Pipeline:
-    """Fit the leading components of the TF-IDF matrix of a column; words of one row are left out."""
-    words = TfidfVectorizer(max_features=MAX_WORDS, min_df=2, sublinear_tf=True)
-    try:
-        size = len(words.fit(text.fillna("")).vocabulary_)
-    except ValueError:  # no word occurs twice
-        words = TfidfVectorizer(max_features=MAX_WORDS, analyzer="char_wb", ngram_range=(2, 3))
-        size = len(words.fit(text.fillna("")).vocabulary_)
-    components = TruncatedSVD(max(1, min(MAX_TEXT_FEATURES, size - 1)), random_state=0)
-    with np.errstate(divide="ignore", invalid="ignore"):  # the words may be the same in every row
-        return make_pipeline(words, components).fit(text.fillna(""))
 
 
 def _codes(column: pd.Series, values: list[str]) -> FloatArray:
