@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-import pandas as pd
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from peerloss._classifier import NoisyLabelClassifier, all_or_nothing, no_overflow
@@ -289,8 +288,6 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     def _features(self, X: ArrayLike) -> FloatArray:
         """Return checked features with categories as codes."""
         if self.table_ is not None:
-            if not isinstance(X, pd.DataFrame):
-                validate_data(self, X, reset=False, skip_check_array=True)
             return encode(self.table_, X, self.categorical_features)
         X = as_dense(X)
         allowed = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}

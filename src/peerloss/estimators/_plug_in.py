@@ -138,7 +138,7 @@ class PeerPlugInClassifier(FoldClassifier):
         self.cv = cv
         self.random_state = random_state
 
-    def _check_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
+    def _check_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
         self._check_alpha()
         data = super()._check_fit(X, y, sample_weight)
         validate_data(self, X, skip_check_array=True)

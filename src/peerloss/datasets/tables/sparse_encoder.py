@@ -8,8 +8,9 @@ import numpy as np
 from scipy.sparse import csr_array, diags_array
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import TruncatedSVD
-from sklearn.utils import check_array
-from sklearn.utils.validation import check_is_fitted
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.validation import check_is_fitted, validate_data
 
 from peerloss.datasets.tables.table_encoder import Views
 
@@ -28,30 +29,31 @@ class SparseEncoder(TransformerMixin, BaseEstimator):
     scale_
         Factor of each column, shape (d,).
     components_
-        The fitted ``sklearn.decomposition.TruncatedSVD``.
+        The fitted pipeline of ``TruncatedSVD`` and ``StandardScaler``.
     """
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Learn the scale and the components of a sparse matrix (n, d)."""
-        matrix = _checked(X)
-        self.n_features_in_ = matrix.shape[1]
+        matrix = csr_array(validate_data(self, X, accept_sparse="csr", dtype=np.float64))
         largest = np.asarray(abs(matrix).max(axis=0).todense(), dtype=np.float64).ravel()
         scale = np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > 0)
         squares = (matrix @ diags_array(scale)).power(2).sum() / matrix.shape[0]
         self.scale_ = scale / np.sqrt(squares if squares > 0 else 1.0)
         size = max(1, min(MAX_COMPONENTS, matrix.shape[0] - 1, matrix.shape[1] - 1))
         with np.errstate(divide="ignore", invalid="ignore"):  # all rows may be equal
-            self.components_ = TruncatedSVD(size, random_state=0).fit(self._scaled(matrix))
+            components = make_pipeline(TruncatedSVD(size, random_state=0), StandardScaler())
+            self.components_ = components.fit(self._scaled(matrix))
         return self
 
     def transform(self, X: Any) -> Any:
-        """Return the components, shape (n, at most 100)."""
+        """Return the standardised components, shape (n, at most 100)."""
         return self.views(X).features
 
     def views(self, X: Any) -> Views:
         """Return the components, and the scaled matrix for linear models."""
         check_is_fitted(self)
-        wide = self._scaled(_checked(X))
+        matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
+        wide = self._scaled(csr_array(matrix))
         return Views(np.asarray(self.components_.transform(wide), dtype=np.float64), None, wide)
 
     def categorical(self) -> tuple[int, ...]:
@@ -60,7 +62,3 @@ class SparseEncoder(TransformerMixin, BaseEstimator):
 
     def _scaled(self, matrix: csr_array) -> csr_array:
         return csr_array(matrix @ diags_array(self.scale_))
-
-
-def _checked(X: Any) -> csr_array:
-    return csr_array(check_array(X, accept_sparse="csr", dtype=np.float64, input_name="X"))

@@ -45,8 +45,6 @@ class TableClassifier(NoisyLabelClassifier):
         check_is_fitted(self)
         if self.table_ is None:
             return Views(super()._check_predict(as_dense(X)))
-        if isinstance(self.table_, SparseEncoder):
-            validate_data(self, X, reset=False, skip_check_array=True)
         return self.table_.views(X)
 
     def _check_predict(self, X: Any) -> FloatArray:
@@ -62,9 +60,9 @@ def encoder_for(X: Any) -> TableEncoder | SparseEncoder | None:
     """Return a new encoder for a mixed table or a wide sparse matrix, ``None`` for other features."""
     if is_mixed_table(X):
         return TableEncoder()
-    return SparseEncoder() if issparse(X) and X.shape[1] > MAX_DENSE_COLUMNS else None
+    return SparseEncoder() if issparse(X) and X.shape[1] > MAX_DENSE_COLUMNS else None  # type: ignore[attr-defined]
 
 
 def as_dense(X: Any) -> Any:
     """Return a sparse matrix as an array, and anything else as it is."""
-    return X.toarray() if issparse(X) else X
+    return X.toarray() if issparse(X) else X  # type: ignore[attr-defined]
