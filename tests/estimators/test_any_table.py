@@ -20,8 +20,7 @@ from peerloss import (
     save_model,
 )
 from peerloss.boosting import PeerBoostingClassifier
-from peerloss.datasets.tables.sparse_encoder import MAX_COMPONENTS
-from peerloss.datasets.tables.table_classifier import MAX_DENSE_COLUMNS
+from peerloss.datasets.tables.sparse_encoder import MAX_COMPONENTS, MAX_DENSE_COLUMNS
 from peerloss.estimators import TableEncoder
 from peerloss.exceptions import InvalidInputError
 

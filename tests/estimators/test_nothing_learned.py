@@ -5,8 +5,8 @@ import pandas as pd
 import pytest
 
 from peerloss import PeerClassifier, find_label_issues
+from peerloss._probabilities import explain_nothing_learned
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
-from peerloss.noise.estimate import explain_nothing_learned
 from peerloss.persistence import load_model, save_model
 
 pytestmark = pytest.mark.usefixtures("small_portfolio")

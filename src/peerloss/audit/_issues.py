@@ -12,7 +12,12 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv, cross_val_predict
 
 from peerloss._deprecation import renamed_parameters
-from peerloss._probabilities import check_probabilities, encode, label_frequencies
+from peerloss._probabilities import (
+    check_probabilities,
+    encode,
+    explain_nothing_learned,
+    label_frequencies,
+)
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
 from peerloss.audit._label_audit import LabelAudit, assess_training
@@ -20,7 +25,6 @@ from peerloss.audit._refit import check_refit, refit_posterior
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
-from peerloss.noise.estimate import explain_nothing_learned
 from peerloss.posterior.label_posterior import (
     LabelPosterior,
     flag_suspects,

@@ -24,7 +24,7 @@ from peerloss.boosting._cross_fit import LEAVES, cross_fit, hold_out, stratified
 from peerloss.boosting._eval_set import read_eval_set
 from peerloss.boosting._objectives import BASES, PeerObjective, raw_to_proba
 from peerloss.boosting._table_input import encode, fit_encoder
-from peerloss.datasets.tables.table_classifier import as_dense
+from peerloss.datasets.tables.sparse_encoder import as_dense
 from peerloss.exceptions import InvalidInputError, warn_caller
 from peerloss.posterior.decision import CleanMap, check_alpha_or_auto
 

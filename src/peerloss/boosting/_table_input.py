@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from peerloss.boosting.libraries import CategoricalColumns
-from peerloss.datasets.tables.table_classifier import encoder_for
+from peerloss.datasets.tables.sparse_encoder import encoder_for
 from peerloss.datasets.tables.table_encoder import TableEncoder
 
 if TYPE_CHECKING:

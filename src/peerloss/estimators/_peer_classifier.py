@@ -13,12 +13,12 @@ from sklearn.utils import check_random_state
 
 from peerloss._classifier import MISSING, FitInput, all_or_nothing
 from peerloss._device import resolve_device
-from peerloss._probabilities import label_frequencies
+from peerloss._probabilities import explain_nothing_learned, label_frequencies
 from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, check_choice
-from peerloss.datasets.tables.table_classifier import TableClassifier
 from peerloss.datasets.tables.table_encoder import Views
 from peerloss.estimators.folds import (
     Folds,
+    TableClassifier,
     folds_of_copies,
     held_out_folds,
     is_fold_count,
@@ -29,7 +29,6 @@ from peerloss.estimators.folds import (
 from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning, warn_caller
 from peerloss.metrics import peer_score
-from peerloss.noise.estimate import explain_nothing_learned
 from peerloss.posterior.decision import LEVEL, METRICS, CleanMap, check_alpha_or_auto
 
 if TYPE_CHECKING:

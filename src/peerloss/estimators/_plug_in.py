@@ -15,7 +15,7 @@ from peerloss._classifier import MISSING, is_mixed_table
 from peerloss._probabilities import label_frequencies
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import check_choice
-from peerloss.datasets.tables.table_classifier import as_dense, encoder_for
+from peerloss.datasets.tables.sparse_encoder import as_dense, encoder_for
 from peerloss.datasets.tables.table_encoder import TableEncoder
 from peerloss.estimators.folds import (
     FoldClassifier,

@@ -21,9 +21,6 @@ if TYPE_CHECKING:
 
 #: Probabilities this much below a threshold pass it: the mean of equal numbers may be rounded above them.
 ROUNDING = 1e-6
-#: A model has learned something if it improves the score of the frequencies by this many standard errors,
-#: or by this share.
-STANDARD_ERRORS_LEARNED, SHARE_LEARNED = 3.0, 0.05
 #: How far the sum of a row of probabilities may be from one in :func:`estimate_noise`.
 SUM_TOLERANCE = 1e-4
 
@@ -155,33 +152,6 @@ def explain_chance_level(proba: NDArray[Any], codes: IntArray, weight: FloatArra
     return (
         f"the model predicts the given labels no better than chance (mean probability {share @ given:.3f}, "
         f"by chance {share @ chance:.3f} ± {error:.3f})"
-    )
-
-
-def explain_nothing_learned(proba: NDArray[Any], codes: IntArray, weight: FloatArray | None = None) -> str:
-    """Return a message if held-out probabilities predict the labels no better than their frequencies do.
-
-    The measure is the mean difference of the two Brier scores. It must exceed three standard errors, or a
-    twentieth of the score of the frequencies, which few rows cannot show with certainty. Two standard errors
-    would be too few for calibrated probabilities: their calibration was chosen on the same rows. Do not use
-    it for probabilities that are not calibrated. If these are overconfident, they have a worse score than the
-    frequencies even if they are informative; :func:`explain_chance_level` is for them.
-    """
-    n, k = proba.shape
-    share = as_shares(weight, n)
-    prior = label_frequencies(codes, k, weight)
-    by_class = np.square(prior).sum() - 2.0 * prior  # the score minus one, as for the model below
-    score = np.square(proba).sum(axis=1, dtype=np.float64) - 2.0 * take(proba, codes)
-    gain = by_class[codes] - score
-    mean = float(share @ gain)
-    error = float(np.sqrt(share**2 @ (gain - mean) ** 2))
-    of_frequencies = 1.0 + float(share @ by_class[codes])
-    if mean > min(STANDARD_ERRORS_LEARNED * error, SHARE_LEARNED * of_frequencies) + 1e-12:
-        return ""
-    return (
-        "nothing can be learned from these columns: predictions of held-out labels are no better than the "
-        f"label frequencies (Brier score {1.0 + share @ score:.3f}, of the frequencies "
-        f"{of_frequencies:.3f}, difference {mean:.3f} ± {error:.3f})"
     )
 
 

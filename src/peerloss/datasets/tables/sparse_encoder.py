@@ -1,20 +1,23 @@
-"""SparseEncoder: features of a sparse matrix with many columns."""
+"""SparseEncoder: features of a sparse matrix with many columns; and which encoder features need."""
 
 from __future__ import annotations
 
 from typing import Any, Self
 
 import numpy as np
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array, diags_array, issparse
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.decomposition import TruncatedSVD
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from peerloss.datasets.tables.table_encoder import Views
+from peerloss._classifier import is_mixed_table
+from peerloss.datasets.tables.table_encoder import TableEncoder, Views
 
-#: Number of components.
+#: A sparse matrix with at most this many columns is made dense.
+MAX_DENSE_COLUMNS = 256
+#: Number of components of a sparse matrix with more columns.
 MAX_COMPONENTS = 100
 
 
@@ -62,3 +65,15 @@ class SparseEncoder(TransformerMixin, BaseEstimator):
 
     def _scaled(self, matrix: csr_array) -> csr_array:
         return csr_array(matrix @ diags_array(self.scale_))
+
+
+def encoder_for(X: Any) -> TableEncoder | SparseEncoder | None:
+    """Return a new encoder for a mixed table or a wide sparse matrix, ``None`` for other features."""
+    if is_mixed_table(X):
+        return TableEncoder()
+    return SparseEncoder() if issparse(X) and X.shape[1] > MAX_DENSE_COLUMNS else None  # type: ignore[attr-defined]
+
+
+def as_dense(X: Any) -> Any:
+    """Return a sparse matrix as an array, and anything else as it is."""
+    return X.toarray() if issparse(X) else X  # type: ignore[attr-defined]
