@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,12 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv, cross_val_predict
 
 from peerloss._deprecation import renamed_parameters
-from peerloss._probabilities import check_probabilities, encode, label_frequencies
+from peerloss._probabilities import (
+    check_probabilities,
+    encode,
+    explain_nothing_learned,
+    label_frequencies,
+)
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
 from peerloss.audit._explanations import MAX_EXPLAINED
@@ -110,7 +116,8 @@ def find_label_issues(
     Warns
     -----
     IdentifiabilityWarning
-        If the noise rates cannot be estimated: rows are then ranked by the model's confidence in their label.
+        If the noise rates cannot be estimated, for example because nothing can be learned from the columns:
+        then no row is flagged, and rows are ranked by the model's confidence in their label.
         If the model adds nothing to the labels of several annotators: their reports alone are used.
 
     Notes
@@ -156,7 +163,15 @@ def find_label_issues(
             "pass `X`, `pred_proba`, or labels of several annotators; got only one label per row."
         )
     likelihood, reported = (None, None) if reports is None else (reports.likelihood, reports.posterior)
-    found = label_posterior(proba, codes, likelihood=likelihood, reported=reported)
+    from_portfolio = pred_proba is None and estimator is None
+    found = label_posterior(
+        proba,
+        codes,
+        likelihood=likelihood,
+        reported=reported,
+        # Only the probabilities of the portfolio are calibrated, as this test needs.
+        reason=explain_nothing_learned(proba, codes) if from_portfolio else "",
+    )
     if refit:
         splits = cv.split(X, codes, groups)
         found = refit_posterior(
@@ -214,8 +229,8 @@ def _warn(found: LabelPosterior) -> None:
         warn_caller(message, IdentifiabilityWarning)
     if found.reason:
         message = (
-            f"the noise rates cannot be estimated from these data: {found.reason}. Rows are ranked by the "
-            f"model's confidence in their label instead. {advice}"
+            f"the noise rates cannot be estimated from these data: {found.reason}. No row is flagged. Rows "
+            f"are ranked by the model's confidence in their label. {advice}"
         )
         warn_caller(message, IdentifiabilityWarning)
 
@@ -236,6 +251,9 @@ def make_audit(
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)
+    flagged = np.zeros(len(codes), dtype=bool)
+    if not found.reason:
+        flagged = flag_suspects(found.p_error, order, no_noise=found.no_noise, precision=precision)
     table = pd.DataFrame(
         {
             "given": classes[codes],
@@ -243,7 +261,7 @@ def make_audit(
             "p_error": found.p_error,
             "p_suggested": found.p_other,
             "rank": rank,
-            "flagged": flag_suspects(found.p_error, order, no_noise=found.no_noise, precision=precision),
+            "flagged": flagged,
         },
         index=given.index,
     )
@@ -297,8 +315,11 @@ def out_of_fold(
     found: FloatArray
     if estimator is None:
         features = TableEncoder(output="table").fit_transform(X) if isinstance(X, pd.DataFrame) else X
-        model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed).fit(features, codes, groups=groups)
-        found = model.oof_proba_
+        model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed)
+        with warnings.catch_warnings():
+            # The audit warns itself.
+            warnings.filterwarnings("ignore", "nothing can be learned", IdentifiabilityWarning)
+            found = model.fit(features, codes, groups=groups).oof_proba_
     else:
         folds = _splitter(cv, groups, seed)
         found = cross_val_predict(

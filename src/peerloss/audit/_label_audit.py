@@ -56,8 +56,8 @@ class LabelAudit:
     outlook: Outlook
     """Whether peer loss applies and what to expect from training."""
     reason: str = ""
-    """Why the noise rates cannot be estimated and rows are ranked by the model's confidence; empty if they
-    can be estimated."""
+    """Why the noise rates cannot be estimated, no row is flagged, and rows are ranked by the model's
+    confidence; empty if they can be estimated."""
     near_boundary: float = 0.0
     """The probability that labels flip near the boundary between two classes, and not by class. Above ½, the
     rates in ``noise`` are averages over rows."""
@@ -94,6 +94,8 @@ class LabelAudit:
     @property
     def headline(self) -> str:
         """How many labels are suspect, and how many are expected to be wrong."""
+        if self.reason:
+            return f"No label is flagged, because it is not known which are wrong: {self.reason}."
         rows, expected = len(self.table), self.expected_errors
         text = (
             f"{int(self.table['flagged'].sum()):,} of {rows:,} labels are suspect; about {expected:,.0f} "
@@ -146,9 +148,10 @@ class LabelAudit:
         """Return features and labels; labels that are more likely wrong than right become the suggestion.
 
         With more than two classes, a label stays if the suggestion is less probable than it is. Rows need not
-        be flagged. The glossary compares flagged rows, expected errors and these labels.
+        be flagged. The glossary compares flagged rows, expected errors and these labels. If there is a
+        ``reason`` why the noise cannot be estimated, no label is changed.
         """
-        wrong = is_replaceable(self.table)
+        wrong = is_replaceable(self.table) & (not self.reason)
         labels = self.table["given"].where(~wrong, self.table["suggested"]).rename(self.label_name)
         return self.X, labels
 

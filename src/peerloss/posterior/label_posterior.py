@@ -96,6 +96,7 @@ def label_posterior(
     *,
     likelihood: FloatArray | None = None,
     reported: FloatArray | None = None,
+    reason: str = "",
 ) -> LabelPosterior:
     """Return the posterior of every row's label.
 
@@ -112,8 +113,10 @@ def label_posterior(
         then that of the given labels.
     reported
         P(clean = k | reports on the row), (n, K), from the annotators' reports alone.
+    reason
+        Why the model cannot be used, if that is known already.
     """
-    reason = explain_chance_level(proba, codes)
+    reason = reason or explain_chance_level(proba, codes)
     if not reason:
         found = (_of_two_classes if proba.shape[1] == 2 else _of_many_classes)(proba, codes, likelihood)
         if likelihood is None or reported is None:

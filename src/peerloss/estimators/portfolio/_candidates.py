@@ -38,6 +38,8 @@ MAX_TREE_ROWS = 50_000
 MIN_COMPONENTS, ROWS_PER_COMPONENT, MAX_COMPONENTS = 150, 20, 500
 #: Candidate → the most rows that it is trained on in a fold. Its cost would otherwise dominate large tables.
 MAX_TRAINING_ROWS = {"kernel logistic": 20_000}
+#: Inverse strengths of the penalty of logistic regression on sparse features.
+SPARSE_STRENGTHS = (0.05, 0.5, 5.0)
 #: With at least this many features, one H200 trains the networks of all folds as fast as 16 CPU cores.
 GPU_FEATURES = 2048
 #: Width of the two hidden layers and training steps of the small networks, which are always trained.
@@ -124,8 +126,23 @@ def is_boosting(model: Any) -> bool:
     return isinstance(model, HistGradientBoostingClassifier | LightGBMSettings)
 
 
-def features_for(model: Any, X: FloatArray, trees: FloatArray | None) -> FloatArray:
-    """Return the features that a model uses: ``trees``, if the table has mixed columns and it has trees."""
+class SparseLogistic(LogisticRegression):
+    """Logistic regression on the sparse features of a table with free text, or of a sparse matrix."""
+
+
+def sparse_models() -> dict[str, SparseLogistic]:
+    """Return the models for sparse features by name."""
+    return {f"sparse logistic C={C:g}": SparseLogistic(C=C, max_iter=500) for C in SPARSE_STRENGTHS}
+
+
+def features_for(model: Any, X: FloatArray, trees: FloatArray | None, wide: Any = None) -> Any:
+    """Return the features that a model uses.
+
+    These are ``trees``, if the table has mixed columns and the model has trees, and ``wide``, if the model is
+    for sparse features.
+    """
+    if isinstance(model, SparseLogistic):
+        return wide
     has_trees = is_forest(model) or is_boosting(model) or isinstance(model, FoldBooster)
     return trees if trees is not None and has_trees else X
 

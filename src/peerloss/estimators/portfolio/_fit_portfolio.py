@@ -23,6 +23,7 @@ from peerloss.estimators.portfolio._candidates import (
     fit_networks,
     is_boosting,
     is_forest,
+    sparse_models,
 )
 from peerloss.estimators.portfolio._held_out_fits import (
     SHRINKAGES,
@@ -80,12 +81,12 @@ class Member:
     models: list[Any]
     calibrator: Calibrator
 
-    def proba(self, X: FloatArray, trees: FloatArray | None = None) -> FloatArray:
+    def proba(self, X: FloatArray, trees: FloatArray | None = None, wide: Any = None) -> FloatArray:
         """Return calibrated probabilities of the noisy label, the mean over the models, shape (n, K).
 
-        ``trees`` are the features of a mixed table for trees.
+        ``trees`` are the features of a mixed table for trees, ``wide`` the sparse ones for linear models.
         """
-        averaged = np.mean([m.predict_proba(features_for(m, X, trees)) for m in self.models], axis=0)
+        averaged = np.mean([m.predict_proba(features_for(m, X, trees, wide)) for m in self.models], axis=0)
         return self.calibrator.proba(log_scores(averaged))
 
 
@@ -185,6 +186,8 @@ def _fit_models(
 ) -> dict[str, Fitted]:
     """Return models and held-out probabilities by the name of the candidate."""
     candidates = candidate_models(len(data.codes), data.X.shape[1], len(data.classes), seed=seed)
+    if data.wide is not None:
+        candidates |= sparse_models()
     once = folds[: _n_folds_per_draw(folds)]
     shared = _share(data)
     tasks: list[tuple[str, Any]] = []
