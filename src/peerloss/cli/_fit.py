@@ -48,15 +48,17 @@ def fit(
 
     Example: peerloss fit data.csv --target label -o model/
     """
-    from peerloss._validation import check_choice
+    from peerloss._validation import METRICS, check_choice
     from peerloss.datasets import read_table
-    from peerloss.persistence.model_folder import check_replaceable, save_model
-    from peerloss.posterior.decision import METRICS
+    from peerloss.persistence.manifest import check_replaceable
 
     check_choice(metric, "--metric", METRICS)
     check_output_folder(output)  # before the training, not after it
     check_replaceable(output.resolve())
     task = _as_task(read_table(data), target=target, drop=drop or [], where=str(data))
+
+    from peerloss.persistence import save_model  # imports scikit-learn and skops; errors above come first
+
     note = f"training on {len(task.y):,} rows"
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)

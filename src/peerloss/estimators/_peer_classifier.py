@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing, is_mixed_table
 from peerloss._device import resolve_device
 from peerloss._probabilities import label_frequencies
-from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, check_choice
+from peerloss._validation import MAX_STANDARDISED, METRICS, BoolArray, FloatArray, check_choice
 from peerloss.estimators._table_encoder import TableEncoder
 from peerloss.estimators.folds import (
     Folds,
@@ -28,7 +28,7 @@ from peerloss.estimators.folds import (
 from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning, warn_caller
 from peerloss.metrics import peer_score
-from peerloss.posterior.decision import LEVEL, METRICS, CleanMap, check_alpha_or_auto
+from peerloss.posterior.decision import LEVEL, CleanMap, check_alpha_or_auto
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

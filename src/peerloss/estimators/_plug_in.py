@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 from peerloss._classifier import MISSING
 from peerloss._probabilities import label_frequencies
 from peerloss._random import RandomState, as_generator
-from peerloss._validation import check_choice
+from peerloss._validation import METRICS, check_choice
 from peerloss.estimators.folds import (
     FoldClassifier,
     folds_of_copies,
@@ -22,7 +22,7 @@ from peerloss.estimators.folds import (
 )
 from peerloss.exceptions import InvalidInputError
 from peerloss.posterior.calibrator import Calibrator, as_score_columns, log_scores
-from peerloss.posterior.decision import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto, clean_proba
+from peerloss.posterior.decision import CleanMap, automatic_alpha, check_alpha_or_auto, clean_proba
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
