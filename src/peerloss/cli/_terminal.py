@@ -57,6 +57,15 @@ def visible(text: object) -> str:
     )
 
 
+def counted(number: int, one: str, several: str | None = None) -> str:
+    """Return a number with its noun: "1 row", "2,000 rows".
+
+    >>> counted(1, "row"), counted(2000, "row"), counted(0, "class", "classes")
+    ('1 row', '2,000 rows', '0 classes')
+    """
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
+
+
 def say(line: object, *, err: bool = False) -> None:
     """Print one line; its text cannot control the terminal."""
     typer.echo(visible(line), err=err)
