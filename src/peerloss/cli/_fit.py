@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import check_output_folder
-from peerloss.cli._terminal import say, say_json, training_bar, visible
+from peerloss._progress import announce, phase
+from peerloss.cli._terminal import counted, say, say_json, training_bar, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,11 +60,13 @@ def fit(
 
     from peerloss.persistence import save_model  # imports scikit-learn and skops; errors above come first
 
-    note = f"training on {len(task.y):,} rows"
+    note = counted(len(task.y), "row")
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        model = _train(task, metric=metric, seed=seed, jobs=jobs)
-    save_model(model, output)
+        with phase("training", 0.0, 0.97):
+            model = _train(task, metric=metric, seed=seed, jobs=jobs)
+        announce("saving the model", 0.97)
+        save_model(model, output)
     notes = sorted({str(warning.message) for warning in caught if warning.category is UserWarning})
     summary = _summarise(model, task, target, output) | {"notes": notes}
     if as_json:

@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing, is_mixed_table
 from peerloss._device import resolve_device
 from peerloss._probabilities import label_frequencies
+from peerloss._progress import announce, show_progress
 from peerloss._validation import MAX_STANDARDISED, METRICS, BoolArray, FloatArray, check_choice
 from peerloss.estimators._table_encoder import TableEncoder
 from peerloss.estimators.folds import (
@@ -154,6 +155,8 @@ class PeerClassifier(NoisyLabelClassifier):
         table has at least 2,048 features. With fewer features a CPU is faster, since the networks are small.
     random_state
         Seed of folds and models.
+    verbose
+        Whether ``fit`` shows its progress on stderr: phase, percentage, elapsed time, time left.
 
     Attributes
     ----------
@@ -191,6 +194,7 @@ class PeerClassifier(NoisyLabelClassifier):
         n_jobs: int | None = None,
         device: str = "auto",
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.metric = metric
         self.alpha = alpha
@@ -198,6 +202,7 @@ class PeerClassifier(NoisyLabelClassifier):
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(
         self,
@@ -235,7 +240,7 @@ class PeerClassifier(NoisyLabelClassifier):
             estimated noise: only the other rows are explained by noise, and the pairs of gold and noisy
             labels are counted.
         """
-        with all_or_nothing(self):
+        with all_or_nothing(self), show_progress("PeerClassifier", show=bool(self.verbose)):
             check_choice(self.metric, "metric", METRICS)
             alpha = check_alpha_or_auto(self.alpha)
             rows, pairs, verified = replace_by_gold(self._check_fit(X, y, sample_weight), gold)
@@ -258,6 +263,7 @@ class PeerClassifier(NoisyLabelClassifier):
             )
             self.members_, self.weights_ = portfolio.members, portfolio.weights
             self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
+            announce("estimating the noise", 0.94)
             self.clean_map_ = CleanMap.fit(
                 portfolio.oof_proba,
                 data.codes,

@@ -75,7 +75,9 @@ RENAMED_FIELDS = {
 #: Name in the file → fields that earlier versions did not have, with the values that they used.
 NEW_FIELDS: dict[str, dict[str, Any]] = {
     "PeerBoostingClassifier": {"n_folds": 5, "clean_map_": None, "noise_": None, "oof_proba_": None},
+    "PeerClassifier": {"verbose": False},
     "PeerPlugInClassifier": {"random_state": 0},
+    "RobustMLPClassifier": {"verbose": False},
     "TableEncoder": {"output": "features", "free_text_": [], "_text_models": {}, "_codes": {}},
 }
 
