@@ -29,7 +29,7 @@ LAYERS = [
     {"_classifier"},
     {"_probabilities", "_holm"},
     {"_pages"},
-    {"_validation", "_random", "_files", "_device", "_unpacking", "_progress"},
+    {"_validation", "_random", "_files", "_device", "_unpacking", "_progress", "_installing"},
     {"exceptions", "_version", "_deprecation", "_lazy_names"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}

@@ -53,7 +53,7 @@ def test_files_hold_what_the_functions_return(crowd, tmp_path):
     table = pd.read_csv(crowd, dtype=str)
     expected = score_annotators(table, budget="99.99", random_state=5)
     written = pd.read_csv(out, dtype={"worker": str}).set_index("worker")
-    pd.testing.assert_frame_equal(written, expected, check_index_type=False)
+    pd.testing.assert_frame_equal(expected, written, check_index_type=False)
     assert sum(round(float(p) * 100) for p in written["payment"]) < 9999
     assert f"{written['payment'].sum():.2f} of at most 99.99" in done.stdout
     aggregated = pd.read_csv(labels, dtype={"task": str}).set_index("task")
@@ -112,7 +112,7 @@ def test_known_labels_are_used(crowd, tmp_path):
     assert aggregated.loc[["003", "007"], "label"].tolist() == ["dog", "cat"]
     written = pd.read_csv(tmp_path / "s.csv", dtype={"worker": str}).set_index("worker")
     scores = score_annotators(table, gold=known, random_state=0)
-    pd.testing.assert_frame_equal(written, scores, check_index_type=False)
+    pd.testing.assert_frame_equal(scores, written, check_index_type=False)
 
 
 @pytest.mark.parametrize(

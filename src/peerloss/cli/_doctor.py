@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss._installing import pip_install, requirements
 from peerloss.cli._terminal import say_json
 from peerloss.exceptions import InvalidInputError
 
@@ -140,7 +141,7 @@ def core_problems(*, full: bool = True) -> list[str]:
     With ``full`` every package is imported; otherwise its version and its files are looked up.
     """
     try:
-        needed = _requirements(None)
+        needed = requirements(None)
     except metadata.PackageNotFoundError:
         return [
             "peerloss is not installed; only its source files were found. Run pip install -e . in its folder."
@@ -150,7 +151,7 @@ def core_problems(*, full: bool = True) -> list[str]:
         version = _installed(requirement)
         if version is None or version not in requirement.specifier:
             problems.append(
-                f"{requirement} is required; {version or 'none'} is installed: {_pip_install([requirement])}"
+                f"{requirement} is required; {version or 'none'} is installed: {pip_install([requirement])}"
             )
             continue
         module = MODULES.get(requirement.name, requirement.name)
@@ -175,7 +176,7 @@ def versions() -> dict[str, str | None]:
     if found["peerloss"] is None:
         return found
     for extra in (None, *_extras()):
-        for requirement in _requirements(extra):
+        for requirement in requirements(extra):
             found[requirement.name] = _installed(requirement)
     return found
 
@@ -252,11 +253,11 @@ def features(cuda: Iterable[Any]) -> list[Feature]:
 
 
 def _feature(extra: str) -> Feature:
-    needed = _requirements(extra)
+    needed = requirements(extra)
     found = {r.name: version for r in needed if (version := _installed(r)) is not None}
     lacking = [r for r in needed if r.name not in found or found[r.name] not in r.specifier]
     works = "yes" if not lacking else "no" if len(lacking) == len(needed) else "partly"
-    todo = _pip_install(lacking) if lacking else ""
+    todo = pip_install(lacking) if lacking else ""
     return Feature(extra, EXTRAS.get(extra, ""), works, found, todo)
 
 
@@ -284,18 +285,6 @@ def _extras() -> list[str]:
         return []
 
 
-def _requirements(extra: str | None) -> list[Requirement]:
-    """Return the requirements of the core (``None``), or those that an extra adds."""
-    from packaging.requirements import Requirement
-
-    needed = [Requirement(text) for text in metadata.requires("peerloss") or []]
-    if extra is None:
-        return [r for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
-    return [
-        r for r in needed if r.marker and "extra" in str(r.marker) and r.marker.evaluate({"extra": extra})
-    ]
-
-
 def _installed(requirement: Requirement) -> str | None:
     names = (requirement.name, *STAND_INS.get(requirement.name, ()))
     return next(filter(None, map(_version, names)), None)
@@ -306,10 +295,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _pip_install(requirements: list[Requirement]) -> str:
-    return "pip install " + " ".join(f'"{r.name}{r.specifier}"' for r in requirements)
 
 
 def _cores() -> int:

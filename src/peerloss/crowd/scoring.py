@@ -28,6 +28,7 @@ from peerloss.crowd._payments import (
     untruthful_split,
 )
 from peerloss.crowd._report_matrix import ReportMatrix
+from peerloss.crowd._score_view import AnnotatorScores
 from peerloss.crowd._shrunken_confusion import fit_shrunken
 from peerloss.crowd._uninformative import consensus, find_guessers
 from peerloss.crowd._unpaid_copies import paid_shares
@@ -198,7 +199,7 @@ def score_annotators(
     guessers = find_guessers(found, shared, false_positive_rate=rate)
     accuracy_low, accuracy_high = _accuracy_interval(model, level)
     n_tasks: IntArray = np.bincount(coded.worker_codes, minlength=len(coded.workers))
-    table = pd.DataFrame(
+    table = AnnotatorScores(
         {
             "score": score,
             "low": low,

@@ -110,6 +110,12 @@ class PeerReport:
                 )
         return tuple(found)
 
+    def _repr_html_(self) -> str:
+        """Return the view in a notebook."""
+        from peerloss.estimators._report_view import report_card  # noqa: PLC0415 - only notebooks need it
+
+        return report_card(self)
+
     def __str__(self) -> str:
         best = self.candidates["weight"].idxmax()
         chosen = int((self.candidates["weight"] > 0).sum())

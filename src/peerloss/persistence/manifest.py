@@ -51,7 +51,8 @@ def read_manifest(folder: str | Path) -> dict[str, Any]:
     if version > FORMAT_VERSION:
         raise ModelFolderError(
             f"{home} was written by a newer peerloss: format {version}, but this version "
-            f"reads formats up to {FORMAT_VERSION}. Install a newer version: pip install --upgrade peerloss."
+            f"reads formats up to {FORMAT_VERSION}. Install a newer version of peerloss; in a clone: "
+            "git pull, then pip install --upgrade ."
         )
     return manifest
 
