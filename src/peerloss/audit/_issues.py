@@ -18,6 +18,7 @@ from peerloss._probabilities import (
     explain_nothing_learned,
     label_frequencies,
 )
+from peerloss._progress import announce, phase, shows_progress
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
 from peerloss.audit._explanations import MAX_EXPLAINED
@@ -42,7 +43,12 @@ if TYPE_CHECKING:
     from peerloss.audit._annotations import Annotations
 
 
+#: Typical share of the time after which out-of-fold probabilities are known.
+FIT_END = 0.93
+
+
 @renamed_parameters(y="labels")
+@shows_progress("audit")
 def find_label_issues(
     X: Any = None,
     labels: Any = None,
@@ -57,6 +63,7 @@ def find_label_issues(
     level: float = 0.8,
     n_jobs: int | None = None,
     random_state: int | None = 0,
+    verbose: bool = False,  # noqa: ARG001 - read by the decorator
 ) -> LabelAudit:
     """Find rows whose label is probably wrong.
 
@@ -102,6 +109,8 @@ def find_label_issues(
         Number of processes; ``None`` is one.
     random_state
         Seed of folds and models.
+    verbose
+        Whether to show the progress on stderr: phase, percentage, elapsed time, time left.
 
     Returns
     -------
@@ -152,7 +161,8 @@ def find_label_issues(
     if pred_proba is not None:
         proba = check_probabilities(pred_proba, len(codes), len(classes))
     elif X is not None:
-        proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
+        with phase("fitting", 0.0, FIT_END):
+            proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         proba = _add_empty_classes(proba, codes, len(classes))
     elif reports is not None:
         found = posterior_of_reports(reports.posterior, codes)
@@ -163,6 +173,7 @@ def find_label_issues(
             "pass `X`, `pred_proba`, or labels of several annotators; got only one label per row."
         )
     likelihood, reported = (None, None) if reports is None else (reports.likelihood, reports.posterior)
+    announce("estimating the noise", FIT_END)
     from_portfolio = pred_proba is None and estimator is None
     found = label_posterior(
         proba,
@@ -173,6 +184,7 @@ def find_label_issues(
         reason=explain_nothing_learned(proba, codes) if from_portfolio else "",
     )
     if refit:
+        announce("fitting again", FIT_END)
         splits = cv.split(X, codes, groups)
         found = refit_posterior(
             found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood, n_jobs=n_jobs

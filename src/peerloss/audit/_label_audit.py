@@ -15,6 +15,7 @@ from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from peerloss._validation import BoolArray, FloatArray
@@ -205,7 +206,7 @@ class LabelAudit:
         write_csv(table, path, spreadsheet_safe=spreadsheet_safe)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the table as Parquet to ``path`` (needs pyarrow: ``pip install peerloss[tables]``)."""
+        """Write the table as Parquet to ``path`` (needs the extra ``tables``)."""
         with atomic_files(_with_suffix(path, ".parquet", ".pq")) as (file,):
             self._exported().to_parquet(file)
 
@@ -219,6 +220,32 @@ class LabelAudit:
         page = audit_page(self, title=title)
         with atomic_files(_with_suffix(path, ".html", ".htm")) as (file,):
             file.write_text(page, encoding="utf-8")
+
+    def plot(self, kind: str = "ranking", *, ax: Axes | None = None) -> Axes:
+        """Draw a picture with matplotlib and return its ``Axes``.
+
+        Parameters
+        ----------
+        kind
+            ``"ranking"``: P(wrong) of the labels, most suspicious first, with the suspects and the expected
+            number of wrong labels. ``"noise"``: the estimated noise, true class by given label.
+        ax
+            Axes to draw on; a new figure by default.
+
+        Raises
+        ------
+        InvalidInputError
+            If matplotlib is missing, or for ``"noise"`` if the noise rates cannot be estimated.
+        """
+        from peerloss.audit._audit_view import plot_audit  # noqa: PLC0415 - few users need pictures
+
+        return plot_audit(self, kind, ax)
+
+    def _repr_html_(self) -> str:
+        """Return the view in a notebook."""
+        from peerloss.audit._audit_view import audit_card  # noqa: PLC0415 - only notebooks need it
+
+        return audit_card(self)
 
     def _exported(self) -> pd.DataFrame:
         table: pd.DataFrame = self.table.copy()

@@ -63,7 +63,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     Parameters
     ----------
     backend
-        ``"lightgbm"`` or ``"xgboost"``; either comes with ``pip install "peerloss[boost]"``.
+        ``"lightgbm"`` or ``"xgboost"``; either comes with the extra ``boost``.
     alpha
         ``"auto"``, or a number: the weight of the peer term in the loss.
     base

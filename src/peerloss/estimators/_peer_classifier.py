@@ -14,7 +14,8 @@ from sklearn.utils import check_random_state
 from peerloss._classifier import MISSING, FitInput, all_or_nothing
 from peerloss._device import resolve_device
 from peerloss._probabilities import explain_nothing_learned, label_frequencies
-from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, check_choice
+from peerloss._progress import announce, show_progress
+from peerloss._validation import MAX_STANDARDISED, METRICS, BoolArray, FloatArray, check_choice
 from peerloss.datasets.tables.table_encoder import Views
 from peerloss.estimators.folds import (
     Folds,
@@ -29,7 +30,7 @@ from peerloss.estimators.folds import (
 from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning, warn_caller
 from peerloss.metrics import peer_score
-from peerloss.posterior.decision import LEVEL, METRICS, CleanMap, check_alpha_or_auto
+from peerloss.posterior.decision import LEVEL, CleanMap, check_alpha_or_auto
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -114,6 +115,12 @@ class PeerReport:
                 )
         return tuple(found)
 
+    def _repr_html_(self) -> str:
+        """Return the view in a notebook."""
+        from peerloss.estimators._report_view import report_card  # noqa: PLC0415 - only notebooks need it
+
+        return report_card(self)
+
     def __str__(self) -> str:
         best = self.candidates["weight"].idxmax()
         chosen = int((self.candidates["weight"] > 0).sum())
@@ -159,6 +166,8 @@ class PeerClassifier(TableClassifier):
         table has at least 2,048 features. With fewer features a CPU is faster, since the networks are small.
     random_state
         Seed of folds and models.
+    verbose
+        Whether ``fit`` shows its progress on stderr: phase, percentage, elapsed time, time left.
 
     Attributes
     ----------
@@ -196,6 +205,7 @@ class PeerClassifier(TableClassifier):
         n_jobs: int | None = None,
         device: str = "auto",
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.metric = metric
         self.alpha = alpha
@@ -203,6 +213,7 @@ class PeerClassifier(TableClassifier):
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(
         self,
@@ -242,7 +253,7 @@ class PeerClassifier(TableClassifier):
             estimated noise: only the other rows are explained by noise, and the pairs of gold and noisy
             labels are counted.
         """
-        with all_or_nothing(self):
+        with all_or_nothing(self), show_progress("PeerClassifier", show=bool(self.verbose)):
             check_choice(self.metric, "metric", METRICS)
             alpha = check_alpha_or_auto(self.alpha)
             rows, pairs, verified = replace_by_gold(self._check_fit(X, y, sample_weight), gold)
@@ -265,6 +276,7 @@ class PeerClassifier(TableClassifier):
             )
             self.members_, self.weights_ = portfolio.members, portfolio.weights
             self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
+            announce("estimating the noise", 0.94)
             useless = explain_nothing_learned(portfolio.oof_proba, data.codes, data.weight)
             with warnings.catch_warnings():
                 if useless:  # more would be said about rates that cannot be estimated

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 from peerloss._classifier import MISSING, is_mixed_table
 from peerloss._probabilities import label_frequencies
 from peerloss._random import RandomState, as_generator
-from peerloss._validation import check_choice
+from peerloss._validation import METRICS, check_choice
 from peerloss.datasets.tables.sparse_encoder import as_dense, encoder_for
 from peerloss.datasets.tables.table_encoder import TableEncoder
 from peerloss.estimators.folds import (
@@ -26,7 +26,7 @@ from peerloss.estimators.folds import (
 )
 from peerloss.exceptions import InvalidInputError
 from peerloss.posterior.calibrator import Calibrator, as_score_columns, log_scores
-from peerloss.posterior.decision import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto, clean_proba
+from peerloss.posterior.decision import CleanMap, automatic_alpha, check_alpha_or_auto, clean_proba
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike

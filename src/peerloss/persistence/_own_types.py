@@ -86,9 +86,9 @@ NEW_FIELDS: dict[str, dict[str, Any]] = {
         "oof_proba_": None,
         "table_": None,
     },
-    "PeerClassifier": {"table_": None},
+    "PeerClassifier": {"table_": None, "verbose": False},
     "PeerPlugInClassifier": {"random_state": 0, "table_": None},
-    "RobustMLPClassifier": {"table_": None},
+    "RobustMLPClassifier": {"table_": None, "verbose": False},
     "TableEncoder": {"output": "features", "free_text_": [], "_text_models": {}, "_codes": {}},
 }
 

@@ -179,7 +179,7 @@ def _shrink_shares(counts: FloatArray) -> FloatArray:
 
 
 def _sample(flips: FloatArray, shares: FloatArray, no_noise: float) -> NoisePosterior:
-    """Return candidates for T: no noise, then the quantiles of the rates of all classes, lower rates first."""
+    """Return candidates for T: no noise, then the quantiles of all rates, the lower ones first."""
     k = len(flips)
     size = max(1, min(N_CANDIDATES, MAX_ENTRIES // k**2))
     levels = (np.arange(size) + 0.5) / size

@@ -7,7 +7,7 @@
 """
 
 from peerloss.estimators.portfolio._candidates import GPU_FEATURES, FoldBooster, FoldNet, SparseLogistic
-from peerloss.estimators.portfolio._fit_portfolio import Member, Portfolio, fit_portfolio, listening
+from peerloss.estimators.portfolio._fit_portfolio import Member, Portfolio, fit_portfolio
 
 __all__ = [
     "GPU_FEATURES",
@@ -17,5 +17,4 @@ __all__ = [
     "Portfolio",
     "SparseLogistic",
     "fit_portfolio",
-    "listening",
 ]

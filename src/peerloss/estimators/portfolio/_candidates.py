@@ -14,6 +14,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from peerloss._progress import phase
 from peerloss.posterior.calibrator import as_score_columns
 from peerloss.training import Net, TrainedNets, train_nets
 
@@ -216,10 +217,12 @@ def fit_networks(
     With thousands of rows, wide networks are trained too. Small ones remain the best for smooth problems with
     many wrong labels. The list of a network that diverges on any fold is empty.
     """
-    fitted = _fit_size(data, folds, SMALL_NETWORK, seed=seed, device=device)
     wide = [size for least, *size in WIDE_NETWORKS if len(data.codes) >= least]
+    with phase("training networks", 0.0, 0.5 if wide else 1.0):
+        fitted = _fit_size(data, folds, SMALL_NETWORK, seed=seed, device=device)
     if wide:
-        more = _fit_size(data, folds, (wide[-1][0], wide[-1][1]), seed=seed, device=device)
+        with phase("training wide networks", 0.5, 1.0):
+            more = _fit_size(data, folds, (wide[-1][0], wide[-1][1]), seed=seed, device=device)
         fitted |= {f"wide {name}": parts for name, parts in more.items()}
     return fitted
 
