@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from peerloss._validation import check_choice
+from peerloss._validation import SOFT_LABEL_TOLERANCE, check_choice
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import values_are_checkable
 
@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
 REDUCTIONS = ("none", "mean", "sum")
-#: How far the sum of a soft target may be from one; more for targets in half precision.
-SUM_TOLERANCE = 1e-4
 _INTEGERS = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool)
 
 
@@ -183,7 +181,7 @@ def _make_soft_rows(logits: Tensor, target: Tensor) -> Batch:
         )
     _check_device(target, z)
     # A row in half precision is rounded, so its sum is off by up to half a unit in the last place.
-    tolerance = max(SUM_TOLERANCE, torch.finfo(target.dtype).eps)
+    tolerance = max(SOFT_LABEL_TOLERANCE, torch.finfo(target.dtype).eps)
     q = target.to(z.dtype)
     off = (q.detach().sum(dim=1) - 1.0).abs()
     if values_are_checkable(z):
