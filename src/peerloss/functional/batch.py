@@ -55,7 +55,7 @@ class Batch(NamedTuple):
         no gradient flows through it. Never waits for the device.
         """
         k, y = self.logits.shape[1], self.target
-        if self.is_soft:
+        if y.ndim == 2:
             total = y.detach().sum(dim=0)
             return total if total.device.type == "mps" else total.double()  # MPS has no float64
         if self.n_labels is not None:
@@ -75,8 +75,9 @@ class Batch(NamedTuple):
 
 def label_frequencies(counts: Tensor, dtype: torch.dtype) -> Tensor:
     """Return counts of labels as probabilities in the last dimension; zeros if nothing was counted."""
-    frequencies = counts.to(dtype) / counts.sum(dim=-1, keepdim=True).clamp(min=1)
-    return frequencies.to(dtype)  # counts of soft targets are float64
+    if counts.is_floating_point():  # of soft targets
+        counts = counts.to(dtype)
+    return counts.to(dtype) / counts.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
 def as_columns(logits: Tensor) -> Tensor:

@@ -179,10 +179,8 @@ def cross_entropy(batch: Batch, shared: Tensor, clip: float, weight: Tensor | No
     """
     z, y = batch.logits, batch.target
     own, masked = None, batch.may_be_masked
-    if weight is not None and batch.is_soft:
-        y = y * weight
-    elif weight is not None:
-        own = weight[y]
+    if weight is not None:
+        y, own = (y * weight, None) if batch.is_soft else (y, weight[y])
     is_compiling = torch.compiler.is_compiling()
     is_small = z.numel() < MIN_BLOCKED_LOGITS and not is_compiling
     if is_small and reduction != "none" and batch.valid is None:
