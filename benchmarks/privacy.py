@@ -48,16 +48,17 @@ DELTA = 1e-5
 LABEL_NOISE = NoiseModel.binary(0.1, 0.4)
 HEADER = """# Privacy: accuracy against ε
 
-Measured with `benchmarks/privacy.py`: {versions}; seeds {seeds}. Accuracy on clean test labels, mean ± standard
-error over the seeds.
+Measured with `benchmarks/privacy.py`: {versions}; seeds {seeds}. Accuracy on
+clean test labels, mean ± standard error over the seeds.
 
 ## Labels released under local differential privacy
 
-Every training label is released by `NoiseModel.randomized_response(K, ε)`, simulated with `flip_labels` so that the
-numbers can be reproduced. `backward` and `forward` know ε; `plain` and `peer` (α = 1) do not. Networks with two
-hidden layers of 32 units, 1000 steps, three members; 1200 training rows, the rest is the test set. Each method
-chooses its learning rate (7e-4, 3e-3) and weight decay (.1, 1, 3) by the accuracy on held-out released labels in
-three folds. No clean label takes part. *kept* is the share of labels that the release does not change.
+Every training label is released by `NoiseModel.randomized_response(K, ε)`, simulated with `flip_labels`, so
+that the numbers can be reproduced. `backward` and `forward` know ε; `plain` and `peer` (α = 1) do not.
+Networks with two hidden layers of 32 units, 1000 steps, three members; 1200 training rows, the rest is the
+test set. Each method chooses its learning rate (7e-4, 3e-3) and weight decay (.1, 1, 3) by the accuracy on
+held-out released labels in three folds. No clean label takes part. *kept* is the share of labels that the
+release does not change.
 
 {released}
 
@@ -65,11 +66,12 @@ three folds. No clean label takes part. *kept* is the share of labels that the r
 
 {private}
 """
-PRIVATE_TEXT = """Opacus {opacus}, {rows} rows of twonorm with label noise (e_neg = .1, e_pos = .4), one hidden layer of
-32 units, {epochs} epochs of DP-SGD, mean batch size {batch}, learning rate {rate}, clipping norm 1, δ = 10⁻⁵. ε is the
-total; for peer loss (α = 1) {share:.0%} of it pays for the label frequencies (`private_label_frequencies`). The
-third column is the total ε of peer loss: that of the accountant plus that of the frequencies. At ε = ∞ training has
-neither clipping nor noise. The settings are the same in all cells and were fixed before any result was known.
+PRIVATE_TEXT = """Opacus {opacus}, {rows} rows of twonorm with label noise (e_neg = .1, e_pos = .4), one
+hidden layer of 32 units, {epochs} epochs of DP-SGD, mean batch size {batch}, learning rate {rate}, clipping norm 1,
+δ = 10⁻⁵. ε is the total; for peer loss (α = 1) {share:.0%} of it pays for the label frequencies
+(`private_label_frequencies`). *spent* is the total ε of peer loss: that of Opacus's accountant plus that of
+the frequencies. At ε = ∞ training has neither clipping nor noise. The settings are the same in all cells and
+were fixed before any result was known.
 """
 
 
@@ -91,8 +93,8 @@ def run_released(name: str, epsilon: float, seed: int) -> dict[str, float]:
     released = flip_labels(y, noise, random_state=seed)
     found = {"kept": float(noise.transition[0, 0])}
     for method, options in METHODS.items():
-        fixed = {"noise": noise} if "loss" in options else {}
-        model = RobustMLPClassifier(n_members=3, random_state=seed, **fixed)
+        known = noise if "loss" in options else None
+        model = RobustMLPClassifier(n_members=3, noise=known, random_state=seed)
         folds = StratifiedKFold(3, shuffle=True, random_state=seed)
         search = GridSearchCV(model, GRID | options, scoring="accuracy", cv=folds).fit(X, released)
         found[method] = float(search.score(X_test, y_test))
@@ -137,8 +139,8 @@ def train_privately(
     if math.isfinite(epsilon):
         from peerloss.integrations.opacus import make_private  # noqa: PLC0415 (optional)
 
-        options = {"target_epsilon": epsilon, "target_delta": DELTA, "epochs": EPOCHS, "prior_epsilon": cost}
-        private = make_private(model, optimizer, loader, loss, **options)
+        budget: dict[str, Any] = {"target_epsilon": epsilon, "target_delta": DELTA}
+        private = make_private(model, optimizer, loader, loss, epochs=EPOCHS, prior_epsilon=cost, **budget)
         trained, optimizer, loader = private.model, private.optimizer, private.loader
     for _ in range(EPOCHS):
         for X, y in loader:

@@ -1,5 +1,7 @@
 """Differentially private training with our losses."""
 
+from functools import cache
+
 import numpy as np
 import pytest
 import torch
@@ -12,6 +14,7 @@ from peerloss.noise import private_label_frequencies
 
 pytest.importorskip("opacus", reason='needs Opacus: pip install "peerloss[privacy]"')
 
+from opacus.accountants.utils import get_noise_multiplier
 from opacus.grad_sample import GradSampleModule
 
 from peerloss.integrations.opacus import check_private_loss, make_private
@@ -19,6 +22,14 @@ from peerloss.integrations.opacus import check_private_loss, make_private
 PRIOR = [0.3, 0.7]
 NOISE = [[0.9, 0.1], [0.4, 0.6]]
 BUDGET = {"target_epsilon": 3.0, "target_delta": 1e-4, "epochs": 2, "accountant": "rdp"}
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _search_for_each_noise_once():
+    """Remember the noise of a budget, because Opacus searches for it in a second."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("opacus.privacy_engine.get_noise_multiplier", cache(get_noise_multiplier))
+        yield
 
 
 def data(n=60):
