@@ -67,8 +67,8 @@ release does not change.
 {private}
 """
 PRIVATE_TEXT = """Opacus {opacus}, {rows} rows of twonorm with label noise (e_neg = .1, e_pos = .4), one
-hidden layer of 32 units, {epochs} epochs of DP-SGD, mean batch size {batch}, learning rate {rate}, clipping norm 1,
-δ = 10⁻⁵. ε is the total; for peer loss (α = 1) {share:.0%} of it pays for the label frequencies
+hidden layer of 32 units, {epochs} epochs of DP-SGD, mean batch size {batch}, learning rate {rate}, clipping
+norm 1, δ = 10⁻⁵. ε is the total; for peer loss (α = 1) {share:.0%} of it pays for the label frequencies
 (`private_label_frequencies`). *spent* is the total ε of peer loss: that of Opacus's accountant plus that of
 the frequencies. At ε = ∞ training has neither clipping nor noise. The settings are the same in all cells and
 were fixed before any result was known.

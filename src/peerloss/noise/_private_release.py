@@ -208,10 +208,11 @@ def _happens(numerator: int, denominator: int, below: Callable[[int], int]) -> b
 def _encode(labels: ArrayLike, classes: Sequence[Any] | ArrayLike) -> tuple[NDArray[Any], IntArray]:
     """Return the classes as an array and the index of each label among them."""
     names, values = np.asarray(classes), np.asarray(labels)
-    if names.ndim != 1 or len(names) < 2 or len(set(names.tolist())) < len(names):
+    n_distinct = len(set(names.ravel().tolist()))
+    if names.ndim != 1 or n_distinct < max(2, len(names)):
         raise InvalidInputError(
-            f"`classes` must list at least two distinct labels; got {names.tolist()!r}. List every label "
-            "that is possible, whether it occurs in the data or not."
+            f"`classes` must list at least two labels, each once; got shape {names.shape} with {n_distinct} "
+            "distinct. List every label that is possible, whether it occurs in the data or not."
         )
     if values.ndim != 1:
         raise InvalidInputError(
