@@ -38,6 +38,7 @@ EXTRAS = {
     "hf": "Hugging Face Trainer",
     "lightning": "Lightning modules",
     "skorch": "skorch classifiers",
+    "privacy": "differentially private training (Opacus)",
     "docs": "building the documentation",
 }
 #: Modules whose name is not that of their package.
