@@ -233,16 +233,36 @@ def test_a_schedule_still_sets_alpha():
     assert loss.alpha == 0.25
 
 
-def test_ignored_labels_are_refused_with_a_mean_and_accepted_with_a_sum():
-    """The mean over labelled rows would depend on how many there are."""
+def soft(y):
+    """Return soft targets: 0.8 for the label."""
+    return 0.2 + 0.6 * nn.functional.one_hot(y, 2).float()
+
+
+@pytest.mark.parametrize("is_soft", [False, True])
+def test_ignored_labels_are_refused_with_a_mean_and_accepted_with_a_sum(is_soft):
+    """The mean over labelled rows would depend on how many there are; the same for soft targets of NaN."""
     X, y = data(8)
-    y[0] = -100
+    target = soft(y) if is_soft else y
+    target[0] = torch.nan if is_soft else -100
     mean, total = (PeerLoss(noisy_prior=PRIOR, reduction=name) for name in ("mean", "sum"))
     start(total, prior_epsilon=0.0)
-    assert torch.isfinite(total(make_model()(X), y))
+    assert torch.isfinite(total(make_model()(X), target))
     start(mean, prior_epsilon=0.0)
-    with pytest.raises(InvalidInputError, match="ignored label -100 in private training"):
-        mean(make_model()(X), y)
+    found = "rows of NaN" if is_soft else "the ignored label -100"
+    with pytest.raises(InvalidInputError, match=f"`target` must not hold {found} in private training"):
+        mean(make_model()(X), target)
+    assert torch.isfinite(mean(make_model()(X[1:]), target[1:]))
+
+
+def test_gradients_of_rows_with_soft_targets():
+    """They are those of single rows too."""
+    X, y = data(6)
+    loss, model, target = PeerLoss(noisy_prior=PRIOR), make_model(), soft(y)
+    rows = [gradient(model, loss, X[i : i + 1], target[i : i + 1]) for i in range(6)]
+    wrapped = GradSampleModule(model)
+    loss(wrapped(X), target).backward()
+    found = torch.cat([p.grad_sample.flatten(1) for p in wrapped.parameters()], dim=1)
+    torch.testing.assert_close(found, torch.stack(rows), rtol=1e-4, atol=1e-6)
 
 
 def test_private_training_learns():

@@ -223,9 +223,10 @@ def _check_prior_epsilon(loss: nn.Module, prior_epsilon: float | None) -> float:
 
 def _refuse_ignored(loss: Any, inputs: tuple[Tensor, Tensor]) -> None:
     target = inputs[1]
-    if not target.is_floating_point() and target.eq(loss.ignore_index).any():
+    is_soft = target.is_floating_point()
+    if (target.isnan() if is_soft else target.eq(loss.ignore_index)).any():
+        found = "rows of NaN" if is_soft else f"the ignored label {loss.ignore_index}"
         raise InvalidInputError(
-            f"`target` must not hold the ignored label {loss.ignore_index} in private training with "
-            "reduction='mean': the weight of a row would depend on other rows. Drop these rows, or use "
-            "reduction='sum'."
+            f"`target` must not hold {found} in private training with reduction='mean': the weight of a row "
+            "would depend on other rows. Drop these rows, or use reduction='sum'."
         )
