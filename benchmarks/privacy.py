@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import json
 import math
-import platform
 import warnings
 from importlib.metadata import version
 from itertools import product
@@ -155,11 +154,12 @@ def train_privately(
     return math.inf if private is None else private.epsilon(DELTA)
 
 
-def read_runs(path: Path | None) -> dict[tuple[str, float, int], dict[str, float]]:
-    """Return finished cells: table, ε and seed → accuracies."""
+def read_runs(path: Path | None) -> tuple[dict[tuple[str, float, int], dict[str, float]], list[str]]:
+    """Return finished cells, table, ε and seed → accuracies, and where they were measured."""
     text = path.read_text(encoding="utf-8") if path is not None and path.exists() else ""
     records = [json.loads(line) for line in text.splitlines()]
-    return {(r["table"], float(r["epsilon"]), r["seed"]): r["found"] for r in records}
+    cells = {(r["table"], float(r["epsilon"]), r["seed"]): r["found"] for r in records}
+    return cells, [r["provenance"] for r in records]
 
 
 def table_of(runs: dict[Any, dict[str, float]], names: tuple[str, ...], plain: str) -> list[str]:
@@ -204,7 +204,8 @@ def main() -> None:
     first, last = (int(part) for part in args.seeds.split("-"))
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    runs = read_runs(args.runs)
+    runs, places = read_runs(args.runs)
+    here = provenance("cpu")
     private = "private training"
     for cell in product((*TABLES, private), EPSILONS, range(first, last + 1)):
         if cell in runs:
@@ -212,8 +213,10 @@ def main() -> None:
         name, epsilon, seed = cell
         runs[cell] = run_private(epsilon, seed) if name == private else run_released(*cell)
         print(cell, runs[cell], flush=True)
+        places.append(here)
         if args.runs is not None:
             record = {"table": name, "epsilon": str(epsilon), "seed": seed, "found": runs[cell]}
+            record["provenance"] = here
             with args.runs.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(record) + "\n")
     released = {cell: found for cell, found in runs.items() if cell[0] in TABLES}
@@ -222,7 +225,7 @@ def main() -> None:
     text = PRIVATE_TEXT.format(opacus=version("opacus"), share=PRIOR_SHARE, **settings)
     publish(
         HEADER.format(
-            versions=f"{provenance('cpu')}, {platform.system()}",
+            versions="; ".join(dict.fromkeys(places)),
             seeds=f"{first} to {last}",
             released="\n".join(table_of(released, TABLES, "kept")),
             gains="\n".join(gains_of(released)),
