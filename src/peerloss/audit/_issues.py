@@ -14,23 +14,18 @@ from peerloss._deprecation import renamed_parameters
 from peerloss._probabilities import check_probabilities, encode, label_frequencies
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
+from peerloss.audit._evidence import Evidence, gold_codes
 from peerloss.audit._label_audit import LabelAudit, assess_training
-from peerloss.audit._refit import check_refit, refit_posterior
+from peerloss.audit._refit import check_refit
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
-from peerloss.posterior.label_posterior import (
-    LabelPosterior,
-    flag_suspects,
-    label_posterior,
-    posterior_of_reports,
-    suspicious_first,
-)
+from peerloss.posterior.label_posterior import LabelPosterior, flag_suspects, suspicious_first
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-    from peerloss._validation import FloatArray, IntArray
+    from peerloss._validation import BoolArray, FloatArray, IntArray
     from peerloss.audit._annotations import Annotations
 
 
@@ -44,6 +39,7 @@ def find_label_issues(
     cv: Any = 5,
     groups: ArrayLike | None = None,
     refit: bool = False,
+    gold: Any = None,
     duplicates: str = "error",
     target: str = "f1",
     level: float = 0.8,
@@ -82,6 +78,12 @@ def find_label_issues(
         first round, and rank by the result. This takes about twice the time (more with many classes) and
         misses fewer errors. If the noise rates cannot be estimated, or if labels flip near the boundary, the
         result of the first round is returned.
+    gold
+        Known labels of some rows: a Series whose index holds names of rows, or a dictionary; one entry per
+        row, missing if the label is not known; or a mask of rows whose given label is right. Their
+        ``p_error`` is 0 or 1, and they improve the estimated noise. The rows may have been selected by their
+        features and labels, for example the most suspicious ones. :meth:`LabelAudit.update` adds known labels
+        later, without training again.
     duplicates
         What to do if an annotator labelled a row of a long table more than once: ``"error"``, or keep the
         ``"first"`` or the ``"last"`` of the labels in the order of the table.
@@ -146,22 +148,20 @@ def find_label_issues(
         proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         proba = _add_empty_classes(proba, codes, len(classes))
     elif reports is not None:
-        found = posterior_of_reports(reports.posterior, codes)
-        _warn(found)
-        return make_audit(given, classes, codes, found, None, precision=precision)
+        proba = None
     else:
         raise InvalidInputError(
             "pass `X`, `pred_proba`, or labels of several annotators; got only one label per row."
         )
-    likelihood, reported = (None, None) if reports is None else (reports.likelihood, reports.posterior)
-    found = label_posterior(proba, codes, likelihood=likelihood, reported=reported)
+    evidence = Evidence(
+        given, classes, codes, proba, reports, gold_codes(gold, given.index, classes, codes), None, precision
+    )
+    found = evidence.posterior()
     if refit:
         splits = cv.split(X, codes, groups)
-        found = refit_posterior(
-            found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood, n_jobs=n_jobs
-        )
+        evidence, found = evidence.refit(found, X, estimator=estimator, folds=splits, n_jobs=n_jobs)
     _warn(found)
-    return make_audit(given, classes, codes, found, X, precision=precision)
+    return make_audit(evidence, found, X)
 
 
 def _read_labels(
@@ -218,29 +218,21 @@ def _warn(found: LabelPosterior) -> None:
         warn_caller(message, IdentifiabilityWarning)
 
 
-def make_audit(
-    given: pd.Series,
-    classes: NDArray[Any],
-    codes: IntArray,
-    found: LabelPosterior,
-    X: Any,
-    *,
-    precision: float | None = None,
-) -> LabelAudit:
-    """Return the audit of labels ``given``, with codes into ``classes``, from their posterior.
-
-    ``precision`` is the least expected precision of the flags, or ``None`` for the best expected F1.
-    """
+def make_audit(evidence: Evidence, found: LabelPosterior, X: Any) -> LabelAudit:
+    """Return the audit from its evidence and the posterior computed from it."""
+    given, classes, codes = evidence.given, evidence.classes, evidence.codes
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)
+    is_likelier = found.p_other > 1.0 - found.p_error
     table = pd.DataFrame(
         {
             "given": classes[codes],
-            "suggested": classes[found.most_probable],
+            "suggested": classes[np.where(is_likelier, found.likeliest_other, codes)],
             "p_error": found.p_error,
             "rank": rank,
-            "flagged": flag_suspects(found.p_error, order, no_noise=found.no_noise, precision=precision),
+            "flagged": _flags(evidence, found, order),
+            "gain": found.gain,
         },
         index=given.index,
     )
@@ -260,7 +252,34 @@ def make_audit(
         error_rate_interval=found.error_rate_interval,
         X=X,
         label_name="label" if given.name is None else str(given.name),
+        evidence=evidence,
+        posterior=found,
     )
+
+
+def update_audit(audit: LabelAudit, gold: Any) -> LabelAudit:
+    """Return the audit with more known labels, from its own evidence."""
+    if audit.evidence is None:
+        raise InvalidInputError(
+            "this audit does not contain its probabilities and cannot be updated. Create it with "
+            "`find_label_issues`."
+        )
+    evidence = audit.evidence.with_gold(gold)
+    return make_audit(evidence, evidence.posterior(), audit.X)
+
+
+def _flags(evidence: Evidence, found: LabelPosterior, order: IntArray) -> BoolArray:
+    """Flag suspects; a row with a known label is flagged if its given label is wrong."""
+    options = {"no_noise": found.no_noise, "precision": evidence.precision}
+    if evidence.gold is None:
+        return flag_suspects(found.p_error, order, **options)
+    known = evidence.gold >= 0
+    flagged = known & (evidence.gold != evidence.codes)
+    rest = np.flatnonzero(~known)
+    if len(rest):
+        p_error = found.p_error[rest]
+        flagged[rest] = flag_suspects(p_error, suspicious_first(p_error), **options)
+    return flagged
 
 
 def check_labels(labels: Any, index: pd.Index | None) -> pd.Series:

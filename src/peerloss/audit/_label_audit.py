@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import FloatArray
+    from peerloss.audit._evidence import Evidence
     from peerloss.noise import NoiseModel
     from peerloss.posterior.label_posterior import LabelPosterior
 
@@ -75,7 +76,8 @@ class LabelAudit:
 
     table: pd.DataFrame
     """One row per label, with the caller's index: ``given``, ``suggested`` (the most probable class, which
-    may be the given one), ``p_error``, ``rank`` (1 is the most probable error), ``flagged``."""
+    may be the given one), ``p_error``, ``rank`` (1 is the most probable error), ``flagged``, and ``gain``,
+    what one more label of the row is expected to tell about the clean class, in bits."""
     classes: NDArray[Any]
     """(K,) the labels, in the order of the matrices."""
     noise: NoiseModel | None
@@ -103,6 +105,10 @@ class LabelAudit:
     """The features given, if any."""
     label_name: str = "label"
     """Name of the label column."""
+    evidence: Evidence | None = field(default=None, repr=False)
+    """What the audit was computed from."""
+    posterior: LabelPosterior | None = field(default=None, repr=False)
+    """The posterior of the labels, from which the table was made."""
 
     @property
     def expected_errors(self) -> float:
@@ -141,6 +147,18 @@ class LabelAudit:
     def suspects(self) -> pd.DataFrame:
         """The flagged rows, most probable errors first."""
         return self.table[self.table["flagged"]].sort_values("rank")
+
+    def update(self, gold: Any) -> LabelAudit:
+        """Return the audit with more known labels, without training again.
+
+        Parameters
+        ----------
+        gold
+            As for :func:`find_label_issues`. Labels that were known before remain known.
+        """
+        from peerloss.audit._issues import update_audit  # noqa: PLC0415 - it imports this module
+
+        return update_audit(self, gold)
 
     def relabel(self) -> tuple[Any, pd.Series]:
         """Return features and labels; labels that are more likely wrong than right become the suggestion."""

@@ -21,7 +21,8 @@ from sklearn.utils.validation import has_fit_parameter
 
 from peerloss._probabilities import normalise_rows, take
 from peerloss.exceptions import InvalidInputError
-from peerloss.posterior.label_posterior import class_probabilities
+from peerloss.posterior.label_gain import expected_gain
+from peerloss.posterior.label_posterior import decide_gold, likeliest_other, overlap_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,36 +59,28 @@ def weight_argument(estimator: Any) -> str:
     return f"{prefix}sample_weight"
 
 
-def refit_posterior(
-    found: LabelPosterior,
-    X: Any,
-    proba: NDArray[Any],
-    codes: IntArray,
-    *,
-    estimator: Any,
-    folds: Iterable[tuple[IntArray, IntArray]],
-    likelihood: FloatArray | None = None,
-    n_jobs: int | None = None,
+def with_refitted(
+    found: LabelPosterior, refitted: FloatArray, codes: IntArray, gold: IntArray | None = None
 ) -> LabelPosterior:
-    """Return the posterior of the second round.
-
-    The first one is returned unchanged if the noise rates cannot be estimated, if labels flip near the
-    boundary, or if the model's probabilities were not used. The estimated noise is that of the first round.
-    """
-    if not found.is_class_conditional or found.noise is None or found.model_ignored:
+    """Return the posterior with P(clean = k | x) from the second round, ``refitted``, (n, K)."""
+    if not found.is_class_conditional or found.noise is None:
         return found
-    if likelihood is None:
-        likelihood = found.noise.transition.T[codes]
-    targets = class_probabilities(found, proba, codes, likelihood)
-    posterior = normalise_rows(_fit_to(targets, X, estimator, folds, n_jobs) * likelihood)
-    return replace(
+    posterior = normalise_rows(refitted * found.noise.transition.T[codes])
+    other, p_other = likeliest_other(posterior, codes)
+    second = replace(
         found,
         p_error=np.clip(1.0 - take(posterior, codes), 0.0, 1.0),
-        most_probable=posterior.argmax(axis=1),
+        likeliest_other=other,
+        p_other=p_other,
+        clean_given_label=lambda rows: posterior[rows].copy(),
+        gain=expected_gain(posterior, found.noise.transition),
+        overlap=overlap_of(refitted / refitted.sum(axis=1, keepdims=True), len(codes)),
+        refitted=refitted,
     )
+    return second if gold is None else decide_gold(second, codes, gold)
 
 
-def _fit_to(
+def fit_to_posterior(
     targets: FloatArray,
     X: Any,
     estimator: Any,

@@ -127,19 +127,14 @@ class NoisePosterior:
             errors.append(float(np.sqrt(share**2 @ (single - level) ** 2)))
         return np.array(levels), np.array(errors)
 
-    def given_label(
-        self, proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
+    def given_label(self, proba: NDArray[Any], codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return P(clean = k | x, label), shape (n, K), and P(label | x), shape (n,).
 
         ``proba`` has noisy probabilities, (n, K), and ``codes`` the given labels.
-        ``likelihood`` is P(reports on the row | clean = k), shape (n, K), if several annotators reported; it
-        replaces T[k, ỹ].
         """
         joint = np.zeros(proba.shape)
         for weight, noise in self._candidates():
-            label_given_clean = noise.transition.T[codes] if likelihood is None else likelihood
-            joint += weight * unmix(proba, noise) * label_given_clean
+            joint += weight * unmix(proba, noise) * noise.transition.T[codes]
         total = np.maximum(row_sums(joint), 1e-300)
         return joint / total[:, None], total
 
