@@ -17,6 +17,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def render(
     package: str, template: str, *, filters: Mapping[str, Callable[..., Any]] | None = None, **values: Any
 ) -> str:

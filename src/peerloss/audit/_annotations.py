@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 
 #: z-value of the 90 % intervals.
 Z = 1.645
+#: A model is used if it explains the reports on a row better than the class frequencies by this, on average,
+#: as a difference of log-likelihoods.
+LEAST_EVIDENCE = 0.02
 #: The probabilities are calibrated up to about this factor, which widens the interval of the share of errors.
 CALIBRATION = 0.15
 
@@ -53,8 +56,8 @@ class Annotations:
     ) -> LabelPosterior:
         """Return the posterior of the majority labels.
 
-        A model that predicts these labels no better than chance, or that explains the reports no better than
-        the class frequencies do, is not used.
+        A model that predicts these labels no better than chance, or that explains the reports hardly better
+        than the class frequencies do, is not used.
 
         Parameters
         ----------
@@ -66,12 +69,10 @@ class Annotations:
         ignored = "" if proba is None else explain_chance_level(proba, self.codes)
         if proba is not None and not ignored:
             found = combine_reports(self.reports, proba=self._by_task(proba), gold=self._by_task(gold))
-            # The slope is one more parameter than the class frequencies have.
-            penalty = np.log(len(proba)) / (2.0 * len(proba))
-            if found.log_evidence > found.log_evidence_without + penalty:
+            if found.log_evidence > found.log_evidence_without + LEAST_EVIDENCE:
                 return self._label_posterior(found, proba)
             ignored = (
-                "the model explains the annotators' reports no better than the class frequencies do (mean "
+                "the model explains the annotators' reports hardly better than the class frequencies do (mean "
                 f"log-likelihood {found.log_evidence:.3f} and {found.log_evidence_without:.3f})"
             )
         found = self.alone if gold is None else combine_reports(self.reports, gold=self._by_task(gold))

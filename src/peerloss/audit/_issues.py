@@ -15,7 +15,8 @@ from peerloss._probabilities import check_probabilities, encode, label_frequenci
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
 from peerloss.audit._evidence import Evidence, gold_codes
-from peerloss.audit._label_audit import LabelAudit, assess_training
+from peerloss.audit._label_audit import LabelAudit
+from peerloss.audit._outlook import assess_training
 from peerloss.audit._refit import check_refit
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
@@ -224,12 +225,12 @@ def make_audit(evidence: Evidence, found: LabelPosterior, X: Any) -> LabelAudit:
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)
-    is_likelier = found.p_other > 1.0 - found.p_error
     table = pd.DataFrame(
         {
             "given": classes[codes],
-            "suggested": classes[np.where(is_likelier, found.likeliest_other, codes)],
+            "suggested": classes[found.likeliest_other],
             "p_error": found.p_error,
+            "p_suggested": found.p_other,
             "rank": rank,
             "flagged": _flags(evidence, found, order),
             "gain": found.gain,

@@ -2,7 +2,8 @@
 
 audit.json        format, name of the data, SHA-256 of data and labels.csv, label columns, summary
 data.*            an exact copy of the table
-labels.csv        one row per label: row (from 0), name, given, suggested, p_error, rank, flagged
+labels.csv        one row per label: row (from 0), name, given, suggested, p_error, p_suggested, rank,
+                  flagged; further columns may follow
 index.html        the page
 decisions.jsonl   the decisions of the review, written by ``review/_decisions_file.py``
 """
@@ -32,13 +33,16 @@ if TYPE_CHECKING:
 
     from peerloss.audit._label_audit import LabelAudit
 
-#: The last is written; format 1 had no SHA-256 of labels.csv.
-FORMATS = (1, 2)
+#: The last is written. Format 1 had no SHA-256 of labels.csv; formats 1 and 2 had no p_suggested, and the
+#: suggestion could be the given label.
+FORMATS = (1, 2, 3)
 MANIFEST, LABELS, PAGE, DECISIONS = "audit.json", "labels.csv", "index.html", "decisions.jsonl"
 COLUMNS = ("row", "name", "given", "suggested", "p_error", "rank", "flagged")
 TEXT_COLUMNS = ("name", "given", "suggested")
+#: Column since format 3.
+P_SUGGESTED = "p_suggested"
 #: Types of the columns that are not text.
-KINDS = {"row": "i", "p_error": "fi", "flagged": "b"}
+KINDS = {"row": "i", "p_error": "fi", P_SUGGESTED: "fi", "flagged": "b"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -161,7 +165,8 @@ def write_folder(
 def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
     """Read an audit; refuse other folders, and audits whose files were changed.
 
-    With ``accept_edits``, changes to labels.csv are accepted.
+    With ``accept_edits``, changes to labels.csv are accepted. Its column p_suggested is then left out,
+    because it belongs to the suggestion before the change.
     """
     restore_folder(folder)
     if not (folder / MANIFEST).is_file():
@@ -174,8 +179,9 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         valid = manifest["format"] in FORMATS and Path(name).name == name and name not in {"", ".", ".."}
         valid &= all(isinstance(text, str) for text in [*columns, *classes])
         labels = _read_labels(folder / LABELS, spreadsheet_safe=manifest.get("spreadsheet_safe") is True)
-        valid &= list(labels) == list(COLUMNS)
-        valid = valid and all(labels[column].dtype.kind in kinds for column, kinds in KINDS.items())
+        columns_needed = COLUMNS if manifest["format"] < 3 else (*COLUMNS, P_SUGGESTED)
+        valid = valid and labels.columns.is_unique and set(columns_needed) <= set(labels)
+        valid = valid and all(labels[name].dtype.kind in KINDS[name] for name in KINDS if name in labels)
         valid = valid and bool((labels["row"] >= 0).all())
         digest = _digest(folder / name) if valid else ""
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
@@ -190,6 +196,7 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         raise InvalidInputError(f"{folder / name} was changed since the audit. Run `peerloss audit` again.")
     if accept_edits:
         _check_edits(labels, set(classes), folder / LABELS)
+        labels = labels.drop(columns=P_SUGGESTED, errors="ignore")
     elif _digest(folder / LABELS) != manifest.get("labels_sha256"):
         raise InvalidInputError(
             f"{folder / LABELS} was changed since the audit, or was written by an earlier version that did "

@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from peerloss._files import check_output_file
+from peerloss._pages import counted
 from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError
 
@@ -40,7 +41,7 @@ def review(
     for warning in caught:
         say(f"Warning: {warning.message}", err=True)
     server = ReviewServer(session, port)
-    say(f"Reviewing {len(session):,} suspects at {server.url}")
+    say(f"Reviewing {counted(len(session), 'suspect')} at {server.url}")
     say("Keep the address secret: anyone who has it can decide. Stop with Ctrl+C.")
     if browser:
         webbrowser.open(server.url)
@@ -68,6 +69,17 @@ def apply(
             "right) or drop."
         ),
     ] = "keep",
+    max_change: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Largest share of the rows that --rest may change or drop."),
+    ] = 0.3,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Let --rest change any share, even if the audit could not estimate the noise.",
+        ),
+    ] = False,
     accept_edits: Annotated[
         bool, typer.Option("--accept-edits", help="Accept manual edits of labels.csv.")
     ] = False,
@@ -81,7 +93,12 @@ def apply(
     """
     from peerloss._validation import check_choice
     from peerloss.audit.folder import read_folder
-    from peerloss.audit.review import UNDECIDED_POLICIES, plan_cleaning, write_cleaned
+    from peerloss.audit.review import (
+        UNDECIDED_POLICIES,
+        check_automatic_changes,
+        plan_cleaning,
+        write_cleaned,
+    )
 
     check_choice(rest, "--rest", UNDECIDED_POLICIES)
     if output.suffix.lower() != ".csv":
@@ -91,6 +108,8 @@ def apply(
     if output.resolve().parent == folder.path.resolve():
         raise InvalidInputError(f"--output must be outside the audit folder {audit}; got {output}.")
     cleaning = plan_cleaning(folder, rest)
+    if not force:
+        check_automatic_changes(folder, cleaning, max_change=max_change)
     rows = write_cleaned(folder, cleaning, output)
     summary = {
         "cleaned": str(output),
@@ -105,7 +124,7 @@ def apply(
         say_json(summary)
         return
     say(
-        f"{rows:,} rows, {summary['changed']:,} labels changed, {summary['dropped']:,} rows dropped. "
-        f"{cleaning.decided:,} suspects with a decision; {cleaning.undecided:,} without ({rest}). "
-        f"Written to {output}."
+        f"{counted(rows, 'row')}, {counted(len(cleaning.new_labels), 'label')} changed, "
+        f"{counted(len(cleaning.dropped), 'row')} dropped. {counted(cleaning.decided, 'suspect')} with a "
+        f"decision; {cleaning.undecided:,} without ({rest}). Written to {output}."
     )

@@ -3,7 +3,14 @@
 Decisions are written to ``decisions.jsonl`` by :class:`DecisionsFile`.
 """
 
-from peerloss.audit.review._apply_decisions import UNDECIDED_POLICIES, Cleaning, plan_cleaning, write_cleaned
+from peerloss.audit.review._apply_decisions import (
+    MAX_CHANGE,
+    UNDECIDED_POLICIES,
+    Cleaning,
+    check_automatic_changes,
+    plan_cleaning,
+    write_cleaned,
+)
 from peerloss.audit.review._decisions_file import (
     Decision,
     DecisionsFile,
@@ -13,6 +20,7 @@ from peerloss.audit.review._decisions_file import (
 from peerloss.audit.review._server import Review, ReviewServer
 
 __all__ = [
+    "MAX_CHANGE",
     "UNDECIDED_POLICIES",
     "Cleaning",
     "Decision",
@@ -20,6 +28,7 @@ __all__ = [
     "DecisionsFileWarning",
     "Review",
     "ReviewServer",
+    "check_automatic_changes",
     "plan_cleaning",
     "read_decisions",
     "write_cleaned",
