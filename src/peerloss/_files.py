@@ -72,9 +72,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         check_output_folder(place)
         with _hidden_folder(place) as fresh:
             yield fresh
-            for file in fresh.iterdir():
-                _sync_file(file)
-            _sync_folder(fresh)
+            for path in [*fresh.rglob("*"), fresh]:
+                if path.is_dir():
+                    _sync_folder(path)
+                elif not path.is_symlink():
+                    _sync_file(path)
             _put_in_place(fresh, place)
             _sync_folder(place.parent)
 

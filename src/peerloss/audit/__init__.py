@@ -5,6 +5,7 @@ from peerloss._deprecation import renamed
 from peerloss.audit._issues import find_label_issues
 from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._multilabel import MultilabelAudit, find_multilabel_issues
+from peerloss.audit._next_labels import rank_next_labels
 from peerloss.audit._tokens import TokenAudit, find_token_issues
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "find_label_issues",
     "find_multilabel_issues",
     "find_token_issues",
+    "rank_next_labels",
 ]
 
 __getattr__ = renamed(

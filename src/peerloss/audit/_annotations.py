@@ -78,6 +78,23 @@ class Annotations:
         found = self.alone if gold is None else combine_reports(self.reports, gold=self._by_task(gold))
         return replace(self._label_posterior(found, None), model_ignored=ignored)
 
+    def coded(self) -> IntArray:
+        """Return the position of the row, the worker and the label of each report, shape (m, 3)."""
+        row_of_task = np.empty(len(self.place), dtype=np.int64)
+        row_of_task[self.place] = np.arange(len(self.place))
+        reports = self.reports
+        return np.column_stack([row_of_task[reports.task_codes], reports.worker_codes, reports.label_codes])
+
+    @classmethod
+    def from_codes(cls, coded: IntArray, given: pd.Series) -> Annotations:
+        """Return the annotations of rows whose majority labels are ``given``, from the result of ``coded``."""
+        k = len(given.cat.categories)
+        table = pd.DataFrame(coded, columns=["task", "worker", "label"])
+        reports = Reports.from_table(table, labels=range(k))
+        place = np.asarray(pd.Index(reports.tasks).get_indexer(pd.RangeIndex(len(given))), dtype=np.int64)
+        reports = replace(reports, labels=np.asarray(given.cat.categories))
+        return cls(given, reports, place, combine_reports(reports))
+
     def _by_task(self, rows: Any) -> Any:
         """Return values of the rows in the order of the tasks."""
         if rows is None:
@@ -115,6 +132,8 @@ class Annotations:
             accuracy_as_labelled=float(take(clean, predicted).mean()),
             accuracy_corrected=float(take(clean, best).mean()),
             gain=expected_gain(clean, found.average_worker),
+            annotator=found.average_worker,
+            from_features=found.transform if found.curves else None,
             overlap=None if found.from_features is None else overlap_of(from_features, n),
         )
 

@@ -74,7 +74,7 @@ def with_refitted(
         p_other=p_other,
         clean_given_label=lambda rows: posterior[rows].copy(),
         gain=expected_gain(posterior, found.noise.transition),
-        overlap=overlap_of(refitted / refitted.sum(axis=1, keepdims=True), len(codes)),
+        overlap=overlap_of(refitted, len(codes)),
         refitted=refitted,
     )
     return second if gold is None else decide_gold(second, codes, gold)
@@ -103,4 +103,4 @@ def fit_to_posterior(
         predicted[np.ix_(test, classes)] = proba
     if not predicted.any(axis=1).all():
         raise InvalidInputError("`cv` must hold out every row; some rows are in no held-out part.")
-    return predicted + FLOOR
+    return normalise_rows(predicted + FLOOR)

@@ -5,6 +5,7 @@ data.*            an exact copy of the table
 labels.csv        one row per label: row (from 0), name, given, suggested, p_error, p_suggested, rank,
                   flagged; further columns may follow
 index.html        the page
+*.npy             probabilities and reports, see ``_stored_evidence.py``
 decisions.jsonl   the decisions of the review, written by ``review/_decisions_file.py``
 """
 
@@ -22,6 +23,7 @@ import pandas as pd
 from peerloss._files import atomic_folder, check_output_folder, restore_folder
 from peerloss._version import __version__
 from peerloss.audit._audit_page import audit_page
+from peerloss.audit._stored_evidence import FILES, write_evidence
 from peerloss.datasets import read_table
 from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
@@ -95,7 +97,7 @@ def check_free(folder: Path) -> None:
         return
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        known = {MANIFEST, LABELS, PAGE, str(manifest["data"])}
+        known = {MANIFEST, LABELS, PAGE, str(manifest["data"]), *FILES}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         known = set()
     if (folder / DECISIONS).exists() and known:
@@ -139,27 +141,35 @@ def write_folder(
     with atomic_folder(folder) as fresh:
         copy = fresh / f"data{''.join(data.suffixes[-2:] if data.suffix == '.gz' else data.suffixes[-1:])}"
         shutil.copyfile(data, copy)
-        table = audit.table
-        named = pd.DataFrame({"row": rows, "name": [str(name) for name in table.index]})
-        results = table.reset_index(drop=True).assign(
-            given=table["given"].astype(str).to_numpy(), suggested=table["suggested"].astype(str).to_numpy()
-        )
-        with (fresh / LABELS).open("x", encoding="utf-8", newline="") as stream:
-            write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=spreadsheet_safe)
-        (fresh / PAGE).write_text(audit_page(audit, title=title), encoding="utf-8")
         manifest = {
             "format": FORMATS[-1],
             "peerloss": __version__,
             "source": data.name,
             "data": copy.name,
             "sha256": _digest(copy),
-            "labels_sha256": _digest(fresh / LABELS),
             "spreadsheet_safe": spreadsheet_safe,
             "labels": labels,
-            "summary": audit.summary(),
+            "evidence": write_evidence(fresh, audit),
         }
-        text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        (fresh / MANIFEST).write_text(text, encoding="utf-8")
+        write_results(fresh, audit, manifest, rows=rows, title=title)
+
+
+def write_results(
+    folder: Path, audit: LabelAudit, manifest: dict[str, Any], *, rows: np.ndarray[Any, Any], title: str
+) -> None:
+    """Write labels.csv, the page and audit.json; ``manifest`` describes the other files of the folder."""
+    table = audit.table
+    named = pd.DataFrame({"row": rows, "name": [str(name) for name in table.index]})
+    results = table.reset_index(drop=True).assign(
+        given=table["given"].astype(str).to_numpy(), suggested=table["suggested"].astype(str).to_numpy()
+    )
+    safe = manifest["spreadsheet_safe"] is True
+    with (folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
+        write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=safe)
+    (folder / PAGE).write_text(audit_page(audit, title=title), encoding="utf-8")
+    manifest = manifest | {"labels_sha256": _digest(folder / LABELS), "summary": audit.summary()}
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
 
 
 def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:

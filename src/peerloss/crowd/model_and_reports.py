@@ -55,10 +55,16 @@ class CombinedLabels:
     from_features: FloatArray | None = None
     """P(true label | features) of each task, without its reports, shape (tasks, K); ``None`` without a
     model."""
+    curves: tuple[CleanCurve, ...] = ()
+    """The calibrated curves of the models of the workers; empty without a model."""
     log_evidence: float = 0.0
     """Mean log-likelihood of the reports on a task with the model's probabilities."""
     log_evidence_without: float = 0.0
     """The same with the class frequencies instead of the model."""
+
+    def transform(self, proba: NDArray[Any]) -> FloatArray:
+        """Return P(true label | features), shape (n, K), from the model's probabilities of labels, (n, K)."""
+        return _transform(self.curves, np.asarray(proba, dtype=np.float64))
 
 
 def combine_reports(
@@ -84,13 +90,19 @@ def combine_reports(
     fits = [_fit(matrix, proba, majority, shrink) for shrink in (shrink_to_one_coin, shrink_to_crowd)]
     votes = matrix.vote_shares(smoothing=VOTE_SMOOTHING)
     share = np.maximum(matrix.class_prior(matrix.vote_shares()), np.finfo(float).tiny)
-    clean: FloatArray = np.mean([fit[1] for fit in fits], axis=0)
+    curves = tuple(fit[1] for fit in fits)
+    clean = _transform(curves, proba)
     total = VOTE_WEIGHT * normalise_rows(clean * votes / share)
     total += (1.0 - VOTE_WEIGHT) * np.mean([fit[0] for fit in fits], axis=0)
     with_model, without = np.mean([fit[2] for fit in fits], axis=0)
+    total = matrix.fix_gold(total)
     return CombinedLabels(
-        matrix.fix_gold(total), _average_worker(matrix, total), clean, float(with_model), float(without)
+        total, _average_worker(matrix, total), clean, curves, float(with_model), float(without)
     )
+
+
+def _transform(curves: tuple[CleanCurve, ...], proba: FloatArray) -> FloatArray:
+    return np.asarray(np.mean([curve.transform(proba) for curve in curves], axis=0))
 
 
 def majority_labels(reports: Reports, preferred: FloatArray | None = None) -> IntArray:
@@ -106,8 +118,8 @@ def majority_labels(reports: Reports, preferred: FloatArray | None = None) -> In
 
 def _fit(
     matrix: ReportMatrix, proba: FloatArray, majority: IntArray, shrink: Any
-) -> tuple[FloatArray, FloatArray, tuple[float, float]]:
-    """Return the probabilities of the tasks, those from the features alone, and the evidence of both."""
+) -> tuple[FloatArray, CleanCurve, tuple[float, float]]:
+    """Return the probabilities of the tasks, the calibrated model, and the evidence with and without it."""
     k = matrix.n_labels
     clean = proba + 1.0 / matrix.n_tasks  # no class is impossible at the start
     probabilities = matrix.fix_gold(normalise_rows(matrix.vote_shares() * clean))
@@ -115,14 +127,15 @@ def _fit(
         _, confusion = shrink(matrix, probabilities)
         likelihood = matrix.likelihood(confusion)
         known = matrix.fix_gold(likelihood.copy())
-        clean = _calibrate(proba, known, _majority_noise(probabilities, majority, k), majority)
+        curve = _calibrate(proba, known, _majority_noise(probabilities, majority, k), majority)
+        clean = curve.transform(proba)
         probabilities = matrix.fix_gold(normalise_rows(clean * likelihood))
     prior = matrix.class_prior(probabilities)
     evidence = tuple(
         float(np.log(np.maximum((p * likelihood)[matrix.answered].sum(axis=1), 1e-300)).mean())
         for p in (clean, prior[None])
     )
-    return probabilities, clean, (evidence[0], evidence[1])
+    return probabilities, curve, (evidence[0], evidence[1])
 
 
 def _majority_noise(probabilities: FloatArray, majority: IntArray, k: int) -> NoiseModel:
@@ -134,13 +147,13 @@ def _majority_noise(probabilities: FloatArray, majority: IntArray, k: int) -> No
 
 def _calibrate(
     proba: FloatArray, likelihood: FloatArray, noise: NoiseModel, majority: IntArray
-) -> FloatArray:
-    """Return P(true label | features) with the slope and biases that explain the reports best."""
+) -> CleanCurve:
+    """Return the map to P(true label | features) with the slope and biases that explain the reports best."""
     some = sample_rows(*proba.shape)
     labels = majority[some]
     noise = stable_noise(noise, np.bincount(labels, minlength=proba.shape[1]) / len(labels))
     curve, _ = CleanCurve.fit(proba[some], labels, np.ones(len(labels)), noise, likelihood=likelihood[some])
-    return curve.transform(proba)
+    return curve
 
 
 def _average_worker(matrix: ReportMatrix, probabilities: FloatArray) -> FloatArray:

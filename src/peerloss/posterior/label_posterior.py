@@ -87,6 +87,11 @@ class LabelPosterior:
     gain: FloatArray
     """(n,) the expected gain of one more label (:mod:`peerloss.posterior.label_gain`), in bits: of a label
     that is wrong as often as the given ones or, with several annotators, as that of a random one."""
+    annotator: FloatArray | float
+    """P(label | clean) of that label, (K, K), or the probability that it is right."""
+    from_features: Callable[[NDArray[Any]], FloatArray] | None = None
+    """Return P(clean = k | features), (m, K), from probabilities of noisy labels, (m, K), of rows that may
+    have no label; ``None`` if the model was not used."""
     overlap: FloatArray | None = None
     """(K, K): the expected number of rows of class i for which j is the most probable class by the features
     alone. It does not contain noise. ``None`` without features."""
@@ -206,6 +211,8 @@ def _by_self_confidence(proba: NDArray[Any], codes: IntArray, reason: str) -> La
         accuracy_corrected=accuracy,
         reason=reason,
         gain=gain,
+        annotator=1.0,
+        from_features=lambda proba: np.array(proba, dtype=np.float64),
     )
 
 
@@ -217,13 +224,20 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None)
         observed, pairs, known = _known_labels(codes, gold)
         by_class = fit_clean_posterior(observed, score, gold=pairs, verified=known)
 
-    def averaged(first: TabulatedPosterior, second: TabulatedPosterior) -> FloatArray:
+    def averaged(first: TabulatedPosterior, second: TabulatedPosterior, score: FloatArray) -> FloatArray:
         share = boundary.probability
         return (1.0 - share) * first.transform(score) + share * second.transform(score)
 
-    one = averaged(by_class.tabulate(), boundary.tabulate())
+    curves = by_class.tabulate(), boundary.tabulate()
+
+    def from_features(proba: NDArray[Any]) -> FloatArray:
+        one = averaged(*curves, np.asarray(proba[:, 1], dtype=np.float64))
+        return np.column_stack([1.0 - one, one])
+
+    clean = from_features(proba)
+    one = clean[:, 1]
     zero_label, one_label = (
-        averaged(by_class.tabulate_given_label(label), boundary.tabulate_given_label(label))
+        averaged(by_class.tabulate_given_label(label), boundary.tabulate_given_label(label), score)
         for label in (0, 1)
     )
     one_given_label = np.where(codes == 1, one_label, zero_label)
@@ -260,7 +274,9 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None)
         accuracy_corrected=corrected,
         near_boundary=boundary.probability,
         gain=expected_gain(of_two(p_error, codes), noise.transition),
-        overlap=overlap_of(np.column_stack([1.0 - one, one]), len(codes)),
+        annotator=noise.transition,
+        from_features=from_features,
+        overlap=overlap_of(clean, len(codes)),
     )
 
 
@@ -277,7 +293,7 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None
     gain, prior = np.empty(n), np.zeros(k)
     other = unexplained_share(codes, k)
     transition = estimate.noise.transition
-    annotator = transition if k <= MAX_GAIN_CLASSES else float(np.diag(transition).mean())
+    annotator: FloatArray | float = transition if k <= MAX_GAIN_CLASSES else float(np.diag(transition).mean())
 
     def explained(rows: Any) -> FloatArray:
         return posterior.given_label(proba[rows], codes[rows])[0]
@@ -310,6 +326,8 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None
         accuracy_as_labelled=as_labelled,
         accuracy_corrected=corrected,
         gain=gain,
+        annotator=annotator,
+        from_features=posterior.transform,
         overlap=overlap_of(posterior.transform(some), n),
     )
 

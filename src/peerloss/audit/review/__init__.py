@@ -17,6 +17,7 @@ from peerloss.audit.review._decisions_file import (
     DecisionsFileWarning,
     read_decisions,
 )
+from peerloss.audit.review._rerank import gold_from_decisions, rerank
 from peerloss.audit.review._server import Review, ReviewServer
 
 __all__ = [
@@ -29,7 +30,9 @@ __all__ = [
     "Review",
     "ReviewServer",
     "check_automatic_changes",
+    "gold_from_decisions",
     "plan_cleaning",
     "read_decisions",
+    "rerank",
     "write_cleaned",
 ]
