@@ -26,7 +26,7 @@ import numpy as np
 
 from peerloss._probabilities import blocks, label_frequencies, take
 from peerloss.noise.estimate import explain_chance_level
-from peerloss.posterior._noise_rates import estimate_class_noise, fit_clean_posterior
+from peerloss.posterior._noise_rates import NoiseEstimate, estimate_class_noise, fit_clean_posterior
 from peerloss.posterior.boundary_noise import fit_boundary_noise
 from peerloss.posterior.label_gain import expected_gain
 from peerloss.posterior.many_classes import sample_rows
@@ -119,8 +119,8 @@ def label_posterior(
         Out-of-fold probabilities of the noisy labels, (n, K), and the given labels, 0..K-1.
     gold
         The known clean labels, −1 if unknown, shape (n,). They inform the noise and decide their own rows. Rows
-        may be selected by their features and given labels, for example the most suspicious ones: the
-        likelihood P(clean, given | x) of a known row and P(given | x) of the others does not depend on it.
+        may be selected by their features and given labels, for example the most suspicious ones: candidates
+        for the noise are weighted by P(clean | x, given label).
     """
     if gold is not None and not (gold >= 0).any():
         gold = None
@@ -221,8 +221,9 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None)
     by_class = fit_clean_posterior(codes, score)
     boundary = fit_boundary_noise(codes, score, by_class)
     if gold is not None:
-        observed, pairs, known = _known_labels(codes, gold)
-        by_class = fit_clean_posterior(observed, score, gold=pairs, verified=known)
+        known = score[gold >= 0], codes[gold >= 0], gold[gold >= 0]
+        by_class, log_by_class = by_class.given_gold(*known)
+        boundary = boundary.given_gold(*known, log_by_class)
 
     def averaged(first: TabulatedPosterior, second: TabulatedPosterior, score: FloatArray) -> FloatArray:
         share = boundary.probability
@@ -282,11 +283,11 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None)
 
 def _of_many_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None) -> LabelPosterior:
     n, k = proba.shape
-    if gold is None:
-        estimate = estimate_class_noise(proba, codes)
-    else:
-        observed, pairs, known = _known_labels(codes, gold)
-        estimate = estimate_class_noise(proba, observed, gold=pairs, verified=known)
+    estimate = estimate_class_noise(proba, codes)
+    if gold is not None:
+        known = gold >= 0
+        candidates = estimate.posterior.given_gold(proba[known], codes[known], gold[known])
+        estimate = NoiseEstimate(candidates.noise, *candidates.interval(), candidates)
     posterior = estimate.posterior.thinned(RANKING_CELLS // (n * k))
     as_labelled, corrected = _expected_accuracies(estimate.posterior, proba, codes)
     p_given, best, p_best = np.empty(n), np.empty(n, dtype=np.int64), np.empty(n)
@@ -330,14 +331,6 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None
         from_features=posterior.transform,
         overlap=overlap_of(posterior.transform(some), n),
     )
-
-
-def _known_labels(
-    codes: IntArray, gold: IntArray
-) -> tuple[IntArray, tuple[IntArray, IntArray], BoolArray]:
-    """Return the labels with gold labels in place of noisy ones, pairs (clean, noisy), and which are gold."""
-    known = gold >= 0
-    return np.where(known, gold, codes), (gold[known], codes[known]), known
 
 
 def _expected_accuracies(

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MAX_GAIN = 20.0
 #: The clean prior of a class, computed through T, must be at least this share of its noisy prior.
 LEAST_SHARE = 0.1
+#: A known clean label is at least this probable, so that no single one excludes a candidate.
+TINY = 1e-4
 #: Ends of the 90 % intervals.
 QUANTILES = (0.05, 0.95)
 
@@ -138,6 +140,24 @@ class NoisePosterior:
         total = np.maximum(row_sums(joint), 1e-300)
         return joint / total[:, None], total
 
+    def given_gold(self, proba: NDArray[Any], codes: IntArray, gold: IntArray) -> NoisePosterior:
+        """Return the candidates weighted also by how well they explain known clean labels.
+
+        A candidate is multiplied by P(clean | x, label) of each known row. The labels of these rows are part
+        of its weight already, so rows may be selected by features and labels: of the most suspicious rows
+        every candidate expects many to be wrong.
+
+        Parameters
+        ----------
+        proba, codes, gold
+            Noisy probabilities, (n, K), given labels and clean labels of the known rows.
+        """
+        log = [
+            np.log(np.maximum(take(NoisePosterior(t[None], np.ones(1)).given_label(proba, codes)[0], gold), TINY)).sum()
+            for t in self.transitions
+        ]
+        return NoisePosterior(self.transitions, reweighted(self.weights, np.array(log)))
+
     def thinned(self, size: int) -> NoisePosterior:
         """Return the posterior with at most ``size`` candidates; with one, it is the mean."""
         if size >= len(self.weights):
@@ -154,6 +174,20 @@ class NoisePosterior:
     def _candidates(self) -> Iterator[tuple[float, NoiseModel]]:
         for weight, transition in zip(self.weights, self.transitions, strict=True):
             yield float(weight), stable_noise(NoiseModel(transition))
+
+
+def reweighted(weights: FloatArray, log_likelihood: FloatArray) -> FloatArray:
+    """Return probabilities of candidates, multiplied by likelihoods, shape (S,)."""
+    with np.errstate(divide="ignore"):  # a weight may be 0
+        log = np.log(weights) + log_likelihood
+    found = np.exp(log - log.max())
+    return np.asarray(found / found.sum())
+
+
+def log_mean(weights: FloatArray, log_likelihood: FloatArray) -> float:
+    """Return the logarithm of the mean likelihood of weighted candidates."""
+    top = log_likelihood.max()
+    return float(top + np.log(weights @ np.exp(log_likelihood - top)))
 
 
 def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> NoiseModel:
