@@ -87,6 +87,21 @@ def test_apply_refuses_automatic_changes_if_the_noise_is_unknown(tmp_path):
     assert run(*arguments, "drop", "--force").exit_code == 0
 
 
+def test_apply_drops_rows_and_names_disagreements(audited):
+    """Rows that a person dropped are left out, without --rest; the last of several decisions counts."""
+    folder, data, _, _ = audited
+    with DecisionsFile(folder / "out" / "decisions.jsonl") as file:
+        file.append(10, "drop", note="unreadable", reviewer="Ada")
+        file.append(20, "drop", reviewer="Ada")
+        file.append(20, "keep", reviewer="Bo")
+    result = run("apply", folder / "out", "-o", folder / "cleaned.csv")
+    assert result.exit_code == 0, result.output
+    assert "59 rows, 0 labels changed, 1 row dropped. 2 suspects with a decision" in result.output
+    assert "Reviewers decided differently on 1 row; the last decision counts." in result.output
+    cleaned = pd.read_csv(folder / "cleaned.csv")
+    pd.testing.assert_frame_equal(cleaned, data.drop(index=10).reset_index(drop=True))
+
+
 def test_apply_keeps_cells_as_they_are_written(tmp_path):
     """Semicolons, quotes, spellings of numbers and rows without a label are copied unchanged."""
     n = 40

@@ -14,7 +14,9 @@ from peerloss._deprecation import renamed_parameters
 from peerloss._probabilities import check_probabilities, encode, label_frequencies
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
+from peerloss.audit._contradictions import find_contradictions
 from peerloss.audit._evidence import Evidence, gold_codes
+from peerloss.audit._explanations import MAX_EXPLAINED
 from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._outlook import assess_training
 from peerloss.audit._refit import check_refit
@@ -238,6 +240,7 @@ def make_audit(evidence: Evidence, found: LabelPosterior, X: Any) -> LabelAudit:
         index=given.index,
     )
     noisy_prior = label_frequencies(codes, len(classes))
+    suspects = order[: min(int(table["flagged"].sum()), MAX_EXPLAINED)]
     return LabelAudit(
         table=table,
         classes=classes,
@@ -254,7 +257,9 @@ def make_audit(evidence: Evidence, found: LabelPosterior, X: Any) -> LabelAudit:
         X=X,
         label_name="label" if given.name is None else str(given.name),
         evidence=evidence,
-        posterior=found,
+        overlap=found.overlap,
+        contradictions=find_contradictions(X, given, codes, len(classes)),
+        suspect_proba=found.clean_given_label(suspects),
     )
 
 

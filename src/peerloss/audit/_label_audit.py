@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss._files import atomic_files
+from peerloss.audit._confusable_classes import confusable_classes, describe_pairs
 from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
@@ -17,11 +19,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import BoolArray, FloatArray
+    from peerloss.audit._contradictions import Contradictions
     from peerloss.audit._evidence import Evidence
+    from peerloss.audit._explanations import Explanation, Explanations
     from peerloss.audit._outlook import Outlook
     from peerloss.noise import NoiseModel
-    from peerloss.posterior.label_posterior import LabelPosterior
 
+#: Pairs of confusable classes in the summary.
+SUMMARY_PAIRS = 10
 #: Labels look clean if the probability that none is wrong is above this.
 LOOKS_CLEAN = 0.5
 #: What the three numbers of an audit mean; pages show it, and docs/glossary.md has the same text.
@@ -72,8 +77,14 @@ class LabelAudit:
     """Name of the label column."""
     evidence: Evidence | None = field(default=None, repr=False)
     """What the audit was computed from."""
-    posterior: LabelPosterior | None = field(default=None, repr=False)
-    """The posterior of the labels, from which the table was made."""
+    overlap: FloatArray | None = field(default=None, repr=False)
+    """(K, K): the expected number of rows of class i that look like class j by their features, with the
+    estimated noise undone; ``None`` if it is not known. ``confusable`` lists the largest."""
+    contradictions: Contradictions | None = field(default=None, repr=False)
+    """Duplicates and near duplicates with different labels; ``None`` without features to compare."""
+    suspect_proba: FloatArray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    """(m, K) the probabilities of the classes of the first suspects, in the order of ``suspects``; at most
+    5,000 rows."""
 
     @property
     def expected_errors(self) -> float:
@@ -113,6 +124,15 @@ class LabelAudit:
         """The flagged rows, most probable errors first."""
         return self.table[self.table["flagged"]].sort_values("rank")
 
+    @property
+    def confusable(self) -> pd.DataFrame:
+        """Pairs of classes that are hard to tell apart by the features, with the estimated noise undone.
+
+        Columns: ``first``, ``second``, ``rows``, the expected number of rows of either class that look like
+        the other, and ``share``, their share of the rows of both classes. The largest numbers come first.
+        """
+        return confusable_classes(self.overlap, self.classes)
+
     def update(self, gold: Any) -> LabelAudit:
         """Return the audit with more known labels, without training again.
 
@@ -124,6 +144,37 @@ class LabelAudit:
         from peerloss.audit._issues import update_audit  # noqa: PLC0415 - it imports this module
 
         return update_audit(self, gold)
+
+    def explain(self, row: Any) -> Explanation:
+        """Return why a row is suspect: probabilities, similar rows with their labels, unusual values.
+
+        The first call takes a few seconds if there are many rows.
+
+        Parameters
+        ----------
+        row
+            Entry of the index of a suspect.
+
+        Returns
+        -------
+        Explanation
+            ``print`` shows it as text.
+
+        Raises
+        ------
+        InvalidInputError
+            If the row is not among the suspects, of which the first 5,000 are explained.
+        """
+        from peerloss.audit._explanations import explain_row  # noqa: PLC0415 - few users need it
+
+        return explain_row(self, row)
+
+    @cached_property
+    def explanations(self) -> Explanations:
+        """The explanations of the first 5,000 suspects as arrays, in the order of ``suspects``."""
+        from peerloss.audit._explanations import explain_suspects  # noqa: PLC0415 - few users need it
+
+        return explain_suspects(self)
 
     def relabel(self) -> tuple[Any, pd.Series]:
         """Return features and labels; labels that are more likely wrong than right become the suggestion.
@@ -169,6 +220,8 @@ class LabelAudit:
             "excess_error_bound": _number(self.outlook.bound),
             "accuracy_as_labelled": _number(self.outlook.accuracy_as_labelled),
             "accuracy_corrected": _number(self.outlook.accuracy_corrected),
+            "contradictions": None if self.contradictions is None else self.contradictions.summary(),
+            "confusable": describe_pairs(self.confusable, SUMMARY_PAIRS),
         }
 
     def to_csv(self, path: str | Path, *, spreadsheet_safe: bool = False) -> None:
@@ -207,11 +260,24 @@ class LabelAudit:
         ]
         return table
 
+    def _findings(self) -> list[str]:
+        """Return what was found besides suspects, as sentences."""
+        found = [] if self.contradictions is None else [str(self.contradictions)]
+        pairs = self.confusable
+        if len(pairs) and len(self.classes) > 2:
+            worst = pairs.head(1).to_dict("records")[0]  # a row as a Series would turn integers into floats
+            found.append(
+                f"The classes that are hardest to tell apart are {worst['first']} and {worst['second']}: about "
+                f"{worst['rows']:,.0f} rows ({worst['share']:.0%}) look like the other one."
+            )
+        return [sentence for sentence in found if sentence]
+
     def __str__(self) -> str:
         return (
             f"{self.headline} "
             + (f"The noise rates cannot be estimated ({self.reason}). " if self.reason else "")
             + ("Errors lie near the boundary rather than in one class. " if self.near_boundary > 0.5 else "")
+            + "".join(f"{sentence} " for sentence in self._findings())
             + str(self.outlook)
         )
 

@@ -13,10 +13,11 @@ from peerloss.exceptions import InvalidInputError
 from peerloss.posterior.label_gain import expected_gain
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
     from peerloss._validation import FloatArray
     from peerloss.audit._label_audit import LabelAudit
+    from peerloss.posterior.label_posterior import LabelPosterior
 
 #: Columns of the result.
 COLUMNS = ("gain", "labelled", "given", "p_error", "suggested", "p_suggested")
@@ -52,7 +53,7 @@ def rank_next_labels(
     Raises
     ------
     InvalidInputError
-        If the audit has no posterior, or probabilities do not fit to its classes.
+        If the audit was made by hand, or probabilities do not fit its classes.
 
     Examples
     --------
@@ -65,44 +66,50 @@ def rank_next_labels(
     >>> rank_next_labels(audit, unlabelled=new, annotator=0.9).query("not labelled").index.tolist()
     [1, 0]
     """
-    found = audit.posterior
-    if found is None:
+    if audit.evidence is None:
         raise InvalidInputError(
-            "`audit` does not contain its posterior. Create it with `find_label_issues`, not by hand."
+            "`audit` does not contain its probabilities. Create it with `find_label_issues`, not by hand."
         )
     k = len(audit.classes)
-    person = found.annotator if annotator is None else _check_annotator(annotator, k)
     table = audit.table
-    gain = table["gain"].to_numpy()
-    if annotator is not None:
+    ranked = table[["given", "p_error", "suggested", "p_suggested"]].assign(
+        gain=table["gain"], labelled=True
+    )[list(COLUMNS)]
+    person = None if annotator is None else _check_annotator(annotator, k)
+    if person is None and unlabelled is None:
+        return ranked.sort_values("gain", ascending=False, kind="stable")
+    found = audit.evidence.posterior()
+    if person is None:
+        person = found.annotator
+    else:
         parts = [expected_gain(found.clean_given_label(rows), person) for rows in blocks(len(table), k)]
-        gain = np.concatenate(parts)
-    columns = table[["given", "p_error", "suggested", "p_suggested"]]
-    ranked = columns.assign(gain=gain, labelled=True)[list(COLUMNS)]
+        ranked["gain"] = np.concatenate(parts)
     if unlabelled is not None:
-        ranked = pd.concat([ranked.astype({"given": object}), _unlabelled(audit, unlabelled, person)])
+        new = _unlabelled(found, audit.classes, unlabelled, person)
+        ranked = pd.concat([ranked.astype({"given": object}), new])
     return ranked.sort_values("gain", ascending=False, kind="stable")
 
 
-def _unlabelled(audit: LabelAudit, unlabelled: Any, person: FloatArray | float) -> pd.DataFrame:
+def _unlabelled(
+    found: LabelPosterior, classes: NDArray[Any], unlabelled: Any, person: FloatArray | float
+) -> pd.DataFrame:
     """Return the rows of the result for rows without a label."""
-    found = audit.posterior
-    if found is None or found.from_features is None:
+    if found.from_features is None:
         raise InvalidInputError(
             "`unlabelled` needs an audit of a model's probabilities; this one used the annotators' reports "
             "alone. Pass `X` or `pred_proba` to `find_label_issues`."
         )
-    proba = check_probabilities(unlabelled, len(unlabelled), len(audit.classes), name="unlabelled")
+    rows = np.shape(unlabelled)[0]
+    proba = check_probabilities(unlabelled, rows, len(classes), labels="audit.classes", name="unlabelled")
     clean = found.from_features(proba)
-    best = clean.argmax(axis=1)
-    index = unlabelled.index if isinstance(unlabelled, pd.DataFrame) else pd.RangeIndex(len(proba))
+    index = unlabelled.index if isinstance(unlabelled, pd.DataFrame) else pd.RangeIndex(rows)
     return pd.DataFrame(
         {
             "gain": expected_gain(clean, person),
             "labelled": False,
             "given": None,
             "p_error": np.nan,
-            "suggested": audit.classes[best],
+            "suggested": classes[clean.argmax(axis=1)],
             "p_suggested": clean.max(axis=1),
         },
         index=index,

@@ -21,6 +21,13 @@ def review(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
+    reviewer: Annotated[
+        str | None, typer.Option(help="Your name, which is saved with your decisions.")
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option(help="Column of labels.csv to order suspects by, such as rank or p_error."),
+    ] = "rank",
     accept_edits: Annotated[
         bool, typer.Option("--accept-edits", help="Accept manual edits of labels.csv.")
     ] = False,
@@ -28,8 +35,9 @@ def review(
     """Step through the suspects of an audit with the keyboard, on a page that only this machine can reach.
 
     Every decision is saved immediately. Stop with Ctrl+C; the next review continues where you stopped.
+    Several people can review one after the other, each with --reviewer; the last decision on a row counts.
 
-    Example: peerloss review audit/
+    Example: peerloss review audit/ --reviewer Ada
     """
     from peerloss.audit.folder import read_folder
     from peerloss.audit.review import DecisionsFileWarning, Review, ReviewServer
@@ -37,7 +45,7 @@ def review(
     folder = read_folder(audit, accept_edits=accept_edits)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DecisionsFileWarning)
-        session = Review(folder)
+        session = Review(folder, reviewer=reviewer, order=order)
     for warning in caught:
         say(f"Warning: {warning.message}", err=True)
     server = ReviewServer(session, port)
@@ -54,9 +62,10 @@ def review(
         state = session.state()
         session.close()
     say(
-        f"{state['keep']:,} kept, {state['change']:,} changed, {state['skip']:,} skipped of "
-        f"{state['total']:,} suspects; saved in {folder.decisions_path}."
+        f"{state['keep']:,} kept, {state['change']:,} changed, {state['drop']:,} dropped, {state['skip']:,} "
+        f"skipped of {counted(state['total'], 'suspect')}; saved in {folder.decisions_path}."
     )
+    say(f"Next: {session.command}")
 
 
 def apply(
@@ -118,6 +127,7 @@ def apply(
         "dropped": len(cleaning.dropped),
         "decided": cleaning.decided,
         "undecided": cleaning.undecided,
+        "disagreements": len(cleaning.disputed),
         "rest": rest,
     }
     if as_json:
@@ -128,3 +138,6 @@ def apply(
         f"{counted(len(cleaning.dropped), 'row')} dropped. {counted(cleaning.decided, 'suspect')} with a "
         f"decision; {cleaning.undecided:,} without ({rest}). Written to {output}."
     )
+    if cleaning.disputed:
+        differing = counted(len(cleaning.disputed), "row")
+        say(f"Reviewers decided differently on {differing}; the last decision counts.")

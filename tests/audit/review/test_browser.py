@@ -93,9 +93,9 @@ def test_a_person_steps_through_with_keys(browser, serve, tmp_path):
     folder = read_folder(tmp_path / "audit")
     rows = folder.suspects()["row"].tolist()
     opened(browser, serve(folder).url)
-    assert text(browser, "name") == f"Row {rows[0]}"
+    assert text(browser, "name") == f"Row {rows[0] + 2}"
     press(browser, "k")
-    assert text(browser, "name") == f"Row {rows[1]}"
+    assert text(browser, "name") == f"Row {rows[1] + 2}"
     given = text(browser, "given")
     number = next(i for i, label in enumerate(folder.classes) if label != given)
     press(browser, str(number + 1))
@@ -103,7 +103,7 @@ def test_a_person_steps_through_with_keys(browser, serve, tmp_path):
     press(browser, "a")
     press(browser, "s")
     press(browser, "u")
-    assert text(browser, "name") == f"Row {rows[3]}"
+    assert text(browser, "name") == f"Row {rows[3] + 2}"
     saved = [(d.row, d.action, d.label) for d in read_decisions(folder.decisions_path)]
     assert saved == [
         (rows[0], "keep", None),

@@ -18,7 +18,8 @@ from peerloss.audit.review._decisions_file import (
     read_decisions,
 )
 from peerloss.audit.review._rerank import gold_from_decisions, rerank
-from peerloss.audit.review._server import Review, ReviewServer
+from peerloss.audit.review._review_session import Review, View
+from peerloss.audit.review._server import ReviewServer
 
 __all__ = [
     "MAX_CHANGE",
@@ -29,6 +30,7 @@ __all__ = [
     "DecisionsFileWarning",
     "Review",
     "ReviewServer",
+    "View",
     "check_automatic_changes",
     "gold_from_decisions",
     "plan_cleaning",

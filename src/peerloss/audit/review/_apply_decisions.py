@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 from peerloss._files import atomic_files
 from peerloss._pages import counted
 from peerloss.audit._label_audit import is_replaceable
-from peerloss.audit.review._decisions_file import checked_latest, read_decisions
+from peerloss.audit.review._decisions_file import checked_latest, disagreements, read_decisions
 from peerloss.datasets import read_table
 from peerloss.datasets.tables import (
     append_field,
@@ -49,6 +49,8 @@ class Cleaning:
     """Number of suspects without a decision."""
     automatic: int = 0
     """Number of rows that change or are dropped without a decision of a person."""
+    disputed: tuple[int, ...] = ()
+    """Rows on which reviewers decided differently; the last decision counts."""
 
 
 def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
@@ -60,7 +62,8 @@ def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
     """
     labels = folder.labels
     path, rows = folder.decisions_path, set(labels["row"].tolist())
-    decisions = checked_latest(read_decisions(path), rows, set(folder.classes), path)
+    made = read_decisions(path)
+    decisions = checked_latest(made, rows, set(folder.classes), path)
     new = {row: d.label for row, d in decisions.items() if d.label is not None}
     decided = {row for row, d in decisions.items() if d.action != "skip"}
     suspects = labels[labels["flagged"] & ~labels["row"].isin(decided)]
@@ -75,7 +78,15 @@ def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
         dropped |= set(automatic)
     given = dict(zip(labels["row"].tolist(), labels["given"].tolist(), strict=True))
     changed = {row: label for row, label in new.items() if label != given[row]}
-    return Cleaning(changed, frozenset(dropped), given, len(decided), len(suspects), len(automatic))
+    return Cleaning(
+        changed,
+        frozenset(dropped),
+        given,
+        decided=len(decided),
+        undecided=len(suspects),
+        automatic=len(automatic),
+        disputed=tuple(disagreements(made)),
+    )
 
 
 def check_automatic_changes(folder: AuditFolder, cleaning: Cleaning, *, max_change: float) -> None:
