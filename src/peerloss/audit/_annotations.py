@@ -51,9 +51,7 @@ class Annotations:
         """The codes of the majority labels."""
         return np.asarray(self.given.cat.codes, dtype=np.int64)
 
-    def posterior(
-        self, proba: NDArray[Any] | None = None, gold: IntArray | None = None
-    ) -> LabelPosterior:
+    def posterior(self, proba: NDArray[Any] | None = None, gold: IntArray | None = None) -> LabelPosterior:
         """Return the posterior of the majority labels.
 
         A model that predicts these labels no better than chance, or that explains the reports hardly better
@@ -72,8 +70,8 @@ class Annotations:
             if found.log_evidence > found.log_evidence_without + LEAST_EVIDENCE:
                 return self._label_posterior(found, proba)
             ignored = (
-                "the model explains the annotators' reports hardly better than the class frequencies do (mean "
-                f"log-likelihood {found.log_evidence:.3f} and {found.log_evidence_without:.3f})"
+                "the model explains the annotators' reports hardly better than the class frequencies do "
+                f"(mean log-likelihood {found.log_evidence:.3f} and {found.log_evidence_without:.3f})"
             )
         found = self.alone if gold is None else combine_reports(self.reports, gold=self._by_task(gold))
         return replace(self._label_posterior(found, None), model_ignored=ignored)
@@ -87,7 +85,7 @@ class Annotations:
 
     @classmethod
     def from_codes(cls, coded: IntArray, given: pd.Series) -> Annotations:
-        """Return the annotations of rows whose majority labels are ``given``, from the result of ``coded``."""
+        """Return the annotations of rows with majority labels ``given``, from the result of ``coded``."""
         k = len(given.cat.categories)
         table = pd.DataFrame(coded, columns=["task", "worker", "label"])
         reports = Reports.from_table(table, labels=range(k))

@@ -66,7 +66,8 @@ class Contradictions:
             return ""
         text = (
             f"{self.n_contradicting:,} of {self.n_groups:,} groups of rows with the same features have "
-            f"different labels: at least {self.min_wrong:,} labels are wrong, if the features decide the class."
+            f"different labels: at least {self.min_wrong:,} labels are wrong, if the features decide the "
+            "class."
         )
         if self.n_near:
             text += f" So do {self.n_near:,} groups of near duplicates."

@@ -117,8 +117,8 @@ def gold_codes(gold: Any, index: pd.Index, classes: NDArray[Any], codes: IntArra
         values = np.asarray(values)
         if values.shape != codes.shape:
             raise InvalidInputError(
-                f"`gold` must have one entry per row, {len(codes)} in all; got shape {values.shape}. Use None "
-                "or NaN for unknown labels, or a Series or a dictionary by the names of the rows."
+                f"`gold` must have one entry per row, {len(codes)} in all; got shape {values.shape}. Use "
+                "None or NaN for unknown labels, or a Series or a dictionary by the names of the rows."
             )
         if values.dtype == bool:
             return np.where(values, codes, UNKNOWN)

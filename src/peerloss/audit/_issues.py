@@ -26,7 +26,7 @@ from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_
 from peerloss.posterior.label_posterior import LabelPosterior, flag_suspects, suspicious_first
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
     from peerloss._validation import BoolArray, FloatArray, IntArray
     from peerloss.audit._annotations import Annotations
@@ -276,15 +276,16 @@ def update_audit(audit: LabelAudit, gold: Any) -> LabelAudit:
 
 def _flags(evidence: Evidence, found: LabelPosterior, order: IntArray) -> BoolArray:
     """Flag suspects; a row with a known label is flagged if its given label is wrong."""
-    options = {"no_noise": found.no_noise, "precision": evidence.precision}
-    if evidence.gold is None:
-        return flag_suspects(found.p_error, order, **options)
-    known = evidence.gold >= 0
-    flagged = known & (evidence.gold != evidence.codes)
-    rest = np.flatnonzero(~known)
+    gold, p_error = evidence.gold, found.p_error
+    if gold is None:
+        return flag_suspects(p_error, order, no_noise=found.no_noise, precision=evidence.precision)
+    flagged: BoolArray = (gold >= 0) & (gold != evidence.codes)
+    rest = np.flatnonzero(gold < 0)
     if len(rest):
-        p_error = found.p_error[rest]
-        flagged[rest] = flag_suspects(p_error, suspicious_first(p_error), **options)
+        among_rest = suspicious_first(p_error[rest])
+        flagged[rest] = flag_suspects(
+            p_error[rest], among_rest, no_noise=found.no_noise, precision=evidence.precision
+        )
     return flagged
 
 

@@ -267,8 +267,8 @@ class LabelAudit:
         if len(pairs) and len(self.classes) > 2:
             worst = pairs.head(1).to_dict("records")[0]  # a row as a Series would turn integers into floats
             found.append(
-                f"The classes that are hardest to tell apart are {worst['first']} and {worst['second']}: about "
-                f"{worst['rows']:,.0f} rows ({worst['share']:.0%}) look like the other one."
+                f"The classes that are hardest to tell apart are {worst['first']} and {worst['second']}: "
+                f"about {worst['rows']:,.0f} rows ({worst['share']:.0%}) look like the other one."
             )
         return [sentence for sentence in found if sentence]
 

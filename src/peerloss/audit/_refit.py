@@ -27,8 +27,6 @@ from peerloss.posterior.label_posterior import decide_gold, likeliest_other, ove
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from numpy.typing import NDArray
-
     from peerloss._validation import FloatArray, IntArray
     from peerloss.posterior.label_posterior import LabelPosterior
 

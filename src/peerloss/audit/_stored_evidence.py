@@ -55,8 +55,8 @@ def read_evidence(folder: AuditFolder) -> Evidence:
     stored = folder.manifest.get("evidence")
     if not isinstance(stored, dict) or not stored.get("sha256"):
         raise InvalidInputError(
-            f"{folder.path} does not contain the probabilities of its audit: an earlier version wrote it. Run "
-            "`peerloss audit` again."
+            f"{folder.path} does not contain the probabilities of its audit: an earlier version wrote it. "
+            "Run `peerloss audit` again."
         )
     try:
         return _read_evidence(folder, stored["sha256"], stored["precision"])

@@ -80,9 +80,7 @@ def fit_one_coin(matrix: ReportMatrix) -> ShrunkenFit:
     n_rounds, change = 0, np.inf
     while n_rounds < MAX_ROUNDS and change >= TOLERANCE:
         class_prior = matrix.class_prior(probabilities)
-        accuracy, confusion = shrink_to_one_coin(
-            matrix, probabilities, strength=np.inf, accuracy_reports=1.0
-        )
+        accuracy, confusion = shrink_to_one_coin(matrix, probabilities, strength=np.inf, accuracy_reports=1.0)
         change = matrix.update_probabilities(probabilities, confusion, class_prior)
         n_rounds += 1
     return ShrunkenFit(probabilities, class_prior, ((confusion, accuracy),), n_rounds)

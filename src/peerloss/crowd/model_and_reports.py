@@ -113,7 +113,8 @@ def majority_labels(reports: Reports, preferred: FloatArray | None = None) -> In
     if preferred is None:
         return np.asarray(reports.counts.argmax(axis=1)).ravel()
     votes = reports.counts.toarray()
-    return np.where(votes == votes.max(axis=1, keepdims=True), preferred, -1.0).argmax(axis=1)
+    most = votes == votes.max(axis=1, keepdims=True)
+    return np.asarray(np.where(most, preferred, -1.0).argmax(axis=1))
 
 
 def _fit(

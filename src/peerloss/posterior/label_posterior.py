@@ -47,7 +47,7 @@ BOUNDARY_PROBABILITY = 0.5
 #: More than two classes: the ranking averages over candidates for T as long as rows times classes times
 #: candidates stay below this; else it uses the mean T.
 RANKING_CELLS = 5_000_000
-#: With more classes the gain of a label assumes equally probable wrong labels, which takes K and not K² steps.
+#: With more classes, the gain of a label assumes equally probable wrong labels: K steps and not K².
 MAX_GAIN_CLASSES = 100
 
 
@@ -105,9 +105,7 @@ class LabelPosterior:
         return self.noise is not None and self.near_boundary <= BOUNDARY_PROBABILITY
 
 
-def label_posterior(
-    proba: NDArray[Any], codes: IntArray, *, gold: IntArray | None = None
-) -> LabelPosterior:
+def label_posterior(proba: NDArray[Any], codes: IntArray, *, gold: IntArray | None = None) -> LabelPosterior:
     """Return the posterior of every row's label.
 
     If a model predicts the given labels no better than chance, rows are ranked by its confidence in their
@@ -118,9 +116,9 @@ def label_posterior(
     proba, codes
         Out-of-fold probabilities of the noisy labels, (n, K), and the given labels, 0..K-1.
     gold
-        The known clean labels, −1 if unknown, shape (n,). They inform the noise and decide their own rows. Rows
-        may be selected by their features and given labels, for example the most suspicious ones: candidates
-        for the noise are weighted by P(clean | x, given label).
+        The known clean labels, −1 if unknown, shape (n,). They inform the noise and decide their own rows.
+        Rows may be selected by their features and given labels, for example the most suspicious ones:
+        candidates for the noise are weighted by P(clean | x, given label).
     """
     if gold is not None and not (gold >= 0).any():
         gold = None

@@ -152,11 +152,11 @@ class NoisePosterior:
         proba, codes, gold
             Noisy probabilities, (n, K), given labels and clean labels of the known rows.
         """
-        log = [
-            np.log(np.maximum(take(NoisePosterior(t[None], np.ones(1)).given_label(proba, codes)[0], gold), TINY)).sum()
-            for t in self.transitions
-        ]
-        return NoisePosterior(self.transitions, reweighted(self.weights, np.array(log)))
+        log = np.empty(len(self.weights))
+        for place, transition in enumerate(self.transitions):
+            clean, _ = NoisePosterior(transition[None], np.ones(1)).given_label(proba, codes)
+            log[place] = np.log(np.maximum(take(clean, gold), TINY)).sum()
+        return NoisePosterior(self.transitions, reweighted(self.weights, log))
 
     def thinned(self, size: int) -> NoisePosterior:
         """Return the posterior with at most ``size`` candidates; with one, it is the mean."""
@@ -177,10 +177,9 @@ class NoisePosterior:
 
 
 def reweighted(weights: FloatArray, log_likelihood: FloatArray) -> FloatArray:
-    """Return probabilities of candidates, multiplied by likelihoods, shape (S,)."""
-    with np.errstate(divide="ignore"):  # a weight may be 0
-        log = np.log(weights) + log_likelihood
-    found = np.exp(log - log.max())
+    """Return probabilities of candidates, multiplied by likelihoods, shape (S,); none becomes 0."""
+    log = np.log(np.maximum(weights, 1e-300)) + log_likelihood
+    found = np.maximum(np.exp(log - log.max()), 1e-12)
     return np.asarray(found / found.sum())
 
 
