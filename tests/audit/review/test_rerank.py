@@ -19,7 +19,7 @@ from tests.audit.made_up import write_audit
 
 @pytest.fixture
 def audit(tmp_path):
-    """A folder with the decisions on the first four suspects; also the clean labels."""
+    """Return a folder with decisions on the first four suspects, and the clean labels."""
     clean = write_audit(tmp_path)
     folder = read_folder(tmp_path / "audit")
     with DecisionsFile(folder.decisions_path) as file:
@@ -92,7 +92,7 @@ def test_decisions_of_another_audit_are_refused(audit):
         file.append(10_000, "keep")
     before = (folder.path / "labels.csv").read_bytes()
     with pytest.raises(
-        InvalidInputError, match="has a decision on row 10000 .* does not belong to this audit"
+        InvalidInputError, match=r"has a decision on row 10000 .* does not belong to this audit"
     ):
         rerank(folder)
     assert (folder.path / "labels.csv").read_bytes() == before
