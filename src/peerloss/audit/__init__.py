@@ -2,6 +2,7 @@
 
 from peerloss import crowd
 from peerloss._deprecation import renamed
+from peerloss.audit._explanations import Explanation
 from peerloss.audit._issues import find_label_issues
 from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._multilabel import MultilabelAudit, find_multilabel_issues
@@ -9,6 +10,7 @@ from peerloss.audit._next_labels import rank_next_labels
 from peerloss.audit._tokens import TokenAudit, find_token_issues
 
 __all__ = [
+    "Explanation",
     "LabelAudit",
     "MultilabelAudit",
     "TokenAudit",

@@ -38,8 +38,12 @@ class StoredExplanation:
     """(column, value, comparison)."""
 
 
-def dump_explanations(found: Explanations, rows: IntArray) -> str:
-    """Return the JSON text; ``rows`` are the positions in the data of the rows of the audit."""
+def dump_explanations(found: Explanations, rows: IntArray, *, with_values: bool = True) -> str:
+    """Return the JSON text.
+
+    ``rows`` are the positions in the data of the rows of the audit. ``with_values`` includes unusual values,
+    which mean nothing if the features are pixels or embeddings.
+    """
 
     def positions(places: IntArray) -> list[int]:
         return [int(rows[place]) for place in places if place >= 0]
@@ -58,6 +62,7 @@ def dump_explanations(found: Explanations, rows: IntArray) -> str:
                 "unusual": [
                     [value.column[:MAX_TEXT], value.value[:MAX_TEXT], value.comparison[:MAX_TEXT]]
                     for value in found.unusual[number]
+                    if with_values
                 ],
             }
         )

@@ -24,7 +24,8 @@ import pandas as pd
 
 from peerloss._files import atomic_folder, check_output_folder, restore_folder
 from peerloss._version import __version__
-from peerloss.audit._audit_page import audit_page
+from peerloss.audit._audit_page import PageContext, audit_page
+from peerloss.audit._picture_files import PICTURE_TYPES
 from peerloss.audit._stored_evidence import FILES, write_evidence
 from peerloss.audit._stored_explanations import dump_explanations, load_explanations
 from peerloss.datasets import read_table
@@ -46,15 +47,6 @@ MANIFEST, LABELS, PAGE, DECISIONS = "audit.json", "labels.csv", "index.html", "d
 EXPLANATIONS, PICTURES = "explanations.json", "pictures.json"
 #: Files that an audit may lack → key of their SHA-256 in the manifest.
 OPTIONAL = {EXPLANATIONS: "explanations_sha256", PICTURES: "pictures_sha256"}
-#: Endings of files that are shown as pictures, and their media types. SVG is not one: it may contain scripts.
-PICTURE_TYPES = {
-    ".png": "image/png",
-    ".jpg": "image/jpeg",
-    ".jpeg": "image/jpeg",
-    ".gif": "image/gif",
-    ".bmp": "image/bmp",
-    ".webp": "image/webp",
-}
 COLUMNS = ("row", "name", "given", "suggested", "p_error", "rank", "flagged")
 TEXT_COLUMNS = ("name", "given", "suggested")
 #: Column since format 3.
@@ -219,14 +211,15 @@ def write_folder(
             "labels": labels,
             "evidence": write_evidence(fresh, audit),
         }
-        write_results(fresh, audit, manifest, rows=rows, title=title)
+        context = PageContext(str(folder), rows, first_row_number(copy.name), shown)
+        write_results(fresh, audit, manifest, context=context, title=title)
 
 
 def write_results(
-    folder: Path, audit: LabelAudit, manifest: dict[str, Any], *, rows: np.ndarray[Any, Any], title: str
+    folder: Path, audit: LabelAudit, manifest: dict[str, Any], *, context: PageContext, title: str
 ) -> None:
     """Write labels.csv, explanations, the page and audit.json; ``manifest`` describes the other files."""
-    table = audit.table
+    table, rows = audit.table, context.rows
     named = pd.DataFrame({"row": rows, "name": [str(name) for name in table.index]})
     results = table.reset_index(drop=True).assign(
         given=table["given"].astype(str).to_numpy(), suggested=table["suggested"].astype(str).to_numpy()
@@ -234,8 +227,9 @@ def write_results(
     safe = manifest["spreadsheet_safe"] is True
     with (folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
         write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=safe)
-    (folder / EXPLANATIONS).write_text(dump_explanations(audit.explanations, rows), encoding="utf-8")
-    (folder / PAGE).write_text(audit_page(audit, title=title), encoding="utf-8")
+    text = dump_explanations(audit.explanations, rows, with_values=context.pictures is None)
+    (folder / EXPLANATIONS).write_text(text, encoding="utf-8")
+    (folder / PAGE).write_text(audit_page(audit, title=title, context=context), encoding="utf-8")
     digests = {key: _digest(folder / name) for name, key in OPTIONAL.items() if (folder / name).exists()}
     manifest |= {"labels_sha256": _digest(folder / LABELS), **digests, "summary": audit.summary()}
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

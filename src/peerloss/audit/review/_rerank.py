@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from peerloss._files import atomic_folder
+from peerloss.audit._audit_page import PageContext
 from peerloss.audit._issues import make_audit
 from peerloss.audit._stored_evidence import read_evidence
 from peerloss.audit.folder import write_results
@@ -67,6 +68,7 @@ def rerank(folder: AuditFolder) -> tuple[LabelAudit, int]:
         features = folder.features()
         folder.check_rows(rows, len(features))
         audit = make_audit(evidence, evidence.posterior(), features.iloc[rows])
+        context = PageContext(str(folder.path), rows, folder.first_row, folder.pictures())
         with atomic_folder(folder.path) as fresh:
             for path in folder.path.iterdir():
                 if path.is_dir():
@@ -75,5 +77,5 @@ def rerank(folder: AuditFolder) -> tuple[LabelAudit, int]:
                     shutil.copyfile(path, fresh / path.name, follow_symlinks=False)
             manifest = folder.manifest | {"decisions": len(gold)}
             source = folder.manifest.get("source", folder.path.name)
-            write_results(fresh, audit, manifest, rows=rows, title=f"Labels of {source}")
+            write_results(fresh, audit, manifest, context=context, title=f"Labels of {source}")
     return audit, len(gold)

@@ -17,22 +17,26 @@ import stat
 import sys
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from peerloss._pages import render
-from peerloss.audit.folder import PICTURE_TYPES
+from peerloss.audit._picture_files import MAX_PICTURE, PICTURE_TYPES
 from peerloss.audit.review._decisions_file import ACTIONS
 from peerloss.audit.review._review_session import STATUSES, View
 from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from peerloss.audit.review._review_session import Review
 
 #: Largest request body in bytes: a decision with a note, whose characters may be escapes.
 MAX_BODY = 16_384
-#: Largest picture in bytes, and how much of it is read at once.
-MAX_PICTURE, CHUNK = 50_000_000, 1 << 16
+#: How much of a picture is read at once, in bytes.
+CHUNK = 1 << 16
+#: A pipe must not block, and Windows must not change line ends.
+OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 #: Seconds until an idle connection is closed.
 IDLE_SECONDS = 30
 #: Headers that are read, besides Host and Origin.
@@ -164,22 +168,17 @@ class _Handler(BaseHTTPRequestHandler):
         if path is None or kind is None:
             self._refuse()
             return
-        try:
-            descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))  # a pipe must not block
-        except (OSError, ValueError):  # ValueError: a null character in the name
+        file = _open_picture(path)
+        if file is None:
             self._refuse()
             return
-        with open(descriptor, "rb") as file:  # noqa: PTH123 - a descriptor has no path
-            found = os.fstat(descriptor)
-            if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= MAX_PICTURE:
-                self._refuse()
-                return
-            self._send_head(found.st_size, kind, "default-src 'none'", HTTPStatus.OK)
-            left = found.st_size
+        with file:
+            left = os.fstat(file.fileno()).st_size
+            self._send_head(left, kind, "default-src 'none'", HTTPStatus.OK)
             while left and (part := file.read(min(CHUNK, left))):
                 self.wfile.write(part)
                 left -= len(part)
-            self.close_connection = self.close_connection or bool(left)  # the file became shorter
+        self.close_connection = self.close_connection or bool(left)  # the file became shorter
 
     def _send_json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
         text = json.dumps(value, ensure_ascii=True, allow_nan=False)
@@ -211,6 +210,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.send_header("Connection", "close")
         self.end_headers()
+
+
+def _open_picture(path: Path) -> IO[bytes] | None:
+    """Open a regular file that is neither empty nor too large, or return ``None``."""
+    try:
+        descriptor = os.open(path, OPEN_FLAGS)
+    except (OSError, ValueError):  # ValueError: a null character in the name
+        return None
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= MAX_PICTURE:
+        os.close(descriptor)
+        return None
+    return os.fdopen(descriptor, "rb")
 
 
 def _is_text(value: object) -> bool:

@@ -4,11 +4,15 @@
   const at = (id) => document.getElementById(id);
   const known = new Map(); // place -> suspect
   const requested = new Map(); // start of a batch -> promise
-  const NEW_CLASSES = 9; // with more classes, a label is typed
+  // Digits as labels have their own keys; other labels have the keys 1 to 9, and more labels are typed.
+  const isDigits = settings.classes.every((label) => /^[0-9]$/.test(label));
+  const keys = new Map(settings.classes.slice(0, isDigits ? 10 : 9).map(
+    (label, index) => [isDigits ? label : String(index + 1), label]));
   let state = null;
   let place = 0;
   let shown = -1; // the suspect on the screen, the only one that may be decided on
   let busy = false;
+  let waiting = false; // whether the view must be shown again after the current request
 
   function make(tag, text, className) {
     const element = document.createElement(tag);
@@ -72,6 +76,8 @@
     return found;
   }
 
+  function probability(p) { return p > 0.995 ? "over 0.99" : p < 0.005 ? "under 0.01" : p.toFixed(2); }
+
   function isFiltered() { return Boolean(at("byGiven").value || at("byConfusion").value); }
 
   function showProgress() {
@@ -120,10 +126,10 @@
     at("probabilities").replaceChildren(...suspect.probabilities.map(([label, p]) => {
       const item = make("li");
       const name = make("span", label);
-      const meter = make("meter");
+      const bar = make("progress");
       name.title = label;
-      meter.value = p;
-      item.append(name, make("span", (100 * p).toFixed(p < 0.1 ? 1 : 0) + " %"), meter);
+      bar.value = p;
+      item.append(name, make("span", (100 * p).toFixed(p < 0.1 ? 1 : 0) + " %"), bar);
       return item;
     }));
     at("nearestText").textContent = suspect.nearest.length
@@ -191,11 +197,11 @@
     const suspect = await suspectAt(place);
     at("name").textContent = suspect.name.replace(/^row /, "Row ");
     showDecision(decision);
-    at("probability").textContent = "wrong with probability " + suspect.p_error.toFixed(2);
+    at("probability").textContent = "wrong with probability " + probability(suspect.p_error);
     at("given").textContent = suspect.given;
     at("suggested").textContent = suspect.suggested;
     at("chance").textContent = suspect.p_suggested === null
-      ? "" : "right with probability " + suspect.p_suggested.toFixed(2);
+      ? "" : "right with probability " + probability(suspect.p_suggested);
     at("picture").hidden = suspect.picture === null;
     if (suspect.picture !== null) picture(suspect.picture, "picture of " + suspect.name, at("picture"));
     at("texts").replaceChildren(...suspect.texts.map(([name, text]) => {
@@ -212,6 +218,7 @@
   async function go(request) {
     if (busy || !state) return;
     busy = true;
+    document.body.dataset.busy = "yes";
     try {
       state = await request();
       await show(state.next, state.decision);
@@ -220,7 +227,9 @@
       showError(error.message);
     } finally {
       busy = false;
+      delete document.body.dataset.busy;
     }
+    if (waiting) look(); // the view was changed in the meantime
   }
 
   function decide(action, label) {
@@ -232,7 +241,10 @@
     go(() => call("decide", decision));
   }
 
-  function look() { go(() => call("view", { view: view(), after: -1 })); }
+  function look() {
+    waiting = busy;
+    if (!busy) go(() => call("view", { view: view(), after: -1 }));
+  }
 
   function change(label) {
     const suspect = known.get(place);
@@ -286,10 +298,9 @@
       return;
     }
     const key = event.key.length === 1 ? event.key.toLowerCase() : event.key;
-    const digit = Number(key);
-    if (key.length === 1 && digit >= 1 && digit <= Math.min(NEW_CLASSES, settings.classes.length)) {
+    if (keys.has(key)) {
       event.preventDefault();
-      change(settings.classes[digit - 1]);
+      change(keys.get(key));
     } else if (Object.hasOwn(actions, key)) {
       event.preventDefault();
       actions[key]();
@@ -309,16 +320,16 @@
   settings.confusions.forEach(([given, suggested, rows], index) => {
     at("byConfusion").append(new Option(given + " → " + suggested + " (" + number(rows) + ")", String(index + 1)));
   });
-  settings.classes.slice(0, NEW_CLASSES).forEach(function (label, index) {
+  keys.forEach(function (label, key) {
     const button = make("button");
     button.type = "button";
-    button.append(make("kbd", String(index + 1)), " " + label);
+    button.append(make("kbd", key), " " + label);
     button.addEventListener("click", () => { change(label); button.blur(); });
     at("choices").append(button);
   });
   at("numbering").textContent = settings.header
     ? "Rows are numbered as in a spreadsheet: the header is row 1." : "Rows are numbered from 1.";
-  at("other").hidden = settings.classes.length <= NEW_CLASSES;
+  at("other").hidden = settings.classes.length <= keys.size;
   settings.classes.forEach((label) => at("classes").append(new Option("", label)));
   call("state").then((first) => { state = first; return show(state.next, state.decision); }).catch((error) => showError(error.message));
 })();
