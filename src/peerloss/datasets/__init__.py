@@ -4,7 +4,9 @@
 """
 
 from peerloss.datasets._conll import TaggedSentences, read_conll
+from peerloss.datasets._image_folder import ImageFolder, read_image_folder
 from peerloss.datasets._load_dataset import OTHER_DATASETS, Dataset, list_datasets, load_dataset
+from peerloss.datasets._read_image import read_image
 from peerloss.datasets._splits import Split, split_and_flip
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
 from peerloss.datasets.cifar10 import CifarImages, load_cifar10, load_cifar10n
@@ -16,6 +18,7 @@ __all__ = [
     "OTHER_DATASETS",
     "CifarImages",
     "Dataset",
+    "ImageFolder",
     "RealNoise",
     "Split",
     "TaggedSentences",
@@ -33,6 +36,8 @@ __all__ = [
     "make_twonorm",
     "make_waveform",
     "read_conll",
+    "read_image",
+    "read_image_folder",
     "read_table",
     "require_columns",
     "split_and_flip",
