@@ -103,6 +103,8 @@ class LabelAudit:
     """The features given, if any."""
     label_name: str = "label"
     """Name of the label column."""
+    shown: pd.DataFrame | None = field(default=None, repr=False)
+    """Columns that pages show instead of ``X``, for example if ``X`` holds features of images."""
 
     @property
     def expected_errors(self) -> float:

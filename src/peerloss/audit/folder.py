@@ -4,6 +4,7 @@ audit.json        format, name of the data, SHA-256 of data and labels.csv, labe
 data.*            an exact copy of the table
 labels.csv        one row per label: row (from 0), name, given, suggested, p_error, rank, flagged
 index.html        the page
+pictures.json     absolute path of the picture of each row of the data, if the data have pictures
 decisions.jsonl   the decisions of the review, written by ``review/_decisions_file.py``
 """
 
@@ -26,7 +27,7 @@ from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
 
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 #: The last is written; format 1 had no SHA-256 of labels.csv.
 FORMATS = (1, 2)
 MANIFEST, LABELS, PAGE, DECISIONS = "audit.json", "labels.csv", "index.html", "decisions.jsonl"
+PICTURES = "pictures.json"
 COLUMNS = ("row", "name", "given", "suggested", "p_error", "rank", "flagged")
 TEXT_COLUMNS = ("name", "given", "suggested")
 #: Types of the columns that are not text.
@@ -91,7 +93,7 @@ def check_free(folder: Path) -> None:
         return
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        known = {MANIFEST, LABELS, PAGE, str(manifest["data"])}
+        known = {MANIFEST, LABELS, PAGE, PICTURES, str(manifest["data"])}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         known = set()
     if (folder / DECISIONS).exists() and known:
@@ -116,6 +118,7 @@ def write_folder(
     labels: list[str],
     title: str,
     spreadsheet_safe: bool = False,
+    pictures: Sequence[Path] | None = None,
 ) -> None:
     """Write an audit of the file ``data``, completely or not at all; the folder must pass :func:`check_free`.
 
@@ -130,6 +133,8 @@ def write_folder(
         Heading of the page.
     spreadsheet_safe
         Whether to write an apostrophe before texts in labels.csv that a spreadsheet would read as a formula.
+    pictures
+        The picture of each row of the file. Their absolute paths are stored, not the pictures.
     """
     check_free(folder)
     with atomic_folder(folder) as fresh:
@@ -154,6 +159,10 @@ def write_folder(
             "labels": labels,
             "summary": audit.summary(),
         }
+        if pictures is not None:
+            paths = [str(path.absolute()) for path in pictures]
+            (fresh / PICTURES).write_text(json.dumps(paths), encoding="utf-8")
+            manifest["pictures_sha256"] = _digest(fresh / PICTURES)
         text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
         (fresh / MANIFEST).write_text(text, encoding="utf-8")
 

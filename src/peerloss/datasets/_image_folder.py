@@ -50,7 +50,9 @@ class ImageFolder:
     usable: NDArray[np.bool_]
     """Whether the image of each row can be read; all can, unless some were skipped."""
     file_column: str = "file"
+    """The column of the file names."""
     label_column: str = "label"
+    """The column of the labels."""
     notes: list[str] = field(default_factory=list)
     """What was left out, and exact copies with different labels."""
 
