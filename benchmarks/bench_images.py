@@ -1,8 +1,8 @@
 """Audits of image folders without a pretrained model: which features rank wrong labels best.
 
-``python benchmarks/bench_images.py --data digits --seeds 1 2`` writes the digits of scikit-learn as PNG files
-into class folders, with wrong labels added. ``--data cifar10n`` does the same for 2,000 images of CIFAR-10 with
-the human labels "worst" of CIFAR-10N, read from PEERLOSS_DATA. Each folder is read and audited as `peerloss
+``python benchmarks/bench_images.py --data digits --seeds 1`` writes the digits of scikit-learn as PNG files
+into class folders, with wrong labels added. ``--data cifar10n`` does the same for 2,000 images of CIFAR-10
+and the human labels "worst" of CIFAR-10N, from PEERLOSS_DATA. Each folder is read and audited as `peerloss
 audit` does it, once with the built-in statistics and once with pixels. ``--output FILE`` writes the table.
 """
 
