@@ -110,9 +110,21 @@ def test_skipped_images_are_left_out_and_named(images, tmp_path):
     assert "unreadable images: 1" in summary["notes"][0]
     labels = pd.read_csv(tmp_path / "out" / "labels.csv")
     assert labels["row"].tolist() == [0, *range(3, 60)]
+    pictures = json.loads((tmp_path / "out" / "pictures.json").read_text())
+    assert pictures[:3] == [str(images / "dog" / "029.png"), *[str(images / "not-shown.png")] * 2]
     (images / "dog" / "000.png").write_bytes(b"")
     audit(images, "--skip-unreadable", "-o", tmp_path / "out")  # replaces the first audit
     assert len(json.loads((tmp_path / "out" / "pictures.json").read_text())) == 57
+
+
+def test_images_that_browsers_do_not_show_are_audited(images, tmp_path):
+    """A TIFF file has no picture in the review, and a note says so."""
+    Image.open(images / "cat" / "000.png").save(images / "cat" / "000.tif")
+    (images / "cat" / "000.png").unlink()
+    summary = audit(images, "-o", tmp_path / "out")
+    assert summary["rows"] == 60
+    assert "without a picture: 1." in summary["notes"][0]
+    assert json.loads((tmp_path / "out" / "pictures.json").read_text())[0].endswith("not-shown.png")
 
 
 def damaged(folder, _tmp_path):

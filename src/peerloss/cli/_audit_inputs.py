@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from peerloss.cli._audit import Labelled
     from peerloss.datasets import ImageFolder
 
+#: Endings of images that browsers show.
+SHOWN = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 #: Rows that a note names.
 LISTED = 5
 #: What is said of features that were computed without a model.
@@ -44,13 +46,21 @@ class Source:
 
     @property
     def pictures(self) -> list[Path] | None:
-        """The image of each row, as an absolute path."""
-        return None if self.images is None else [path.absolute() for path in self.images.paths]
+        """The image of each row, as an absolute path; a path that does not exist if it cannot be shown."""
+        if self.images is None:
+            return None
+        hidden = self.images.folder / "not-shown.png"
+        return [(path if _is_shown(path) else hidden).absolute() for path in self.images.paths]
 
     @property
     def notes(self) -> list[str]:
-        """What was left out."""
-        return [] if self.images is None else self.images.notes
+        """What was left out, and which images the review cannot show."""
+        if self.images is None:
+            return []
+        usable = zip(self.images.paths, self.images.usable, strict=True)
+        hidden = sum(ok and not _is_shown(path) for path, ok in usable)
+        note = f"Images of types that browsers do not show, audited but without a picture: {hidden:,}."
+        return [*self.images.notes, note] if hidden else self.images.notes
 
     def exact(self, table: pd.DataFrame) -> pd.DataFrame:
         """Return the table with names of files and folders as they are."""
@@ -67,6 +77,10 @@ class Source:
         if not kept.any():
             raise InvalidInputError(f"{self.path}: no row has both a label and an image that can be used.")
         return replace(labelled, X=labelled.X[kept], y=labelled.y[kept], rows=labelled.rows[kept])
+
+
+def _is_shown(path: Path) -> bool:
+    return path.suffix.lower() in SHOWN
 
 
 def open_source(
