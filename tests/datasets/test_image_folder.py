@@ -215,6 +215,17 @@ def test_labels_without_images_are_refused_or_left_out(tmp_path, name, message):
     assert found.paths[1] == folder
 
 
+def test_a_name_that_fits_several_images_is_refused(tmp_path):
+    """Without its ending; the full name is always unique."""
+    folder = write_images(tmp_path / "images", 1)
+    labels = labels_of(folder, file=["cat/000", "dog/000.png"])
+    (folder / "cat" / "000.jpg").write_bytes((folder / "cat" / "000.png").read_bytes())
+    with pytest.raises(InvalidInputError, match=r"names that fit several images: 1 \(cat/000\)"):
+        read_image_folder(folder, labels)
+    labels = labels_of(folder, file=["cat/000.jpg", "cat/000.png", "dog/000.png"])
+    assert read_image_folder(folder, labels).usable.all()
+
+
 def test_an_image_that_is_named_twice_is_refused(tmp_path):
     """Two rows for one image would count it twice."""
     folder = write_images(tmp_path / "images", 1)

@@ -34,6 +34,7 @@ _NOT_UNICODE = "images whose names are not valid Unicode"
 _FOLDER_LINK = "links to folders, which are not followed"
 _NO_CLASS = "images in no class sub-folder"
 _MISSING = "images in the table, but not in the folder"
+_AMBIGUOUS = "names that fit several images"
 _NAMELESS = "rows without a file name"
 _UNREADABLE = "unreadable images"
 
@@ -181,11 +182,12 @@ class _Files:
         require_columns(table.columns, [file_column], where=str(labels))
         text = pd.concat([chunk[file_column] for chunk in iter_table(labels, kinds={file_column: "text"})])
         table[file_column] = text.to_numpy(dtype=object)  # "007" stays "007"
-        known: dict[str, list[str]] = defaultdict(list)
+        full: dict[str, list[str]] = defaultdict(list)
+        stems: dict[str, list[str]] = defaultdict(list)
         for name in self.images:
-            known[_normal(name)].append(name)
-        for name in self.images:
-            known.setdefault(_normal(str(PurePosixPath(name).with_suffix(""))), []).append(name)
+            full[_normal(name)].append(name)
+            stems[_normal(str(PurePosixPath(name).with_suffix("")))].append(name)
+        known = dict(stems) | dict(full)
         names = [self._find(value, row, known) for row, value in enumerate(table[file_column])]
         self._check_once(labels, names)
         unlabelled = sorted(set(self.images) - {name.as_posix() for name in names if name is not None})
@@ -201,14 +203,17 @@ class _Files:
         if Path(name).is_absolute():
             name = os.path.relpath(name, self.root.absolute())
         name = os.path.normpath(name)
-        if name.startswith("..") or "\0" in name:
+        if name == ".." or name.startswith("../") or "\0" in name:
             self.problems[_OUTSIDE].append(value)
             return None
         for candidate in (name, name.removeprefix(f"{self.root.resolve().name}/")):
             matches = known.get(_normal(candidate), [])
             if len(matches) == 1:
                 return Path(matches[0])
-            if not matches and os.path.lexists(self.root / candidate):
+            if matches:
+                self.problems[_AMBIGUOUS].append(value)
+                return None
+            if os.path.lexists(self.root / candidate):
                 return Path(candidate)
         self.problems[_MISSING].append(value)
         return None
