@@ -63,3 +63,29 @@ def no_network(monkeypatch):
 
     monkeypatch.setattr(socket.socket, "connect", refuse)
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
+
+
+def save_clip(folder):
+    """Save a model of images and texts, with its tokenizer."""
+    torch.manual_seed(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    special = {"pad_token_id": 0, "bos_token_id": 2, "eos_token_id": 3}
+    config = transformers.CLIPConfig(
+        text_config={"vocab_size": len(WORDS), "max_position_embeddings": 16, **special, **sizes},
+        vision_config={"image_size": 32, "patch_size": 8, **sizes},
+        projection_dim=8,
+    )
+    transformers.CLIPModel(config).save_pretrained(folder)
+    save_tokenizer(folder)
+    return folder
+
+
+def save_t5(folder):
+    """Save an encoder and decoder of texts, with its tokenizer."""
+    torch.manual_seed(0)
+    folder.mkdir(parents=True, exist_ok=True)
+    sizes = {"d_model": 16, "d_kv": 8, "d_ff": 16, "num_layers": 1, "num_heads": 2}
+    transformers.T5Model(transformers.T5Config(vocab_size=len(WORDS), **sizes)).save_pretrained(folder)
+    save_tokenizer(folder)
+    return folder

@@ -14,7 +14,7 @@ from peerloss.exceptions import InvalidInputError
 from peerloss.features import image_features
 from peerloss.features._image_models import ImageModel, load_image_model
 from tests.datasets.made_images import write_images
-from tests.features.models import no_network, save_bert, save_resnet, save_vit, transformers  # noqa: F401
+from tests.features.models import no_network, save_bert, save_clip, save_resnet, save_vit, transformers  # noqa: F401
 
 CPU = torch.device("cpu")
 
@@ -43,6 +43,13 @@ def test_a_residual_network_is_averaged_over_its_grid(tmp_path, images):
     """A name given as text is a folder if there is one."""
     found = image_features(images, model=str(save_resnet(tmp_path / "resnet")), n_components=None)
     assert found.shape == (6, 16)
+    assert np.ptp(found, axis=0).max() > 0
+
+
+def test_a_model_of_images_and_texts_is_used_for_images(tmp_path, images):
+    """Its projected features are used."""
+    found = image_features(images, model=save_clip(tmp_path / "clip"), n_components=None)
+    assert found.shape == (6, 8)
     assert np.ptp(found, axis=0).max() > 0
 
 

@@ -8,7 +8,7 @@ import torch
 
 from peerloss.exceptions import InvalidInputError
 from peerloss.features import text_features
-from tests.features.models import no_network, save_bert, save_vit, transformers  # noqa: F401
+from tests.features.models import no_network, save_bert, save_clip, save_t5, save_vit, transformers  # noqa: F401
 
 TEXTS = ["good film", "the film was very good", "bad", "", "bad film was bad film"]
 
@@ -66,6 +66,14 @@ def test_sentence_transformers_may_use_the_first_token(tmp_path, nested):
         expected = model(input_ids=torch.tensor([[2, 4, 3]])).last_hidden_state[:, 0]
     found = text_features(["good"], model=folder, n_components=None)
     np.testing.assert_allclose(found, expected.numpy(), atol=1e-5)
+
+
+@pytest.mark.parametrize(("save", "width"), [(save_clip, 8), (save_t5, 16)])
+def test_models_with_other_parts_are_used_for_texts(tmp_path, save, width):
+    """Of a model of images and texts, and of an encoder and decoder, the part for reading texts is used."""
+    found = text_features(["good film", "bad film"], model=save(tmp_path / "model"), n_components=None)
+    assert found.shape == (2, width)
+    assert not np.allclose(found[0], found[1])
 
 
 def no_tokenizer(folder):

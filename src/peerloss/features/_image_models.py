@@ -98,8 +98,9 @@ def load_image_model(model: str | Path, device: torch.device) -> ImageModel:
 def _hugging_face_model(folder: Path, device: torch.device) -> ImageModel:
     module = load_transformer(folder).to(device)
     settings = read_settings(folder / "preprocessor_config.json", required=False)
+    config = getattr(module.config, "vision_config", module.config)  # of models of images and texts
     try:
-        size, short_side = _hugging_face_size(settings, getattr(module.config, "image_size", None))
+        size, short_side = _hugging_face_size(settings, getattr(config, "image_size", None))
     except (TypeError, ValueError, ArithmeticError) as error:
         raise InvalidInputError(
             f"`model`: preprocessor_config.json does not say the size of the images ({first_line(error)}) "
