@@ -27,6 +27,8 @@ FIRST_INEXACT = 2**53
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
 #: Standardised features are clipped here, so that the float32 numbers of networks do not overflow.
 MAX_STANDARDISED = 1e30
+#: Values of ``metric`` of the classifiers, here so that the command line can check them without scikit-learn.
+METRICS = ("accuracy", "balanced_accuracy")
 #: Counts must fit into the integers of compiled code.
 MAX_COUNT = 2**63 - 1
 

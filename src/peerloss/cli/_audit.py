@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from peerloss.cli._terminal import say, say_json, training_bar, visible
+from peerloss._progress import announce, phase
+from peerloss.cli._terminal import counted, say, say_json, training_bar, visible
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -158,20 +159,22 @@ def audit(
         seed=seed,
         quiet=as_json,
     )
-    note = f"{'training on' if proba is None else 'reading'} {len(labelled.X):,} rows"
+    note = counted(len(labelled.X), "row")
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        found = _find_issues(labelled, proba, learned, seed=seed, jobs=jobs)
-    write_folder(
-        output,
-        found,
-        source.path,
-        rows=labelled.rows,
-        labels=labelled.columns,
-        title=f"Labels of {data.name}",
-        spreadsheet_safe=spreadsheet_safe,
-        pictures=source.pictures,
-    )
+        with phase("auditing", 0.0, 0.97):
+            found = _find_issues(labelled, proba, learned, seed=seed, jobs=jobs)
+        announce("writing the folder", 0.97)
+        write_folder(
+            output,
+            found,
+            source.path,
+            rows=labelled.rows,
+            labels=labelled.columns,
+            title=f"Labels of {data.name}",
+            spreadsheet_safe=spreadsheet_safe,
+            pictures=source.pictures,
+        )
     caught_notes = {str(note.message) for note in caught if issubclass(note.category, UserWarning)}
     summary = {
         "audit": str(output),

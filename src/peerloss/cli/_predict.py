@@ -53,9 +53,13 @@ def predict(
     if seed is not None:
         typer.echo("Warning: --seed is deprecated and has no effect; predictions are not random.", err=True)
     from peerloss.datasets import iter_table
-    from peerloss.persistence import load_model
+    from peerloss.persistence import read_manifest
 
     _check_output(output, data)
+    read_manifest(model)  # a wrong path is reported before scikit-learn and torch are imported
+
+    from peerloss.persistence import load_model
+
     loaded, ids = load_model(model), id_columns or []
     threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
     # Features have the kinds of the model; identifiers are text.

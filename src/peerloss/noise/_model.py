@@ -75,6 +75,12 @@ class NoiseModel:
             return f"NoiseModel.binary(e_neg={self.e_neg:g}, e_pos={self.e_pos:g})"
         return f"NoiseModel({self.n_classes} classes, flip rates {np.round(self.flip_rates, 4).tolist()})"
 
+    def _repr_html_(self) -> str:
+        """Return the view in a notebook."""
+        from peerloss.noise.noise_table import noise_card  # noqa: PLC0415 - only notebooks need it
+
+        return noise_card(self.transition)
+
     @classmethod
     def binary(cls, e_neg: float, e_pos: float) -> Self:
         """Two classes: ``e_neg = P(1 | clean 0)`` (the paper's e₋₁), ``e_pos = P(0 | clean 1)`` (e₊₁)."""

@@ -19,7 +19,7 @@ from peerloss.training.deep._training_output import (
     TABLE,
     check_writable,
     epoch_log,
-    progress_bar,
+    epoch_progress,
     resume,
     save_checkpoint,
 )
@@ -73,7 +73,7 @@ def train_deep(
         Folder for ``metrics.csv`` and, if TensorBoard is installed, its events. The table of an earlier
         training run in the folder is renamed.
     progress
-        Whether to show a progress bar with the remaining time.
+        Whether to show the progress on stderr: epoch, its results, percentage, elapsed time, time left.
 
     Raises
     ------
@@ -103,7 +103,7 @@ def train_deep(
         check_writable(folder / TABLE, "log_dir")
     with (
         epoch_log(folder, done=run.epoch) as log,
-        progress_bar(run.recipe.epochs, done=run.epoch, show=progress) as advance,
+        epoch_progress(run.recipe.epochs, done=run.epoch, show=progress) as advance,
     ):
         while not run.finished:
             number = run.epoch + 1

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from peerloss._files import atomic_stream, check_output_file
+from peerloss._progress import announce, show_progress
 from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
@@ -166,20 +167,15 @@ def _keep_earlier(table: Path) -> None:
 
 
 @contextmanager
-def progress_bar(epochs: int, *, done: int, show: bool) -> Iterator[Callable[[Record], None]]:
-    """Yield a function to call after each epoch."""
-    if not show:
-        yield lambda _: None
-        return
-    from rich import progress as rich  # noqa: PLC0415 (only if a bar is shown)
-
-    columns = (rich.TextColumn("epochs"), rich.BarColumn(), rich.MofNCompleteColumn())
-    description = rich.TextColumn("{task.description}")
-    with rich.Progress(*columns, rich.TimeRemainingColumn(), description) as progress:
-        task = progress.add_task("", total=epochs, completed=done)
+def epoch_progress(epochs: int, *, done: int, show: bool) -> Iterator[Callable[[Record], None]]:
+    """Yield a function to call after each epoch; it reports the progress, which ``show`` prints on stderr."""
+    with show_progress("training", show=show):
 
         def advance(record: Record) -> None:
+            epoch = done + next(number)
             values = " ".join(f"{name} {value:.4g}" for name, value in record.items() if name != "epoch")
-            progress.update(task, advance=1, description=values)
+            announce(f"epoch {epoch} of {epochs}, {values}", epoch / epochs)
 
+        number = count(1)
+        announce(f"epoch {done} of {epochs}", done / epochs)
         yield advance
