@@ -14,14 +14,14 @@ if TYPE_CHECKING:
     from peerloss.features._feature_file import read_features
     from peerloss.features._image_features import image_features
     from peerloss.features._principal_components import principal_components
-    from peerloss.features._text_features import text_features
+    from peerloss.features._text_vectors import text_features
 
 #: Module → public names that are imported from it.
 _NAMES = {
     "_feature_file": "read_features",
     "_image_features": "image_features",
     "_principal_components": "principal_components",
-    "_text_features": "text_features",
+    "_text_vectors": "text_features",
 }
 
 __all__ = ["image_features", "principal_components", "read_features", "text_features"]
