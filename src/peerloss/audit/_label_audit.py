@@ -86,6 +86,8 @@ class LabelAudit:
     suspect_proba: FloatArray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     """(m, K) the probabilities of the classes of the first suspects, in the order of ``suspects``; at most
     5,000 rows."""
+    shown: pd.DataFrame | None = field(default=None, repr=False)
+    """Columns that pages show instead of ``X``, for example if ``X`` holds features of images."""
 
     @property
     def expected_errors(self) -> float:
