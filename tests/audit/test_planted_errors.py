@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.datasets import load_digits, make_classification
+from sklearn.feature_extraction.text import TfidfVectorizer
 from sklearn.metrics import roc_auc_score
 
 from peerloss import find_label_issues
@@ -82,3 +83,14 @@ def test_planted_errors_are_found(make, share, least, countable):
     assert (suggested == clean)[flagged & wrong & changed].mean() >= 0.85
     if countable:
         assert found.expected_errors == pytest.approx(wrong.sum(), rel=0.2)
+
+
+def test_a_sparse_matrix_is_audited():
+    """Features that are a TF-IDF matrix already need no table."""
+    X, clean = sentences(300)
+    words = TfidfVectorizer(analyzer="char_wb", ngram_range=(2, 3)).fit_transform(X["message"])
+    noisy = clean.copy()
+    noisy[::10] = np.where(clean[::10] == "device", "payment", "device")
+    table = find_label_issues(words, noisy, cv=3).table
+    assert words.shape[1] > 256
+    assert roc_auc_score(noisy != clean, table["p_error"]) > 0.9
