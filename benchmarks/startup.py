@@ -1,8 +1,8 @@
 """Start-up: processor time of commands that do not train, relative to ``python -c "import pandas"``.
 
-Run with ``python benchmarks/startup.py [--rounds N] [--before SOURCE]``. Commands are run alternately, each in a
-process of its own, and medians of the user and system time are compared. SOURCE is the folder ``src`` of
-another version, measured in the same run. It takes about a minute.
+Run with ``python benchmarks/startup.py [--rounds N] [--before SOURCE]``. Commands run alternately, each in
+its own process, and medians of the user and system time are compared. SOURCE is the folder ``src`` of another
+version, measured in the same run. It takes minutes.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from measure import provenance
 from peerloss import find_label_issues
 from peerloss.audit.folder import write_folder
 
-#: Bytecode is compiled, and files are in the cache, after these rounds.
-WARM_UP = 2
+#: After this many rounds, bytecode is compiled and files are in the cache.
+WARM_UP = 1
 PANDAS = 'python -c "import pandas"'
 
 
@@ -113,10 +113,10 @@ def report(
     )
     print("|---|" + "---|" * len(versions))
     for label in commands:
-        cells = [
-            f"{processor[label, version] / unit:.1f}, {processor[label, version]:.2f} ({wall[label, version]:.2f})"
-            for version in versions
-        ]
+        cells = []
+        for version in versions:
+            used, elapsed = processor[label, version], wall[label, version]
+            cells.append(f"{used / unit:.1f}, {used:.2f} ({elapsed:.2f})")
         print(f"| {label} | " + " | ".join(cells) + " |")
 
 
