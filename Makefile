@@ -63,4 +63,4 @@ bench: venv ## measure speed and memory relative to other libraries
 	$(BIN)/python benchmarks/bench_audit_speed.py
 
 clean: ## remove everything that the other targets build
-	rm -rf $(VENV) $(OLDEST) dist build docs/_build docs/results docs/examples.md docs/api/command_line.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) dist build docs/_build docs/results docs/examples.md docs/tutorial.md docs/api/command_line.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
