@@ -175,7 +175,7 @@ def find_label_issues(
         )
     announce("estimating the noise", FIT_END)
     # Only the probabilities of the portfolio are calibrated, as this test needs.
-    from_portfolio = proba is not None and pred_proba is None and estimator is None
+    is_tested = pred_proba is None and estimator is None
     evidence = Evidence(
         given,
         classes,
@@ -184,7 +184,7 @@ def find_label_issues(
         reports,
         gold_codes(gold, given.index, classes, codes),
         precision=precision,
-        useless=explain_nothing_learned(proba, codes) if from_portfolio else "",
+        useless=explain_nothing_learned(proba, codes) if proba is not None and is_tested else "",
     )
     found = evidence.posterior()
     if refit:
