@@ -147,7 +147,7 @@ def explain_nothing_learned(proba: NDArray[Any], codes: IntArray, weight: FloatA
     return (
         "nothing can be learned from these columns: predictions of held-out labels are no better than the "
         f"label frequencies (Brier score {1.0 + share @ score:.3f}, of the frequencies "
-        f"{of_frequencies:.3f}, difference {mean:.3f} ± {error:.3f})"
+        f"{of_frequencies:.3f}, difference {mean:.4f} ± {error:.4f})"
     )
 
 

@@ -65,7 +65,7 @@ def test_calibrated_probabilities_are_compared_with_the_frequencies():
     y = (rng.random(1000) < p).astype(int)
     proba = np.column_stack([1.0 - p, p])
     assert explain_nothing_learned(proba, y) == ""
-    assert "difference 0.000 ± 0.000" in explain_nothing_learned(np.tile(np.bincount(y) / 1000, (1000, 1)), y)
+    assert "difference 0.0000 ± 0.0000" in explain_nothing_learned(np.tile(np.bincount(y) / 1000, (1000, 1)), y)
     found = explain_nothing_learned(rng.permutation(proba), y)
     share = y.mean()
     assert f"of the frequencies {2 * share * (1 - share):.3f}" in found

@@ -68,6 +68,7 @@ def test_folds_do_not_train_on_held_out_rows(monkeypatch):
     PeerClassifier(random_state=0).fit(X, noisy)
 
 
+@pytest.mark.filterwarnings("ignore:nothing can be learned")  # five trees, 100 rows
 @pytest.mark.parametrize(
     ("options", "grouped", "expected"),
     [({}, False, True), ({"cv": None}, False, True), ({"cv": KFold(3)}, False, False), ({}, True, False)],
