@@ -15,6 +15,7 @@ from peerloss._installing import install_command
         ("huggingface", "transformers", "hf"),
         ("lightning", "lightning", "lightning"),
         ("skorch", "skorch", "skorch"),
+        ("opacus", "opacus", "privacy"),
     ],
 )
 def test_a_missing_framework_is_named_with_its_extra(module, package, extra, monkeypatch):
@@ -31,7 +32,7 @@ def test_no_framework_is_imported_with_the_package():
     """Neither with peerloss nor with peerloss.integrations."""
     code = (
         "import sys, peerloss, peerloss.integrations;"
-        "print([m for m in ('transformers', 'lightning', 'skorch') if m in sys.modules])"
+        "print([m for m in ('transformers', 'lightning', 'skorch', 'opacus') if m in sys.modules])"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert run.stdout.strip() == "[]"

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from peerloss.audit._issues import find_label_issues
     from peerloss.audit._label_audit import LabelAudit
     from peerloss.audit._multilabel import MultilabelAudit, find_multilabel_issues
+    from peerloss.audit._next_labels import rank_next_labels
     from peerloss.audit._tokens import TokenAudit, find_token_issues
 
 #: Module → public names that are imported from it.
@@ -21,6 +22,7 @@ _NAMES = {
     "_issues": "find_label_issues",
     "_label_audit": "LabelAudit",
     "_multilabel": "MultilabelAudit find_multilabel_issues",
+    "_next_labels": "rank_next_labels",
     "_tokens": "TokenAudit find_token_issues",
 }
 
@@ -32,6 +34,7 @@ __all__ = [
     "find_label_issues",
     "find_multilabel_issues",
     "find_token_issues",
+    "rank_next_labels",
 ]
 
 _get_name, __dir__ = lazy_names(__name__, _NAMES)

@@ -128,12 +128,20 @@ def comparable_features(X: Any) -> Any:
         matrix: Any = X
         return normalize(matrix.tocsr().astype(np.float32))
     if not isinstance(X, pd.DataFrame):
-        return _scaled(np.asarray(X))
+        array = np.asarray(X)
+        if array.dtype.kind in "biuf":
+            return _scaled(array)
+        X = pd.DataFrame(array)
     try:
-        encoder = TableEncoder(output="table").fit(X)
-    except InvalidInputError:  # no useful column
+        return _of_table(X)
+    except (InvalidInputError, TypeError, ValueError):
+        # No useful column, or values that no model can read: with probabilities they can be audited.
         return None
-    used = encoder.transform(X)
+
+
+def _of_table(table: pd.DataFrame) -> Any:
+    encoder = TableEncoder(output="table").fit(table)
+    used = encoder.transform(table)
     texts = [_word_frequencies(used[name].fillna("")) for name in encoder.free_text_]
     rest = used.drop(columns=encoder.free_text_)
     parts = [text for text in texts if text is not None]

@@ -39,6 +39,7 @@ EXTRAS = {
     "hf": "Hugging Face Trainer, models of images and texts",
     "lightning": "Lightning modules",
     "skorch": "skorch classifiers",
+    "privacy": "differentially private training (Opacus)",
     "docs": "building the documentation",
 }
 #: Modules whose name is not that of their package.

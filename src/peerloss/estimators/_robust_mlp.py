@@ -24,7 +24,7 @@ from peerloss.estimators._mlp_settings import (
     search_folds,
 )
 from peerloss.estimators.folds import FoldClassifier, Folds
-from peerloss.exceptions import DivergenceError, DivergenceWarning, warn_caller
+from peerloss.exceptions import DivergenceError, DivergenceWarning, InvalidInputError, warn_caller
 from peerloss.functional.base import DEFAULT_EPS
 from peerloss.losses import LOGIT_LIMIT
 from peerloss.metrics import peer_score
@@ -51,6 +51,8 @@ BLOCK_ROWS = 65536
 
 class RobustMLPClassifier(FoldClassifier):
     """Small neural networks for noisy labels; features are standardised inside.
+
+    Rows without a label (NaN, None, or -1 as in :class:`PeerClassifier`) are left out.
 
     Parameters
     ----------
@@ -168,6 +170,8 @@ class RobustMLPClassifier(FoldClassifier):
         self.random_state = random_state
         self.verbose = verbose
 
+    _accepts_partial_labels = True
+
     warm_start_fraction = renamed_attribute("warm_start_fraction", "warm_up_fraction")
 
     @renamed_parameters(warm_start_fraction="warm_up_fraction")
@@ -187,7 +191,12 @@ class RobustMLPClassifier(FoldClassifier):
 
     def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
         hidden, loss = check_parameters(self, len(data.classes))
-        used: Any = slice(None) if data.weight.all() else data.weight > 0
+        if data.shares is not None:
+            raise InvalidInputError(
+                f"`y` must be one label per row; got soft labels of shape {data.shares.shape}. Use "
+                "PeerClassifier, or train_nets, which accept them, or the most probable labels."
+            )
+        used: Any = slice(None) if data.is_used.all() else data.is_used
         features, codes, weight = data.X[used], data.codes[used], data.weight[used]
         self.mean_, self.scale_ = _mean_and_scale(features, weight)
         seed = int(as_generator(self.random_state).integers(2**62))

@@ -57,7 +57,9 @@ def train_deep(
     X, y
         Inputs and noisy labels, which are kept on the device. uint8 images (n, height, width, channels) are
         scaled and augmented; other inputs are passed to the model unchanged. A label of -1 marks a row
-        without a label: the loss ignores it, and a sieve trains it on the predictions of the model.
+        without a label: the loss ignores it, and a sieve trains it on the predictions of the model. Soft
+        labels (n, K) are floats that sum to one in each row, or NaN in a row without a label. The losses of
+        this package accept them as targets; a sieve does not.
     recipe
         All settings that affect the result; see :class:`DeepRecipe`.
     validation

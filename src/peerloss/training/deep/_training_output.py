@@ -103,14 +103,17 @@ def _unreadable(path: Path) -> InvalidInputError:
 def training_settings(
     recipe: DeepRecipe, model: nn.Module, loss: Any, X: Tensor, y: Tensor
 ) -> dict[str, Any]:
-    """Return what must be equal in a checkpoint and a run; call it before the first step changes α."""
+    """Return what must be equal in a checkpoint and a run; call it before the first step changes α.
+
+    ``y`` are class codes, or soft labels, which are NaN in rows without a label.
+    """
     layout = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     # The repr of a function holds its address, which changes; the repr of a module holds its settings.
     name = repr(loss) if isinstance(loss, nn.Module) else getattr(loss, "__qualname__", type(loss).__name__)
     return {
         **asdict(recipe),
         "rows": len(X),
-        "labelled": int((y >= 0).sum()),
+        "labelled": int((y >= 0).sum() if y.ndim == 1 else (~y.isnan()).all(dim=1).sum()),
         "model": f"{type(model).__name__} {_digest(repr(layout).encode())}",
         "loss": name,
         "fingerprint of X": _fingerprint(X[:: -(-len(X) // FINGERPRINT_ROWS)]),
