@@ -120,22 +120,24 @@ def audit(
     Example: peerloss audit images/ -o audit/
     """
     from peerloss.audit.folder import check_free, write_folder
-    from peerloss.cli._audit_inputs import learned_features, open_source
+    from peerloss.cli._audit_inputs import Source, drop_unusable, learned_features, open_source
     from peerloss.datasets import read_table
 
     check_free(output)
-    source = open_source(
-        context,
-        data,
-        output,
-        target=target or [],
-        id_column=id_column,
-        is_crowd=reports is not None,
-        labels=labels,
-        file_column=file_column,
-        skip_unreadable=skip_unreadable,
-    )
-    table = source.exact(read_table(source.path))
+    source = Source(data, target or [], id_column)
+    if data.is_dir() or labels is not None or file_column is not None or skip_unreadable:
+        source = open_source(
+            context,
+            data,
+            output,
+            target=target or [],
+            id_column=id_column,
+            is_crowd=reports is not None,
+            labels=labels,
+            file_column=file_column,
+            skip_unreadable=skip_unreadable,
+        )
+    table = read_table(source.path).assign(**source.exact_columns)
     labelled = _labelled_rows(
         table,
         str(source.path),
@@ -146,19 +148,22 @@ def audit(
         abstain=abstain,
         drop=drop or [],
     )
-    labelled = source.usable(labelled)
+    if source.images is not None:
+        labelled = drop_unusable(source, labelled)
     proba = None if probabilities is None else _read_probabilities(probabilities, labelled)
-    learned, notes = learned_features(
-        source,
-        labelled,
-        len(table),
-        has_probabilities=proba is not None,
-        features=features,
-        model=model,
-        text_column=text_column,
-        seed=seed,
-        quiet=as_json,
-    )
+    learned, notes = None, list[str]()
+    if source.images is not None or any(part is not None for part in (features, model, text_column)):
+        learned, notes = learned_features(
+            source,
+            labelled,
+            len(table),
+            has_probabilities=proba is not None,
+            features=features,
+            model=model,
+            text_column=text_column,
+            seed=seed,
+            quiet=as_json,
+        )
     note = counted(len(labelled.X), "row")
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
