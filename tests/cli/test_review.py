@@ -224,6 +224,25 @@ def test_folders_that_are_not_audits_are_refused(audited, command):
     assert not (folder / "cleaned.csv").exists()
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--order", "gian"],
+            "--order must be a column of numbers in labels.csv: p_error, p_suggested, rank",
+        ),
+        (["--reviewer", " "], "--reviewer must be a name of 1 to 100 characters; got ' '"),
+    ],
+)
+def test_review_refuses_unknown_orders_and_empty_names(audited, options, message):
+    """The message has the option and what is accepted; no file of decisions is made."""
+    folder, *_ = audited
+    result = run("review", folder / "out", "--no-browser", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (folder / "out" / "decisions.jsonl").exists()
+
+
 def test_apply_refuses_decisions_of_another_audit(audited):
     """A row or a label that is not in the audit is an error, and nothing is written."""
     folder, *_ = audited
