@@ -21,7 +21,7 @@ import pandas as pd
 from peerloss._files import atomic_folder, check_output_folder, restore_folder
 from peerloss._version import __version__
 from peerloss.audit._audit_page import audit_page
-from peerloss.datasets import read_table
+from peerloss.datasets import ReadOptions, read_table
 from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from peerloss.audit._label_audit import LabelAudit
+    from peerloss.audit.table_summary import TableSummary
 
 #: The last is written; format 1 had no SHA-256 of labels.csv.
 FORMATS = (1, 2)
@@ -65,13 +66,23 @@ class AuditFolder:
         """The labels, as text."""
         return list(map(str, self.manifest["summary"]["classes"]))
 
+    @property
+    def options(self) -> ReadOptions:
+        """How the table is read."""
+        return ReadOptions.from_dict(self.manifest.get("options", {}))
+
+    @property
+    def tidied(self) -> dict[str, str]:
+        """Spelling of a label in the table → the one that the audit used."""
+        return dict(self.manifest.get("table", {}).get("tidied", {}))
+
     def suspects(self) -> pd.DataFrame:
         """Return the flagged rows, most probable errors first."""
         return self.labels[self.labels["flagged"]].sort_values("rank", kind="stable")
 
     def features(self) -> pd.DataFrame:
         """Read the table without its label columns."""
-        table = read_table(self.data_path)
+        table = read_table(self.data_path, options=self.options)
         return table[[name for name in table.columns if name not in self.manifest["labels"]]]
 
     def check_rows(self, named: Iterable[int], rows: int) -> None:
@@ -116,6 +127,8 @@ def write_folder(
     labels: list[str],
     title: str,
     spreadsheet_safe: bool = False,
+    options: ReadOptions | None = None,
+    described: TableSummary | None = None,
 ) -> None:
     """Write an audit of the file ``data``, completely or not at all; the folder must pass :func:`check_free`.
 
@@ -130,6 +143,10 @@ def write_folder(
         Heading of the page.
     spreadsheet_safe
         Whether to write an apostrophe before texts in labels.csv that a spreadsheet would read as a formula.
+    options
+        How ``data`` was read; the copy is read in the same way.
+    described
+        The summary of the table, which is stored with the audit.
     """
     check_free(folder)
     with atomic_folder(folder) as fresh:
@@ -152,6 +169,8 @@ def write_folder(
             "labels_sha256": _digest(fresh / LABELS),
             "spreadsheet_safe": spreadsheet_safe,
             "labels": labels,
+            "options": {} if options is None else options.as_dict(),
+            "table": {} if described is None else described.as_dict(),
             "summary": audit.summary(),
         }
         text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
@@ -177,8 +196,11 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         valid &= list(labels) == list(COLUMNS)
         valid = valid and all(labels[column].dtype.kind in kinds for column, kinds in KINDS.items())
         valid = valid and bool((labels["row"] >= 0).all())
+        audit = AuditFolder(folder, manifest, labels)
+        valid = valid and all(isinstance(text, str) for text in [*audit.tidied, *audit.tidied.values()])
+        valid = valid and isinstance(audit.options, ReadOptions)  # raises an error if they are damaged
         digest = _digest(folder / name) if valid else ""
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidInputError(
             f"{folder} is a damaged audit: {error}. Run `peerloss audit` again."
         ) from error
@@ -196,7 +218,7 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
             "not record its SHA-256. Run `peerloss audit` again, or pass --accept-edits if you changed it "
             "yourself."
         )
-    return AuditFolder(folder, manifest, labels)
+    return audit
 
 
 def _read_labels(path: Path, *, spreadsheet_safe: bool) -> pd.DataFrame:

@@ -8,19 +8,24 @@ from peerloss.datasets._load_dataset import OTHER_DATASETS, Dataset, list_datase
 from peerloss.datasets._splits import Split, split_and_flip
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
 from peerloss.datasets.cifar10 import CifarImages, load_cifar10, load_cifar10n
+from peerloss.datasets.label_spelling import Spellings, find_rare_labels, find_spellings, tidy_labels
 from peerloss.datasets.real_noise import RealNoise, list_real_noise, load_real_noise
-from peerloss.datasets.tables import column_kinds, iter_table, read_table, require_columns
+from peerloss.datasets.tables import ReadOptions, column_kinds, iter_table, read_table, require_columns
 from peerloss.datasets.tables._columns import check_label_column, make_encoder, split_target
 
 __all__ = [
     "OTHER_DATASETS",
     "CifarImages",
     "Dataset",
+    "ReadOptions",
     "RealNoise",
+    "Spellings",
     "Split",
     "TaggedSentences",
     "check_label_column",
     "column_kinds",
+    "find_rare_labels",
+    "find_spellings",
     "iter_table",
     "list_datasets",
     "list_real_noise",
@@ -37,4 +42,5 @@ __all__ = [
     "require_columns",
     "split_and_flip",
     "split_target",
+    "tidy_labels",
 ]
