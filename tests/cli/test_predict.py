@@ -154,7 +154,7 @@ def test_identifiers_with_special_characters_are_kept(model, tmp_path):
 
 
 def test_wrong_paths(model, tmp_path):
-    """Missing or foreign model folders, and outputs that are the input, a folder, or no table, are refused."""
+    """Missing or foreign model folders, and outputs that are the input, a folder or no table are refused."""
     table = tmp_path / "new.csv"
     make_table().to_csv(table, index=False)
     (tmp_path / "folder.csv").mkdir()

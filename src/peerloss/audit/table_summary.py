@@ -68,6 +68,8 @@ class TableSummary:
     """Labels such as NA, and whether they are a class."""
     contradictions: int = 0
     """Number of rows that equal a row with another label, in all columns in use."""
+    decimal: str | None = None
+    """The decimal mark that was named or recognised, if any."""
     learns: bool = True
     """Whether a model will be trained on the columns; probabilities may be given instead."""
 
@@ -92,6 +94,8 @@ class TableSummary:
         found = []
         if self.learns:
             found = [f"Column {c.name!r} is not used: it {c.why_not}" for c in self.columns if not c.used]
+        if self.decimal == ",":
+            found.append("Numbers are read with decimal commas")
         found += [f"Column {c.name!r} {c.note}" for c in self.columns if c.note]
         found += [f"{old!r} is read as {new!r}" for old, new in self.tidied.items()]
         found += self.serious
@@ -273,6 +277,7 @@ def describe_rows(
         spellings=tuple(prepared.spellings),
         tidied=prepared.tidied,
         words=reading.words,
+        decimal=reading.decimal,
         learns=learns,
         contradictions=0
         if labels.shape[1] > 1

@@ -18,6 +18,7 @@ from peerloss.cli._table_options import (
     Sheet,
     TidyLabels,
     Yes,
+    label_text,
     read_options,
     show_summary,
 )
@@ -307,7 +308,8 @@ def _print(found: LabelAudit, summary: dict[str, Any]) -> None:
     suspects = found.suspects.head(PRINTED_SUSPECTS)
     shown = Table("row", "given", "suggested", "P(wrong)", title="Most probable errors")
     for name, row in zip(suspects.index, suspects.to_dict("records"), strict=True):
-        cells = [str(name), str(row["given"]), str(row["suggested"]), f"{row['p_error']:.3f}"]
+        labels = (label_text(row["given"]), label_text(row["suggested"]))
+        cells = [str(name), *labels, f"{row['p_error']:.3f}"]
         shown.add_row(*(Text(visible(cell)[:60]) for cell in cells))
     Console().print(shown)
     for line in (*summary["notes"], found.outlook):

@@ -15,6 +15,7 @@ from peerloss.cli._table_options import (
     Sep,
     Sheet,
     TidyLabels,
+    label_text,
     read_options,
 )
 from peerloss.cli._terminal import say, say_json, visible
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
 
     from peerloss.cli._fit import Task
     from peerloss.datasets import Dataset, ReadOptions
+
+#: Number of columns of a file that are printed; the JSON has all of them.
+MAX_COLUMNS = 30
 
 
 def datasets(
@@ -161,7 +165,11 @@ def _print_one(described: dict[str, Any]) -> None:
     for key in ("rows", "features", "text_features", "missing_values"):
         table.add_row(key.replace("_", " "), str(described[key]))
     for code, (label, count) in enumerate(described["classes"].items()):
-        table.add_row(f"class {code}", f"{_plain(label)}: {count} ({count / described['rows']:.1%})")
+        share = f"{count} ({count / described['rows']:.1%})"
+        table.add_row(f"class {code}", f"{_plain(label_text(label))}: {share}")
+    for column in described.get("table", {}).get("columns", [])[:MAX_COLUMNS]:
+        use = "used" if column["used"] else "not used"
+        table.add_row(f"column {_plain(repr(column['name']))}", f"{column['kind']}, {use}")
     table.add_row("citation", _plain(described["citation"]))
     for note in described["notes"]:
         table.add_row("note", _plain(note))

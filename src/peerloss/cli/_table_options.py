@@ -62,6 +62,12 @@ def read_options(
     )
 
 
+def label_text(label: object) -> str:
+    """Return a label as text, in quotes if spaces around it would not be seen."""
+    text = str(label)
+    return text if text == text.strip() and text else repr(text)
+
+
 def show_summary(summary: TableSummary, *, yes: bool, quiet: bool) -> None:
     """Print the summary, unless ``quiet``; at a terminal, ask whether to continue if something is serious."""
     if quiet:

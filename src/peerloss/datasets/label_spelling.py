@@ -83,7 +83,7 @@ def tidy_spellings(labels: Any) -> dict[str, str]:
     given = pd.Series(labels, dtype=object).dropna()
     changes = {text: text.strip() for text in given.unique() if isinstance(text, str)}
     changes |= {spelling: group.tidy for group in find_spellings(given) for spelling in group.rows}
-    return {spelling: tidy for spelling, tidy in changes.items() if spelling != tidy and tidy}
+    return {spelling: tidy for spelling, tidy in changes.items() if spelling != tidy}
 
 
 def respell(labels: pd.Series, changes: Mapping[str, str]) -> pd.Series:

@@ -29,7 +29,7 @@ def json_frames(path: Path, chunk_rows: int | None, encoding: str | None) -> Ite
             # Objects with different keys make a small file a huge table.
             check_unpacked(path, len(rows) * len(names) * 8, advice="Use the same keys in every line.")
             index = pd.RangeIndex(start, start + len(rows))
-            yield pd.DataFrame({name: _column(rows, name) for name in names}, index=index)
+            yield pd.DataFrame({name: _column(rows, name, index) for name in names})
             start = index.stop
     if not start:
         raise InvalidInputError(f"{path} has no rows; expected one JSON object per line.")
@@ -61,11 +61,11 @@ def _records(stream: IO[str], path: Path) -> Iterator[dict[str, Any]]:
         yield record
 
 
-def _column(rows: list[dict[str, Any]], name: str) -> pd.Series:
+def _column(rows: list[dict[str, Any]], name: str, index: pd.RangeIndex) -> pd.Series:
     values = [row.get(name) for row in rows]
     if any(isinstance(value, bool) for value in values):
         values = [str(value).lower() if isinstance(value, bool) else value for value in values]
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {int, float}:
-        return pd.Series(values, dtype="float64" if None in values or float in kinds else None)
-    return pd.Series([None if value is None else str(value) for value in values], dtype=object)
+        return pd.Series(values, index, dtype="float64" if None in values or float in kinds else None)
+    return pd.Series([None if value is None else str(value) for value in values], index, dtype=object)

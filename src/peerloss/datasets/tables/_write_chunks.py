@@ -130,6 +130,15 @@ def _write_excel(path: Path, chunks: Iterable[pd.DataFrame]) -> None:
     openpyxl = import_excel()
     book = openpyxl.Workbook(write_only=True)
     sheet = book.create_sheet("table")
+    try:
+        _fill_sheet(sheet, chunks)
+    except BaseException:
+        sheet.close()
+        raise
+    book.save(path)
+
+
+def _fill_sheet(sheet: Any, chunks: Iterable[pd.DataFrame]) -> None:
     rows = 0
     for chunk in chunks:
         if not rows:
@@ -144,7 +153,6 @@ def _write_excel(path: Path, chunks: Iterable[pd.DataFrame]) -> None:
             sheet.append(
                 [_text_cell(sheet, value) if isinstance(value, str) else value for value in row.values()]
             )
-    book.save(path)
 
 
 def _text_cell(sheet: Any, text: str) -> Any:
