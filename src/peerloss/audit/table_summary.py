@@ -103,7 +103,8 @@ class TableSummary:
             found.append(self._on_contradictions())
         found += [_on_word(word) for word in self.words]
         found += [
-            f"Set aside: {_rows(n)} with the label {name!r}; --min-class-rows {n} keeps them"
+            f"Set aside: {_rows(n)} with the label {name!r}; "
+            f"--min-class-rows {n} keeps {'it' if n == 1 else 'them'}"
             for name, n in self.rare.items()
         ]
         if self.unlabelled:

@@ -126,12 +126,27 @@ def as_task(
     labels = prepared.labels[target]
     used = table.drop(columns=[name for name in drop if name != target]).assign(**{target: labels})
     X, y = split_target(used[labels.notna()], target, where=where)
-    described = describe_rows(used.drop(columns=target), prepared, reading)
+    described = _count_minus_one(describe_rows(used.drop(columns=target), prepared, reading), y)
     given = table[target]
     if given.dtype.kind not in "iuf":
         return Task(X, y.to_numpy(dtype=str), described)
     # pandas reads integers as floats if some are missing
     return Task(X, y.to_numpy(dtype=np.int64 if given.isna().any() else given.dtype), described)
+
+
+def _count_minus_one(described: TableSummary, labels: pd.Series) -> TableSummary:
+    """Count -1 as a missing label if the classifier does: all other labels are non-negative integers.
+
+    -1 and 1 alone are two classes.
+    """
+    from dataclasses import replace
+
+    others = {label for label in labels.unique() if label != -1}
+    rows = int((labels == -1).sum())
+    if not rows or others == {1} or not all(isinstance(label, int) and label >= 0 for label in others):
+        return described
+    classes = {name: count for name, count in described.classes.items() if name != "-1"}
+    return replace(described, classes=classes, unlabelled=described.unlabelled + rows)
 
 
 def _train(task: Task, *, metric: str, seed: int, jobs: int) -> Pipeline:
@@ -151,7 +166,7 @@ def _summarise(model: Pipeline, task: Task, target: str, output: Path) -> dict[s
         "model": str(output),
         "target": target,
         "rows": len(task.y) - report.n_unlabelled,
-        "rows_without_label": task.described.unlabelled + report.n_unlabelled,
+        "rows_without_label": task.described.unlabelled,
         "table": task.described.as_dict(),
         "classes": {str(label): int((task.y == label).sum()) for label in model.classes_},
         "columns": columns.kinds_,

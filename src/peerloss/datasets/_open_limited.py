@@ -100,6 +100,8 @@ def open_text(path: Path, encoding: str | None = None) -> Iterator[IO[str]]:
         with io.TextIOWrapper(open_limited(path), encoding=decoding(encoding), newline="") as stream:
             yield stream
     except UnicodeError as error:  # UTF-16 without a byte order mark is not a UnicodeDecodeError
+        if isinstance(error, UnicodeEncodeError):  # of the caller, who writes
+            raise
         reason = getattr(error, "reason", error)
         line = f", line {_first_undecodable_line(path)}" if is_utf8(encoding) else ""
         raise InvalidInputError(

@@ -45,11 +45,11 @@ def find_spellings(labels: Any) -> list[Spellings]:
     >>> print(*find_spellings(["Yes", "yes ", "Yes", "YES", "no"]))
     'Yes', 'yes ', 'YES' look like one class
     """
-    counts = pd.Series(labels, dtype=object).dropna().value_counts()  # the most frequent first
+    counts = pd.Series(labels, dtype=object).dropna().value_counts()
+    texts = [(label, int(rows)) for label, rows in counts.items() if isinstance(label, str)]
     groups: dict[str, dict[str, int]] = {}
-    for label, rows in counts.items():
-        if isinstance(label, str):
-            groups.setdefault(_key(label), {})[label] = int(rows)
+    for label, rows in sorted(texts, key=lambda text: (-text[1], text[0])):  # ties do not depend on the order
+        groups.setdefault(_key(label), {})[label] = rows
     return [Spellings(next(iter(rows)).strip(), rows) for rows in groups.values() if len(rows) > 1]
 
 
