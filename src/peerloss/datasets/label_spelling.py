@@ -1,9 +1,10 @@
-"""Spellings of labels that look like one class, and classes with very few rows."""
+"""Labels as people write them: spellings of one class, words such as NA, classes with very few rows."""
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
@@ -12,15 +13,36 @@ from peerloss._validation import check_count
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterable, Mapping
 
 #: Without a number of rows: classes with fewer rows than this are set aside, one row per fold of the audit.
 MIN_CLASS_ROWS = 5
 #: … if together they have at most this share of the rows.
 MAX_RARE_SHARE = 0.05
+#: Words that pandas reads as missing, but that are also names of classes: North America, no defect.
+WORDS = ("NA", "N/A", "n/a", "None", "NULL", "null")
+#: What programs write for missing values, and nobody as a class.
+MARKERS = (
+    "",
+    "#N/A",
+    "#N/A N/A",
+    "#NA",
+    "-1.#IND",
+    "-1.#QNAN",
+    "-NaN",
+    "-nan",
+    "1.#IND",
+    "1.#QNAN",
+    "<NA>",
+    "NaN",
+    "nan",
+)
+#: A word is a class if at least this share of the rows, and this many of them, have it.
+CLASS_SHARE, CLASS_ROWS = 0.05, 10
 
 
-class Spellings(NamedTuple):
+@dataclass(frozen=True)
+class Spellings:
     """Labels that look like one class."""
 
     tidy: str
@@ -124,6 +146,38 @@ def find_rare_labels(labels: pd.Series, min_rows: int | None = None) -> dict[Any
             f"{'is' if left == 1 else 'are'} left. The largest classes are {largest}. Use a smaller number."
         )
     return {label: int(rows) for label, rows in rare.items()}
+
+
+class WordUse(NamedTuple):
+    """How a word such as NA was read in a column of labels."""
+
+    column: str
+    word: str
+    rows: int
+    is_class: bool
+
+
+def read_label_words(
+    column: pd.Series, raw: pd.Series, *, missing: Iterable[str]
+) -> tuple[pd.Series, list[WordUse]]:
+    """Return a column of labels in which frequent words such as NA are labels.
+
+    Parameters
+    ----------
+    column
+        The labels, with NaN for every word that may mean a missing value.
+    raw
+        The same cells as text; empty cells may be NaN.
+    missing
+        Words that the user declared to be missing.
+    """
+    excluded = {*missing, *MARKERS}
+    counts = raw[raw.isin([word for word in WORDS if word not in excluded])].value_counts()
+    is_text = not pd.api.types.is_numeric_dtype(column) and bool(column.notna().any())
+    frequent = [w for w, n in counts.items() if is_text and n >= max(CLASS_ROWS, CLASS_SHARE * len(raw))]
+    uses = [WordUse(str(column.name), str(w), int(n), w in frequent) for w, n in counts.items()]
+    kept = column.astype(object).where(~raw.isin(frequent), raw.astype(object)) if frequent else column
+    return kept.astype(column.dtype), uses
 
 
 class PreparedLabels(NamedTuple):

@@ -1,6 +1,7 @@
 """Read and write tables: CSV, Parquet, ARFF, JSON lines and Excel, entirely or in chunks of rows."""
 
 from peerloss.datasets._open_limited import open_text, text_encoding
+from peerloss.datasets.label_spelling import WordUse
 from peerloss.datasets.tables._columns import Kind, as_kinds, column_kinds, require_columns
 from peerloss.datasets.tables._csv import (
     CsvFile,
@@ -11,7 +12,6 @@ from peerloss.datasets.tables._csv import (
     replace_field,
     write_table,
 )
-from peerloss.datasets.tables._label_words import WordUse
 from peerloss.datasets.tables._number_text import ColumnNote
 from peerloss.datasets.tables._read_options import TABLE_SUFFIXES, TEXT_SUFFIXES, ReadOptions
 from peerloss.datasets.tables._read_table import iter_table, read_table, read_with_notes

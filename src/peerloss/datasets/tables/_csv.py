@@ -15,8 +15,8 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 import pandas as pd
 
 from peerloss.datasets._open_limited import decoding, open_text
+from peerloss.datasets.label_spelling import read_label_words
 from peerloss.datasets.tables._columns import as_kinds, check_unique, column_kinds, require_columns
-from peerloss.datasets.tables._label_words import read_label_words
 from peerloss.datasets.tables._number_text import has_decimal_commas, interpret_text
 from peerloss.datasets.tables._read_options import ReadOptions
 from peerloss.datasets.tables._reading import Reading

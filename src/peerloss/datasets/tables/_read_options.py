@@ -76,7 +76,13 @@ class ReadOptions:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> ReadOptions:
-        """Return the options of :meth:`as_dict`; unknown names and wrong types are refused."""
+        """Return the options of :meth:`as_dict`; unknown names and wrong types are refused.
+
+        Parameters
+        ----------
+        values
+            Names and values of options, from a file.
+        """
         names = {field.name for field in fields(cls)}
         texts = {name: value for name, value in values.items() if name != "na_values"}
         missing = values.get("na_values", [])
@@ -86,7 +92,13 @@ class ReadOptions:
         return cls(**texts, na_values=tuple(missing))
 
     def check_applies(self, path: Path) -> None:
-        """Refuse options that have no meaning for the format of a file."""
+        """Refuse options that have no meaning for the format of a file.
+
+        Parameters
+        ----------
+        path
+            The file; the ending of its name is its format.
+        """
         name = path.name.lower()
         for option, suffixes in _APPLIES_TO.items():
             if getattr(self, option) is not None and not name.endswith(suffixes):

@@ -11,11 +11,11 @@ import pandas as pd
 
 from peerloss._validation import check_count
 from peerloss.datasets._open_limited import check_unpacked, open_text
+from peerloss.datasets.label_spelling import MARKERS, WORDS, read_label_words
 from peerloss.datasets.tables._columns import as_kinds, check_unique, column_kinds, require_columns
 from peerloss.datasets.tables._csv import check_csv
 from peerloss.datasets.tables._excel import read_sheet
 from peerloss.datasets.tables._json_lines import json_frames
-from peerloss.datasets.tables._label_words import MARKERS, WORDS, read_label_words
 from peerloss.datasets.tables._number_text import interpret_text
 from peerloss.datasets.tables._read_options import (
     ARFF_SUFFIXES,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import pandas as pd
 
-    from peerloss.datasets.tables._label_words import WordUse
+    from peerloss.datasets.label_spelling import WordUse
     from peerloss.datasets.tables._number_text import ColumnNote
 
 
