@@ -131,7 +131,8 @@ def as_task(
     if given.dtype.kind not in "iuf":
         return Task(X, y.to_numpy(dtype=str), described)
     # pandas reads integers as floats if some are missing
-    return Task(X, y.to_numpy(dtype=np.int64 if given.isna().any() else given.dtype), described)
+    kind = np.dtype(np.int64) if given.isna().any() else given.dtype
+    return Task(X, y.to_numpy(dtype=str(kind)), described)
 
 
 def _count_minus_one(described: TableSummary, labels: pd.Series) -> TableSummary:

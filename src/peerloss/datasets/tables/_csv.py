@@ -53,9 +53,12 @@ class CsvFile:
         """Read chunks of rows; without ``kinds`` the first chunk determines them."""
         if kinds is not None:
             require_columns(self.columns, kinds, where=str(self.path))
-        first = self.read(rows=chunk_rows)
-        kinds = column_kinds(first.table) if kinds is None else kinds
-        mark = first.decimal or "."
+        mark = self.options.decimal
+        if kinds is None or (mark is None and self.delimiter != ","):
+            first = self.read(rows=chunk_rows)
+            kinds = column_kinds(first.table) if kinds is None else kinds
+            mark = first.decimal
+        mark = mark or "."
         text: dict[Any, Any] = {name: str for name, kind in kinds.items() if kind == "text"}
         with pd.read_csv(self.path, chunksize=chunk_rows, dtype=text, **self._options(mark)) as reader:
             for chunk in reader:

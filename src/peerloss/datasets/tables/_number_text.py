@@ -20,19 +20,20 @@ if TYPE_CHECKING:
 SAMPLE = 1000
 #: A column with at least this share of numbers and at most so many other values was meant as numbers.
 NUMBERS_SHARE, MAX_STRAYS = 0.8, 10
-_SIGNED = re.compile(r"\s*([+\-\u2212]?)\s*([$€£¥]?)\s*([+\-\u2212]?)([\d.,' \u00a0\u202f]*\d|\d+\.?)"
-                     r"([eE][+-]?\d+)?\s*([%$€£¥]?)\s*")  # fmt: skip
 _SPACES = "' \u00a0\u202f"
 
 
-def _digits(decimal: str) -> re.Pattern[str]:
+def _pattern(decimal: str) -> re.Pattern[str]:
     thousands = re.escape(("," if decimal == "." else ".") + _SPACES)
-    mark = re.escape(decimal)
+    mark, sign, currency = re.escape(decimal), r"([+\-\u2212]?)\s*", "[$€£¥]"
     grouped = rf"[1-9]\d{{0,2}}(?P<mark>[{thousands}])\d{{3}}(?:(?P=mark)\d{{3}})*"
-    return re.compile(rf"(?:{grouped}|\d+)(?:{mark}\d*)?|{mark}\d+")
+    digits = rf"((?:{grouped}|\d+)(?:{mark}\d*)?|{mark}\d+)"
+    return re.compile(rf"\s*{sign}({currency}?)\s*{sign}{digits}([eE][+-]?\d+)?\s*([%$€£¥]?)\s*")
 
 
-_DIGITS = {mark: _digits(mark) for mark in ".,"}
+_PATTERNS = {mark: _pattern(mark) for mark in ".,"}
+#: What is removed between digits, and the comma that becomes a point.
+_PLAIN = {mark: str.maketrans(",", ".", _SPACES + ("," if mark == "." else ".")) for mark in ".,"}
 
 
 class ColumnNote(NamedTuple):
@@ -85,14 +86,13 @@ def parse_number(text: str, decimal: str) -> float | None:
 
 
 def _parse(text: str, decimal: str) -> _Parsed | None:
-    found = _SIGNED.fullmatch(text)
+    found = _PATTERNS[decimal].fullmatch(text)
     if found is None:
         return None
-    sign, prefix, inner_sign, digits, exponent, suffix = found.groups()
-    if (sign and inner_sign) or (prefix and suffix) or not _DIGITS[decimal].fullmatch(digits):
+    sign, prefix, inner_sign, digits, _, exponent, suffix = found.groups()
+    if (sign and inner_sign) or (prefix and suffix):
         return None
-    plain = re.sub(rf"[{re.escape(_SPACES)}{',' if decimal == '.' else '.'}]", "", digits).replace(",", ".")
-    number = float(plain + (exponent or ""))
+    number = float(digits.translate(_PLAIN[decimal]) + (exponent or ""))
     if not math.isfinite(number):
         return None
     return _Parsed(-number if (sign or inner_sign) in {"-", "\u2212"} else number, prefix or suffix)
@@ -156,7 +156,7 @@ def _interpret(
     if note or mark is None:
         return None, note
     numbers = found.numbers(mark)
-    example = max(found.texts, key=lambda value: len(re.sub(r"[\d\s]", "", value)))
+    example = max(found.texts[:SAMPLE], key=lambda value: len(re.sub(r"[\d\s]", "", value)))
     read = column.astype(object).map(numbers, na_action="ignore").astype("float64")
     return read, f"is read as numbers; {example!r} is {numbers[example]:.15g}"
 
