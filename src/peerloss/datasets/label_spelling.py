@@ -65,7 +65,7 @@ def find_spellings(labels: Any) -> list[Spellings]:
     Examples
     --------
     >>> print(*find_spellings(["Yes", "yes ", "Yes", "YES", "no"]))
-    'Yes', 'yes ', 'YES' look like one class
+    'Yes', 'YES', 'yes ' look like one class
     """
     counts = pd.Series(labels, dtype=object).dropna().value_counts()
     texts = [(label, int(rows)) for label, rows in counts.items() if isinstance(label, str)]

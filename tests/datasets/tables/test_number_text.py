@@ -41,6 +41,8 @@ from peerloss.exceptions import InvalidInputError
         ("12 apples", ".", None),
         ("2020-01-02", ".", None),
         ("1.2.2020", ",", None),
+        (" " * 5000 + "x", ".", None),
+        ("9" * 5000, ".", None),
     ],
 )
 def test_texts_are_parsed_with_one_decimal_mark(text, decimal, number):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 SAMPLE = 1000
 #: A column with at least this share of numbers and at most so many other values was meant as numbers.
 NUMBERS_SHARE, MAX_STRAYS = 0.8, 10
+#: Longer texts are not numbers; matching a very long one would take very long.
+MAX_LENGTH = 64
 _SPACES = "' \u00a0\u202f"
 
 
@@ -86,7 +88,7 @@ def parse_number(text: str, decimal: str) -> float | None:
 
 
 def _parse(text: str, decimal: str) -> _Parsed | None:
-    found = _PATTERNS[decimal].fullmatch(text)
+    found = _PATTERNS[decimal].fullmatch(text) if len(text) <= MAX_LENGTH else None
     if found is None:
         return None
     sign, prefix, inner_sign, digits, _, exponent, suffix = found.groups()

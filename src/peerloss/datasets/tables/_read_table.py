@@ -162,11 +162,15 @@ def _frames(
     return read(path, chunk_rows, kinds, options)
 
 
-def _read_excel(path: Path, options: ReadOptions, labels: Sequence[str]) -> Reading:
+def _read_excel(
+    path: Path, options: ReadOptions, labels: Sequence[str], *, texts: Sequence[str] = ()
+) -> Reading:
+    """Read a sheet; the columns ``labels`` and ``texts`` do not become numbers."""
     raw = read_sheet(path, options.sheet)
     require_columns(raw.columns, labels, where=str(path))
     table = mark_missing(raw, (*MARKERS, *WORDS, *options.missing_texts))
-    table, notes = interpret_text(table, decimal=options.decimal, usual=None, commas=True, skip=labels)
+    skip = (*labels, *texts)
+    table, notes = interpret_text(table, decimal=options.decimal, usual=None, commas=True, skip=skip)
     table = as_kinds(table, {}, locate=lambda row: f"{path}, row {row + 2}")
     words = []
     for name in labels:
@@ -178,7 +182,8 @@ def _read_excel(path: Path, options: ReadOptions, labels: Sequence[str]) -> Read
 def _excel_chunks(
     path: Path, chunk_rows: int, kinds: Mapping[str, Kind], options: ReadOptions
 ) -> Iterator[pd.DataFrame]:
-    table = _read_excel(path, options, [name for name, kind in kinds.items() if kind == "text"]).table
+    texts = [name for name, kind in kinds.items() if kind == "text"]
+    table = _read_excel(path, options, (), texts=texts).table
     require_columns(table.columns, kinds, where=str(path))
     table = as_kinds(
         table, kinds, locate=lambda row: f"{path}, row {row + 2}", decimal=options.decimal or "."
