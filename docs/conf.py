@@ -37,7 +37,8 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"exclude-members": "booster_, set_fit_request, set_score_request"}
 autodoc_typehints_format = "short"
 # Frameworks that are not installed are mocked, so that the pages can be built without them.
-autodoc_mock_imports = [name for name in ("transformers", "lightning", "skorch") if find_spec(name) is None]
+FRAMEWORKS = ("transformers", "lightning", "skorch", "opacus")
+autodoc_mock_imports = [name for name in FRAMEWORKS if find_spec(name) is None]
 autosummary_generate = False  # the pages of the API are written by hand
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 78

@@ -42,7 +42,7 @@ def compare(data: RealNoise, seed: int) -> pd.DataFrame:
     rows = {}
     for source, labels in {
         "majority's label": majority,
-        "find_label_issues": audit.table["suggested"].loc[pictures],
+        "find_label_issues": audit.relabel()[1].loc[pictures],
         "true label": gold[pictures],
     }.items():
         for way, classifier in {"plain": model, "peer": PeerPlugInClassifier(model, alpha=1.0)}.items():

@@ -60,6 +60,8 @@ class FitInput(NamedTuple):
     """(n, columns) features of a mixed table for trees: codes of categories, NaN for missing values."""
     categorical: tuple[int, ...] = ()
     """Columns of ``trees`` that hold codes of categories."""
+    wide: Any = None
+    """(n, D) sparse features for linear models, if there is free text or ``X`` is sparse."""
 
     @property
     def is_used(self) -> BoolArray:

@@ -37,3 +37,46 @@ def write_audit(folder, n=60):
     data.to_csv(path, index=False)
     write_folder(folder / "audit", audit, path, rows=np.arange(n), labels=["label"], title="Animals")
     return clean
+
+
+#: A picture of one pixel.
+GIF = bytes.fromhex("47494638396101000100800000ff00000000002c00000000010001000002024401003b")
+
+
+def write_pictures(folder, number=60, *, names="{}.gif".format, relative=False, make=True):
+    """Write an audit of 60 rows with pictures; return its folder and the paths."""
+    audit, data, _ = made_audit()
+    path = folder / "animals.csv"
+    data.to_csv(path, index=False)
+    pictures = None
+    if number is not None:
+        place = folder / "pictures <i>"
+        place.mkdir(exist_ok=True)
+        pictures = [place / names(i) for i in range(number)]
+        for picture in pictures if make else []:
+            picture.write_bytes(GIF)
+        pictures = [picture.relative_to(folder) for picture in pictures] if relative else pictures
+    write_folder(
+        folder / "audit",
+        audit,
+        path,
+        rows=np.arange(60),
+        labels=["label"],
+        title="Animals",
+        pictures=pictures,
+    )
+    return folder / "audit", pictures
+
+
+def write_texts(folder, n=60):
+    """Write an audit of long texts."""
+    _, proba, _ = table(n)
+    audit, data, clean = made_audit(n)
+    texts = [f"{'word ' * (5 + 40 * (i % 3))}kind{label}" for i, label in enumerate(np.arange(n) % 3)]
+    X = data[["size"]].assign(text=texts)
+    given = pd.Series(pd.Categorical(data["label"], categories=["cat", HOSTILE, "bird & co"]))
+    audit = find_label_issues(X, given, pred_proba=proba)
+    path = folder / "texts.csv"
+    X.assign(label=data["label"]).to_csv(path, index=False)
+    write_folder(folder / "audit", audit, path, rows=np.arange(n), labels=["label"], title="Texts")
+    return clean

@@ -1,5 +1,6 @@
 """The folder of an audit is read as it was written, or refused."""
 
+import hashlib
 import json
 import tempfile
 from pathlib import Path
@@ -103,9 +104,27 @@ def test_audits_of_format_1_need_accept_edits(audit):
     manifest = json.loads((audit / "audit.json").read_text())
     del manifest["labels_sha256"], manifest["spreadsheet_safe"]
     (audit / "audit.json").write_text(json.dumps(manifest | {"format": 1}))
+    edited(audit, lambda t: t.drop(columns="p_suggested"))
     with pytest.raises(InvalidInputError, match=r"written by an earlier version.*--accept-edits"):
         read_folder(audit)
     assert len(read_folder(audit, accept_edits=True).labels) == 60
+
+
+def test_audits_of_format_2_are_read(audit):
+    """They have no p_suggested, and the suggestion may be the given label, which is then no change."""
+    edited(audit, lambda t: t.drop(columns="p_suggested").assign(suggested=t["given"]))
+    manifest = json.loads((audit / "audit.json").read_text())
+    digest = hashlib.sha256((audit / "labels.csv").read_bytes()).hexdigest()
+    (audit / "audit.json").write_text(json.dumps(manifest | {"format": 2, "labels_sha256": digest}))
+    folder = read_folder(audit)
+    assert "p_suggested" not in folder.labels
+    assert plan_cleaning(folder, "relabel").new_labels == {}
+
+
+def test_further_columns_are_kept(audit):
+    """Columns that another version adds to labels.csv do not make the folder unreadable."""
+    edited(audit, lambda t: t.assign(gain=0.5))
+    assert read_folder(audit, accept_edits=True).labels["gain"].tolist() == [0.5] * 60
 
 
 def test_a_link_is_followed_and_the_current_folder_refused(tmp_path, monkeypatch):

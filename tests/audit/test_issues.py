@@ -9,6 +9,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from peerloss import NoiseModel, find_label_issues, flip_labels
+from peerloss.audit._label_audit import is_replaceable
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 
 
@@ -31,7 +32,7 @@ def test_table_keeps_index_and_has_the_promised_columns(noisy_table, audit):
     """One row per label, with the caller's index; ranks are 1..n in the order of p_error."""
     X, _, noisy = noisy_table
     assert audit.table.index.equals(X.index)
-    assert list(audit.table) == ["given", "suggested", "p_error", "rank", "flagged"]
+    assert list(audit.table) == ["given", "suggested", "p_error", "p_suggested", "rank", "flagged"]
     assert (audit.table["given"] == noisy).all()
     ordered = audit.table.sort_values("rank")
     assert ordered["rank"].tolist() == list(range(1, 401))
@@ -59,6 +60,30 @@ def test_relabel_and_drop_return_data(noisy_table, audit):
     assert kept.index.equals(remaining.index)
     assert set(remaining.index) == set(audit.table.index[~audit.table["flagged"]])
     assert (audit.table["given"] == noisy).all()
+
+
+def test_the_suggestion_is_the_likeliest_other_class():
+    """It is never the given label, has its probability, and is right for most wrong labels."""
+    rng = np.random.default_rng(0)
+    clean = rng.integers(3, size=600)
+    logits = rng.normal(size=(600, 3))
+    logits[np.arange(600), clean] += 4.0
+    proba = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    noisy = np.where(rng.random(600) < 0.15, (clean + 1) % 3, clean)
+    audit = find_label_issues(labels=noisy, pred_proba=proba)
+    table = audit.table
+    assert (table["suggested"] != table["given"]).all()
+    assert (table["p_suggested"] <= table["p_error"] + 1e-9).all()
+    wrong = (table["flagged"] & (noisy != clean)).to_numpy()
+    assert (table["suggested"][wrong] == clean[wrong]).mean() > 0.85
+
+
+def test_a_less_probable_suggestion_replaces_no_label():
+    """A label that is probably wrong stays if every other class is even less probable."""
+    columns = {"given": ["a", "a", "a"], "suggested": ["b", "b", "b"], "p_error": [0.6, 0.6, 0.4]}
+    table = pd.DataFrame(columns | {"p_suggested": [0.3, 0.5, 0.4]})
+    assert is_replaceable(table).tolist() == [False, True, False]
+    assert is_replaceable(table.drop(columns="p_suggested")).tolist() == [True, True, False]
 
 
 def test_probabilities_alone_give_the_same_as_the_estimator(noisy_table, audit):
@@ -160,21 +185,21 @@ def test_an_uninformative_model_is_ignored(n_classes, strength):
         pd.testing.assert_frame_equal(
             audit.table.loc[rows].drop(columns="rank"), alone.table.drop(columns="rank")
         )
-        assert (audit.table["suggested"] == clean).mean() > 0.75
+        assert (audit.relabel()[1] == clean).mean() > 0.75
 
 
 @pytest.mark.parametrize("n_classes", [2, 4])
 def test_an_informative_model_improves_on_the_reports(n_classes):
     """Informative probabilities and reports together suggest better labels than reports alone."""
     clean, reports, rng = crowd(n_classes, 0)
-    alone = find_label_issues(labels=reports).table["suggested"].sort_index()
+    alone = find_label_issues(labels=reports).relabel()[1].sort_index()
     logits = rng.normal(size=(len(clean), n_classes))
     logits[np.arange(len(clean)), clean] += 3.0
     proba = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         audit = find_label_issues(labels=reports, pred_proba=proba)
-    assert (audit.table["suggested"] == clean).mean() > (alone == clean).mean() + 0.05
+    assert (audit.relabel()[1] == clean).mean() > (alone == clean).mean() + 0.05
 
 
 @pytest.mark.parametrize("form", ["pred_proba", "array X", "named pred_proba", "named X"])
@@ -192,11 +217,10 @@ def test_the_order_of_reports_does_not_matter(form):
     given = {"estimator": LogisticRegression()} if "X" in form else {"pred_proba": proba}
     X = logits if "X" in form else None
     one, two = (
-        find_label_issues(X, table, **given).table
-        for table in (reports, reports.sample(frac=1, random_state=0))
+        find_label_issues(X, table, **given) for table in (reports, reports.sample(frac=1, random_state=0))
     )
-    pd.testing.assert_frame_equal(one, two, rtol=0, atol=1e-6)
-    assert (two["suggested"] == clean).mean() > 0.85
+    pd.testing.assert_frame_equal(one.table, two.table, rtol=0, atol=1e-6)
+    assert (two.relabel()[1] == clean).mean() > 0.85
 
 
 @pytest.mark.parametrize("duplicates", ["first", "last"])

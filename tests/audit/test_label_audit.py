@@ -1,6 +1,7 @@
 """Exports of an audit, and its page."""
 
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
@@ -128,3 +129,17 @@ def test_long_cells_are_cut_and_missing_ones_empty():
     assert [_audit_page.cell_text(value) for value in (None, np.nan, pd.NA, pd.NaT, 0.1 + 0.2, True)] == [
         "", "", "", "", "0.3", "True",
     ]  # fmt: skip
+
+
+def test_the_numbers_of_an_audit_are_explained_once():
+    """The glossary has the sentence that the pages show."""
+    glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+    assert _label_audit.NUMBERS_EXPLAINED in glossary
+
+
+def test_headlines_are_without_symbols():
+    """Headline and outlook use plain words; the paper's symbols are in `outlook.theory`."""
+    audit, _, _ = made_audit()
+    for text in (audit.headline, str(audit.outlook), str(audit)):
+        assert not any(symbol in text for symbol in ("Σe", "Sgn", "xcess error", "T[i, j]"))
+    assert "Σe" in audit.outlook.theory

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from peerloss.audit._label_audit import assess_training
+from peerloss.audit._outlook import assess_training
 from peerloss.noise import NoiseModel
 from peerloss.theory import is_categorical, noisy_joint, peer_decision
 from tests.theory.finite_distributions import (

@@ -36,16 +36,17 @@ def messy(n=400):
 
 
 def test_every_column_has_a_kind_and_a_use():
-    """Numbers, categories and text are told apart; columns that are not used have the encoder's reason."""
+    """Numbers, categories and text are told apart; columns that are not used have a reason."""
     summary = describe_table(messy(), "label")
-    found = {column.name: (column.kind, column.used, column.why_not) for column in summary.columns}
+    found = {column.name: (column.kind, column.used) for column in summary.columns}
     assert found == {
-        "id": ("number", False, "numbers the rows"),
-        "x": ("number", True, ""),
-        "colour": ("category", True, ""),
-        "comment": ("text", True, ""),
-        "unit": ("category", False, "has the same value in every row"),
+        "id": ("identifier", False),
+        "x": ("number", True),
+        "colour": ("category", True),
+        "comment": ("text", True),
+        "unit": ("constant", False),
     }
+    assert "Column 'unit' is not used: it has the same value in every row." in summary.notes
     assert describe_table(messy(), "label", drop=["id", "unit"]).columns[0].name == "x"
 
 
@@ -124,7 +125,7 @@ def test_the_summary_is_json():
     assert plain["classes"] == {"0": 200, "1": 200}
     assert plain["rows_in_use"] == 400
     assert plain["columns"][0] == {
-        "name": "id", "kind": "number", "used": False, "why_not": "numbers the rows", "note": "",
+        "name": "id", "kind": "identifier", "used": False, "why": "numbers the rows", "note": "",
     }  # fmt: skip
 
 
@@ -134,7 +135,7 @@ def test_wide_tables_list_the_columns_that_need_a_word():
     table = pd.DataFrame(rng.normal(size=(200, 50)), columns=[f"x{i}" for i in range(50)])
     table["unit"] = "cm"
     text = str(describe_table(table.assign(label=np.arange(200) % 40), "label"))
-    assert "'unit'  category  not used" in text
+    assert "'unit'  constant    not used" in text
     assert "and 21 more columns" in text
     assert "and 20 more." in text
     assert "'x49'" not in text

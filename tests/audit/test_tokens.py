@@ -36,7 +36,7 @@ def test_tokens_are_rows_of_one_audit():
     labels, probas, tokens, wrong = example()
     audit = find_token_issues(labels, probas, tokens=tokens)
     flat = find_label_issues(labels=np.concatenate(labels), pred_proba=np.concatenate(probas)).table
-    for column in ("given", "suggested", "p_error", "rank", "flagged"):
+    for column in ("given", "suggested", "p_error", "p_suggested", "rank", "flagged"):
         assert (audit.table[column] == flat[column]).all()
     for _, row in audit.table.sample(30, random_state=0).iterrows():
         assert labels[row["sentence"]][row["position"]] == row["given"]
@@ -70,9 +70,8 @@ def test_relabel_gives_sentences_back():
     changed = sum(
         a != b for one, two in zip(labels, better, strict=True) for a, b in zip(one, two, strict=True)
     )
-    assert changed == int(
-        (audit.table["suggested"] != audit.table["given"])[audit.table["p_error"] > 0.5].sum()
-    )
+    table = audit.table
+    assert changed == int(((table["p_error"] > 0.5) & (table["p_suggested"] >= 1 - table["p_error"])).sum())
     assert 0 < changed < 2 * sum(map(sum, wrong))
 
 

@@ -15,6 +15,7 @@ def test_audit_writes_a_folder_and_a_summary(audited):
     assert sorted(p.name for p in (folder / "out").iterdir()) == [
         "audit.json",
         "data.csv",
+        "explanations.json",
         "index.html",
         "labels.csv",
     ]

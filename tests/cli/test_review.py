@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from peerloss.audit.review import DecisionsFile
-from tests.cli.audits import run
+from tests.cli.audits import made_up, run
 
 
 def test_apply_changes_only_what_was_decided(audited):
@@ -22,7 +22,7 @@ def test_apply_changes_only_what_was_decided(audited):
     cleaned = pd.read_csv(folder / "cleaned.csv")
     assert np.flatnonzero(cleaned["label"] != data["label"]).tolist() == [10]
     pd.testing.assert_frame_equal(cleaned.drop(columns="label"), data.drop(columns="label"))
-    assert "1 labels changed" in result.output
+    assert "1 label changed" in result.output
 
 
 @pytest.mark.parametrize("rest", ["relabel", "drop"])
@@ -44,6 +44,62 @@ def test_apply_relabels_or_drops_undecided_suspects(audited, rest):
     else:
         assert summary["rows"] == len(cleaned) == 60 - summary["dropped"]
         assert not {"r10", "r20", "r30"} & set(cleaned.index)
+
+
+@pytest.mark.parametrize("rest", ["relabel", "drop"])
+def test_apply_refuses_to_change_many_rows_without_a_decision(audited, rest):
+    """The message has the numbers and the remedies; nothing is written without --force."""
+    folder, *_ = audited
+    arguments = ("apply", folder / "out", "-o", folder / "cleaned.csv", "--rest", rest)
+    limited = (*arguments, "--max-change", "0.05")
+    result = run(*limited)
+    assert result.exit_code == 2
+    suspects = pd.read_csv(folder / "out" / "labels.csv").query("flagged")
+    number = len(suspects) if rest == "drop" else (suspects["p_error"] > 0.5).sum()
+    assert f"would change or drop {number} suspects of 60 rows ({number / 60:.1%})" in result.stderr
+    assert "more than --max-change 0.05 allows" in result.stderr
+    assert "--force" in result.stderr
+    assert not (folder / "cleaned.csv").exists()
+    assert run(*arguments, "--max-change", "0.5").exit_code == 0
+    assert run(*limited, "--force").exit_code == 0
+    assert run(*limited[:4], "--max-change", "0").exit_code == 0  # decisions of a person are not limited
+
+
+def test_apply_refuses_automatic_changes_if_the_noise_is_unknown(tmp_path):
+    """Labels unrelated to the probabilities: --rest keep works, relabel and drop need --force."""
+    made_up(tmp_path)
+    rng = np.random.default_rng(0)
+    p = rng.uniform(0.2, 0.8, size=60)
+    pd.DataFrame({"yes": p, "no": 1 - p}).to_csv(tmp_path / "proba.csv", index=False)
+    result = run(
+        "audit", tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "out",
+        "--probabilities", tmp_path / "proba.csv",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    arguments = ("apply", tmp_path / "out", "-o", tmp_path / "cleaned.csv", "--max-change", "1", "--rest")
+    for rest in ("relabel", "drop"):
+        result = run(*arguments, rest)
+        assert result.exit_code == 2
+        assert "the audit could not estimate how many labels are wrong" in result.stderr
+        assert "Nothing was written" in result.stderr
+        assert not (tmp_path / "cleaned.csv").exists()
+    assert run(*arguments, "keep").exit_code == 0
+    assert run(*arguments, "drop", "--force").exit_code == 0
+
+
+def test_apply_drops_rows_and_names_disagreements(audited):
+    """Rows that a person dropped are left out, without --rest; the last of several decisions counts."""
+    folder, data, _, _ = audited
+    with DecisionsFile(folder / "out" / "decisions.jsonl") as file:
+        file.append(10, "drop", note="unreadable", reviewer="Ada")
+        file.append(20, "drop", reviewer="Ada")
+        file.append(20, "keep", reviewer="Bo")
+    result = run("apply", folder / "out", "-o", folder / "cleaned.csv")
+    assert result.exit_code == 0, result.output
+    assert "59 rows, 0 labels changed, 1 row dropped. 2 suspects with a decision" in result.output
+    assert "Reviewers decided differently on 1 row; the last decision counts." in result.output
+    cleaned = pd.read_csv(folder / "cleaned.csv")
+    pd.testing.assert_frame_equal(cleaned, data.drop(index=10).reset_index(drop=True))
 
 
 def test_apply_keeps_cells_as_they_are_written(tmp_path):

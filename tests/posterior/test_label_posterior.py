@@ -71,7 +71,29 @@ def test_blocks_do_not_change_the_result(monkeypatch):
     monkeypatch.setattr(_probabilities, "BLOCK_CELLS", 40)
     parts = label_posterior(proba, noisy)
     assert parts.p_error == pytest.approx(whole.p_error, abs=1e-12)
-    assert parts.most_probable.tolist() == whole.most_probable.tolist()
+    assert parts.likeliest_other.tolist() == whole.likeliest_other.tolist()
+    assert parts.p_other == pytest.approx(whole.p_other, abs=1e-12)
+
+
+@pytest.mark.parametrize("k", [2, 3])
+@pytest.mark.parametrize("related", [True, False])
+def test_the_likeliest_other_class_is_never_the_given_one(k, related):
+    """It has the largest probability of the other classes, whether or not the noise can be estimated."""
+    rng = np.random.default_rng(0)
+    proba = softmax(2.0 * rng.normal(size=(400, k)), axis=1)
+    noisy = rng.integers(k, size=400)
+    if related:
+        noisy = np.where(rng.random(400) < 0.8, proba.argmax(axis=1), noisy)
+    found = label_posterior(proba, noisy)
+    assert bool(found.reason) != related
+    rows = np.arange(400)
+    clean = found.clean_given_label(rows)
+    assert clean.sum(axis=1) == pytest.approx(1.0)
+    assert clean[rows, noisy] == pytest.approx(1.0 - found.p_error)
+    assert (found.likeliest_other != noisy).all()
+    clean[rows, noisy] = -1.0
+    assert found.p_other == pytest.approx(clean.max(axis=1))
+    assert clean[rows, found.likeliest_other] == pytest.approx(clean.max(axis=1))
 
 
 def test_probabilities_at_chance_level_give_no_noise():

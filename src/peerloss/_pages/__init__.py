@@ -17,10 +17,27 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
 
+def counted(number: int, noun: str, plural: str | None = None) -> str:
+    """Return a number with its noun.
+
+    >>> counted(1, "row"), counted(1200, "row")
+    ('1 row', '1,200 rows')
+    """
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def render(
-    package: str, template: str, *, filters: Mapping[str, Callable[..., Any]] | None = None, **values: Any
+    package: str,
+    template: str,
+    *,
+    filters: Mapping[str, Callable[..., Any]] | None = None,
+    script: str | None = None,
+    **values: Any,
 ) -> str:
-    """Fill in a template of ``package``; it may extend and include the files of this package."""
+    """Fill in a template of ``package``; it may extend and include the files of this package.
+
+    ``script`` names a file of ``package`` that runs after the script that sorts tables.
+    """
     import jinja2  # noqa: PLC0415 - an extra
 
     environment = jinja2.Environment(
@@ -31,8 +48,12 @@ def render(
         lstrip_blocks=True,
     )
     environment.filters |= dict(filters or {})
-    script = resources.files("peerloss._pages").joinpath("templates", "sort.js").read_text(encoding="utf-8")
+    files = [("peerloss._pages", "sort.js")] + ([] if script is None else [(package, script)])
+    code = "".join(
+        resources.files(place).joinpath("templates", name).read_text(encoding="utf-8")
+        for place, name in files
+    )
     # The page's policy allows this script and no other, even if a name were not escaped.
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
+    digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode("ascii")
     page = environment.get_template(template)
-    return page.render(sort_script=script, sort_digest=digest, version=__version__, **values)
+    return page.render(script=code, script_digest=digest, version=__version__, **values)

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from peerloss._pages import render
+from peerloss._pages import counted, render
+from peerloss.audit._label_audit import NUMBERS_EXPLAINED
+from peerloss.audit._picture_files import small_picture
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from peerloss.audit._label_audit import LabelAudit
 
 #: Suspects on the page; labels.csv has all of them.
@@ -18,24 +24,49 @@ MAX_SUSPECTS = 1000
 #: Feature columns next to each suspect.
 MAX_FEATURES = 12
 #: With more classes, the page lists the most frequent confusions instead of the matrix.
-MAX_CLASSES = 15
+MAX_CLASSES = 25
 MAX_CONFUSIONS = 20
+#: Suspects whose picture is on the page; the review shows all.
+MAX_PICTURES = 50
 #: Longer cells are truncated; the full text is in their title.
 MAX_CELL = 80
 BINS = 20
 
 
-def audit_page(audit: LabelAudit, *, title: str) -> str:
-    """Return the page with the heading ``title``."""
+@dataclass(frozen=True, eq=False)
+class PageContext:
+    """What the page of an audit folder shows besides the audit."""
+
+    folder: str
+    """The folder, for the commands on the page."""
+    rows: np.ndarray[Any, Any]
+    """The position in the data of each row of the audit."""
+    first_row: int
+    """The number of the first row of the data as a spreadsheet counts: 2 below a header."""
+    pictures: list[Path] | None = None
+    """The picture of each row of the data."""
+
+
+def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = None) -> str:
+    """Return the page with the heading ``title``.
+
+    Without ``context``, rows have the names in the index, and the commands have a placeholder for the folder.
+    """
     suspects = audit.suspects.head(MAX_SUSPECTS)
     features = _features(audit).loc[suspects["rank"].to_numpy()]
+    places = np.flatnonzero(audit.table["flagged"].to_numpy())
+    places = places[np.argsort(audit.table["rank"].to_numpy()[places])][: len(suspects)]
     return render(
         "peerloss.audit",
         "audit.html",
-        filters={"percent": "{:.1%}".format, "count": "{:,}".format},
+        script="suspects.js",
+        filters={"percent": "{:.1%}".format, "count": "{:,}".format, "counted": counted},
         title=title,
         summary=audit.summary(),
+        explained=NUMBERS_EXPLAINED,
         outlook=audit.outlook,
+        folder=shlex.quote(context.folder) if context else "FOLDER",
+        first_row=None if context is None else context.first_row,
         matrix=_matrix(audit),
         confusions=_confusions(audit.suspects),
         priors=_priors(audit),
@@ -44,7 +75,9 @@ def audit_page(audit: LabelAudit, *, title: str) -> str:
             {"name": str(name), "text": not pd.api.types.is_numeric_dtype(features.iloc[:, place])}
             for place, name in enumerate(features)
         ],
-        suspects=_rows(suspects, features),
+        suspects=_rows(audit, suspects, features, places, context),
+        pictured=context is not None and context.pictures is not None,
+        classes=[str(label) for label in audit.classes],
         n_suspects=int(audit.table["flagged"].sum()),
     )
 
@@ -74,19 +107,60 @@ def _features(audit: LabelAudit) -> pd.DataFrame:
     return table.iloc[:, :MAX_FEATURES].set_axis(ranks, axis=0)
 
 
-def _rows(suspects: pd.DataFrame, features: pd.DataFrame) -> list[dict[str, Any]]:
+def _rows(
+    audit: LabelAudit,
+    suspects: pd.DataFrame,
+    features: pd.DataFrame,
+    places: np.ndarray[Any, Any],
+    context: PageContext | None,
+) -> list[dict[str, Any]]:
+    """Return what the page shows of each suspect; ``places`` are their positions in the audit."""
+    reasons = _reasons(audit, with_values=context is None or context.pictures is None)
+    names = pd.Index(audit.classes)
+    given, suggested = (names.get_indexer(pd.Index(suspects[name])) for name in ("given", "suggested"))
     return [
         {
-            "name": _cell(name),
+            "name": _row_name(name, int(places[number]), context),
+            "given_code": int(given[number]),
+            "suggested_code": int(suggested[number]),
             "given": _cell(row["given"]),
             "suggested": _cell(row["suggested"]),
-            "changed": row["given"] != row["suggested"],
             "p_error": float(row["p_error"]),
+            "p_suggested": float(row["p_suggested"]),
             "rank": int(row["rank"]),
+            "why": reasons[number] if number < len(reasons) else [],
+            "picture": _thumbnail(int(places[number]), context) if number < MAX_PICTURES else "",
             "features": [_cell(value) for value in features.iloc[number]],
         }
         for number, (name, row) in enumerate(suspects.iterrows())
     ]
+
+
+def _row_name(name: Any, place: int, context: PageContext | None) -> dict[str, str]:
+    """Return the row's number in the file, and its name if it has another one than its position."""
+    if context is None:
+        return _cell(name)
+    position = int(context.rows[place])
+    number = position + context.first_row
+    return _cell(number if str(name) == str(position) else f"{name} (row {number})")
+
+
+def _reasons(audit: LabelAudit, *, with_values: bool) -> list[list[str]]:
+    """Return the labels of similar rows and the unusual values of the first suspects, as text."""
+    found, given = audit.explanations, audit.table["given"].to_numpy()
+    reasons = []
+    for nearest, values in zip(found.nearest[:MAX_SUSPECTS], found.unusual, strict=False):
+        labels = [str(given[place]) for place in nearest if place >= 0]
+        lines = [f"similar rows: {', '.join(labels)}"] if labels else []
+        reasons.append(lines + [str(value) for value in values if with_values])
+    return reasons
+
+
+def _thumbnail(place: int, context: PageContext | None) -> str:
+    """Return the picture of a row as a data URI, or an empty text if it cannot be shown."""
+    if context is None or context.pictures is None:
+        return ""
+    return small_picture(context.pictures[int(context.rows[place])])
 
 
 def _matrix(audit: LabelAudit) -> list[dict[str, Any]] | None:
@@ -109,8 +183,7 @@ def _matrix(audit: LabelAudit) -> list[dict[str, Any]] | None:
 
 def _confusions(suspects: pd.DataFrame) -> list[dict[str, Any]]:
     """Count pairs of given and suggested labels among the suspects, most frequent first."""
-    wrong = suspects[suspects["given"] != suspects["suggested"]]
-    counts = Counter(zip(wrong["given"].astype(str), wrong["suggested"].astype(str), strict=True))
+    counts = Counter(zip(suspects["given"].astype(str), suspects["suggested"].astype(str), strict=True))
     return [
         {"given": given, "suggested": suggested, "rows": rows}
         for (given, suggested), rows in counts.most_common(MAX_CONFUSIONS)

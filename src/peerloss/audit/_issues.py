@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,18 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv, cross_val_predict
 
 from peerloss._deprecation import renamed_parameters
-from peerloss._probabilities import check_probabilities, encode, label_frequencies
+from peerloss._probabilities import (
+    check_probabilities,
+    encode,
+    explain_nothing_learned,
+    label_frequencies,
+)
+from peerloss._progress import announce, phase, shows_progress
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
-from peerloss.audit._label_audit import LabelAudit, assess_training
+from peerloss.audit._explanations import MAX_EXPLAINED
+from peerloss.audit._label_audit import LabelAudit
+from peerloss.audit._outlook import assess_training
 from peerloss.audit._refit import check_refit, refit_posterior
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
@@ -34,7 +43,12 @@ if TYPE_CHECKING:
     from peerloss.audit._annotations import Annotations
 
 
+#: Typical share of the time after which out-of-fold probabilities are known.
+FIT_END = 0.93
+
+
 @renamed_parameters(y="labels")
+@shows_progress("audit")
 def find_label_issues(
     X: Any = None,
     labels: Any = None,
@@ -49,6 +63,7 @@ def find_label_issues(
     level: float = 0.8,
     n_jobs: int | None = None,
     random_state: int | None = 0,
+    verbose: bool = False,  # noqa: ARG001 - read by the decorator
 ) -> LabelAudit:
     """Find rows whose label is probably wrong.
 
@@ -94,6 +109,8 @@ def find_label_issues(
         Number of processes; ``None`` is one.
     random_state
         Seed of folds and models.
+    verbose
+        Whether to show the progress on stderr: phase, percentage, elapsed time, time left.
 
     Returns
     -------
@@ -108,7 +125,8 @@ def find_label_issues(
     Warns
     -----
     IdentifiabilityWarning
-        If the noise rates cannot be estimated: rows are then ranked by the model's confidence in their label.
+        If the noise rates cannot be estimated, for example because nothing can be learned from the columns:
+        then no row is flagged, and rows are ranked by the model's confidence in their label.
         If the model adds nothing to the labels of several annotators: their reports alone are used.
 
     Notes
@@ -143,7 +161,8 @@ def find_label_issues(
     if pred_proba is not None:
         proba = check_probabilities(pred_proba, len(codes), len(classes))
     elif X is not None:
-        proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
+        with phase("fitting", 0.0, FIT_END):
+            proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         proba = _add_empty_classes(proba, codes, len(classes))
     elif reports is not None:
         found = posterior_of_reports(reports.posterior, codes)
@@ -154,8 +173,18 @@ def find_label_issues(
             "pass `X`, `pred_proba`, or labels of several annotators; got only one label per row."
         )
     likelihood, reported = (None, None) if reports is None else (reports.likelihood, reports.posterior)
-    found = label_posterior(proba, codes, likelihood=likelihood, reported=reported)
+    announce("estimating the noise", FIT_END)
+    from_portfolio = pred_proba is None and estimator is None
+    found = label_posterior(
+        proba,
+        codes,
+        likelihood=likelihood,
+        reported=reported,
+        # Only the probabilities of the portfolio are calibrated, as this test needs.
+        reason=explain_nothing_learned(proba, codes) if from_portfolio else "",
+    )
     if refit:
+        announce("fitting again", FIT_END)
         splits = cv.split(X, codes, groups)
         found = refit_posterior(
             found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood, n_jobs=n_jobs
@@ -212,8 +241,8 @@ def _warn(found: LabelPosterior) -> None:
         warn_caller(message, IdentifiabilityWarning)
     if found.reason:
         message = (
-            f"the noise rates cannot be estimated from these data: {found.reason}. Rows are ranked by the "
-            f"model's confidence in their label instead. {advice}"
+            f"the noise rates cannot be estimated from these data: {found.reason}. No row is flagged. Rows "
+            f"are ranked by the model's confidence in their label. {advice}"
         )
         warn_caller(message, IdentifiabilityWarning)
 
@@ -234,17 +263,22 @@ def make_audit(
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)
+    flagged = np.zeros(len(codes), dtype=bool)
+    if not found.reason:
+        flagged = flag_suspects(found.p_error, order, no_noise=found.no_noise, precision=precision)
     table = pd.DataFrame(
         {
             "given": classes[codes],
-            "suggested": classes[found.most_probable],
+            "suggested": classes[found.likeliest_other],
             "p_error": found.p_error,
+            "p_suggested": found.p_other,
             "rank": rank,
-            "flagged": flag_suspects(found.p_error, order, no_noise=found.no_noise, precision=precision),
+            "flagged": flagged,
         },
         index=given.index,
     )
     noisy_prior = label_frequencies(codes, len(classes))
+    suspects = order[: min(int(table["flagged"].sum()), MAX_EXPLAINED)]
     return LabelAudit(
         table=table,
         classes=classes,
@@ -260,6 +294,7 @@ def make_audit(
         error_rate_interval=found.error_rate_interval,
         X=X,
         label_name="label" if given.name is None else str(given.name),
+        suspect_proba=found.clean_given_label(suspects),
     )
 
 
@@ -292,8 +327,11 @@ def out_of_fold(
     found: FloatArray
     if estimator is None:
         features = TableEncoder(output="table").fit_transform(X) if isinstance(X, pd.DataFrame) else X
-        model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed).fit(features, codes, groups=groups)
-        found = model.oof_proba_
+        model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed)
+        with warnings.catch_warnings():
+            # The audit warns itself.
+            warnings.filterwarnings("ignore", "nothing can be learned", IdentifiabilityWarning)
+            found = model.fit(features, codes, groups=groups).oof_proba_
     else:
         folds = _splitter(cv, groups, seed)
         found = cross_val_predict(

@@ -3,70 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from scipy.stats import norm
 
 from peerloss._files import atomic_files
 from peerloss.datasets.tables import write_table
-from peerloss.exceptions import InvalidInputError, NotIdentifiableError
-from peerloss.theory import excess_risk_bound, is_categorical, optimal_alpha_from_noisy_prior
+from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from peerloss._validation import FloatArray
+    from peerloss._validation import BoolArray, FloatArray
+    from peerloss.audit._explanations import Explanation, Explanations
+    from peerloss.audit._outlook import Outlook
     from peerloss.noise import NoiseModel
-    from peerloss.posterior.label_posterior import LabelPosterior
 
-#: The bound is for the best of this many classifiers, about as many as a search compares.
-N_CLASSIFIERS = 100
-CONFIDENCE = 0.95
-#: The confidence of the intervals of T, entry by entry.
-ENTRY_CONFIDENCE = 0.9
 #: Labels look clean if the probability that none is wrong is above this.
 LOOKS_CLEAN = 0.5
-#: Entries of T that differ by less than this are equal.
-ROUNDING = 1e-9
-
-
-@dataclass(frozen=True)
-class Outlook:
-    """Whether peer loss applies to the labels, and what to expect from training on them."""
-
-    applies: bool
-    """For more than two classes: whether the conditions hold within the uncertainty of the estimated noise.
-    With few rows this is weak evidence."""
-    why: str
-    sum_of_rates: float | None
-    """Σ_j e_j. If T has no such rates (more than two classes), e_j is the mean of column j off the
-    diagonal."""
-    sign_is_identity: bool | None
-    """Whether Sgn(Δ) = I: each label is positively correlated with its own class only. For two classes this
-    is Σe < 1. For more it is not sufficient for peer loss to apply."""
-    alpha: float | None
-    """α* at the estimated noise (with more than two classes within its uncertainty); ``None`` if no α*
-    exists."""
-    bound: float | None
-    """With 95 % probability, the best of 100 classifiers by α*-peer loss is worse than the truly best of them
-    by at most this (Theorem 5); ``None`` if the theorem does not apply."""
-    accuracy_as_labelled: float
-    """Expected clean accuracy of a model that takes the labels as they are."""
-    accuracy_corrected: float
-    """Expected clean accuracy of a model that accounts for the noise."""
-
-    def __str__(self) -> str:
-        gain = 100 * (self.accuracy_corrected - self.accuracy_as_labelled)
-        text = (
-            f"{self.why} Expected accuracy {self.accuracy_as_labelled:.1%} as labelled, "
-            f"{self.accuracy_corrected:.1%} with the noise accounted for ({gain:+.1f} points)."
-        )
-        if self.bound is not None and self.bound < 1.0:
-            text += f" Excess error at most {self.bound:.1%} (95 %, best of {N_CLASSIFIERS} classifiers)."
-        return text
+#: What the three numbers of an audit mean; pages show it, and docs/glossary.md has the same text.
+NUMBERS_EXPLAINED = (
+    "Suspects (flagged rows) are the rows worth looking at, chosen so that the flags are expected to have "
+    "the best balance of wrong labels found and right labels flagged; the labels expected to be wrong are "
+    "an estimate for the whole table, which does not say which rows they are; and a label is more likely "
+    "wrong than right if its probability of being wrong is above ½, and only such labels are changed "
+    "automatically."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,8 +40,9 @@ class LabelAudit:
     """Labels that are probably wrong; created by :func:`find_label_issues`."""
 
     table: pd.DataFrame
-    """One row per label, with the caller's index: ``given``, ``suggested`` (the most probable class, which
-    may be the given one), ``p_error``, ``rank`` (1 is the most probable error), ``flagged``."""
+    """One row per label, with the caller's index: ``given``, ``suggested`` (the most probable *other* class),
+    ``p_error`` (the probability that the given label is wrong), ``p_suggested`` (that the suggestion is
+    right), ``rank`` (1 is the most probable error), ``flagged``."""
     classes: NDArray[Any]
     """(K,) the labels, in the order of the matrices."""
     noise: NoiseModel | None
@@ -90,8 +57,8 @@ class LabelAudit:
     outlook: Outlook
     """Whether peer loss applies and what to expect from training."""
     reason: str = ""
-    """Why the noise rates cannot be estimated and rows are ranked by the model's confidence; empty if they
-    can be estimated."""
+    """Why the noise rates cannot be estimated, no row is flagged, and rows are ranked by the model's
+    confidence; empty if they can be estimated."""
     near_boundary: float = 0.0
     """The probability that labels flip near the boundary between two classes, and not by class. Above ½, the
     rates in ``noise`` are averages over rows."""
@@ -103,6 +70,9 @@ class LabelAudit:
     """The features given, if any."""
     label_name: str = "label"
     """Name of the label column."""
+    suspect_proba: FloatArray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
+    """(m, K) the probabilities of the classes of the first suspects, in the order of ``suspects``; at most
+    5,000 rows."""
 
     @property
     def expected_errors(self) -> float:
@@ -124,7 +94,9 @@ class LabelAudit:
 
     @property
     def headline(self) -> str:
-        """How many labels are suspect, and how many are probably wrong."""
+        """How many labels are suspect, and how many are expected to be wrong."""
+        if self.reason:
+            return f"No label is flagged, because it is not known which are wrong: {self.reason}."
         rows, expected = len(self.table), self.expected_errors
         text = (
             f"{int(self.table['flagged'].sum()):,} of {rows:,} labels are suspect; about {expected:,.0f} "
@@ -132,7 +104,7 @@ class LabelAudit:
         )
         if self.expected_errors_interval is not None:
             low, high = self.expected_errors_interval
-            text += f", with 90 % probability {low:,.0f} to {high:,.0f}"
+            text += f" ({low:,.0f} to {high:,.0f} with 90 % probability)"
         if self.no_noise > LOOKS_CLEAN:
             text += f". The labels look clean: with probability {self.no_noise:.0%} none is wrong"
         return f"{text}."
@@ -142,9 +114,45 @@ class LabelAudit:
         """The flagged rows, most probable errors first."""
         return self.table[self.table["flagged"]].sort_values("rank")
 
+    def explain(self, row: Any) -> Explanation:
+        """Return why a row is suspect: probabilities, similar rows with their labels, unusual values.
+
+        The first call takes a few seconds if there are many rows.
+
+        Parameters
+        ----------
+        row
+            Entry of the index of a suspect.
+
+        Returns
+        -------
+        Explanation
+            ``print`` shows it as text.
+
+        Raises
+        ------
+        InvalidInputError
+            If the row is not among the suspects, of which the first 5,000 are explained.
+        """
+        from peerloss.audit._explanations import explain_row  # noqa: PLC0415 - few users need it
+
+        return explain_row(self, row)
+
+    @cached_property
+    def explanations(self) -> Explanations:
+        """The explanations of the first 5,000 suspects as arrays, in the order of ``suspects``."""
+        from peerloss.audit._explanations import explain_suspects  # noqa: PLC0415 - few users need it
+
+        return explain_suspects(self)
+
     def relabel(self) -> tuple[Any, pd.Series]:
-        """Return features and labels; labels that are more likely wrong than right become the suggestion."""
-        wrong = self.table["p_error"] > 0.5
+        """Return features and labels; labels that are more likely wrong than right become the suggestion.
+
+        With more than two classes, a label stays if the suggestion is less probable than it is. Rows need not
+        be flagged. The glossary compares flagged rows, expected errors and these labels. If there is a
+        ``reason`` why the noise cannot be estimated, no label is changed.
+        """
+        wrong = is_replaceable(self.table) & (not self.reason)
         labels = self.table["given"].where(~wrong, self.table["suggested"]).rename(self.label_name)
         return self.X, labels
 
@@ -198,7 +206,7 @@ class LabelAudit:
         write_csv(table, path, spreadsheet_safe=spreadsheet_safe)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the table as Parquet to ``path`` (needs pyarrow: ``pip install peerloss[tables]``)."""
+        """Write the table as Parquet to ``path`` (needs the extra ``tables``)."""
         with atomic_files(_with_suffix(path, ".parquet", ".pq")) as (file,):
             self._exported().to_parquet(file)
 
@@ -212,6 +220,32 @@ class LabelAudit:
         page = audit_page(self, title=title)
         with atomic_files(_with_suffix(path, ".html", ".htm")) as (file,):
             file.write_text(page, encoding="utf-8")
+
+    def plot(self, kind: str = "ranking", *, ax: Axes | None = None) -> Axes:
+        """Draw a picture with matplotlib and return its ``Axes``.
+
+        Parameters
+        ----------
+        kind
+            ``"ranking"``: P(wrong) of the labels, most suspicious first, with the suspects and the expected
+            number of wrong labels. ``"noise"``: the estimated noise, true class by given label.
+        ax
+            Axes to draw on; a new figure by default.
+
+        Raises
+        ------
+        InvalidInputError
+            If matplotlib is missing, or for ``"noise"`` if the noise rates cannot be estimated.
+        """
+        from peerloss.audit._audit_view import plot_audit  # noqa: PLC0415 - few users need pictures
+
+        return plot_audit(self, kind, ax)
+
+    def _repr_html_(self) -> str:
+        """Return the view in a notebook."""
+        from peerloss.audit._audit_view import audit_card  # noqa: PLC0415 - only notebooks need it
+
+        return audit_card(self)
 
     def _exported(self) -> pd.DataFrame:
         table: pd.DataFrame = self.table.copy()
@@ -227,6 +261,18 @@ class LabelAudit:
             + ("Errors lie near the boundary rather than in one class. " if self.near_boundary > 0.5 else "")
             + str(self.outlook)
         )
+
+
+def is_replaceable(table: pd.DataFrame) -> BoolArray:
+    """Return which labels are more likely wrong than right, and less probable than the suggestion.
+
+    Without a column ``p_suggested``, as in older audit folders, the second condition is not checked.
+    """
+    p_error = table["p_error"].to_numpy()
+    wrong: BoolArray = (p_error > 0.5) & (table["given"] != table["suggested"]).to_numpy()
+    if "p_suggested" in table:
+        wrong &= table["p_suggested"].to_numpy() >= 1.0 - p_error
+    return wrong
 
 
 def write_csv(table: pd.DataFrame, path: str | Path, *, spreadsheet_safe: bool) -> None:
@@ -251,94 +297,3 @@ def _numbers(values: FloatArray | tuple[float, ...] | None) -> Any:
 
 def _number(value: float | None) -> float | None:
     return None if value is None else round(float(value), 6)
-
-
-def assess_training(posterior: LabelPosterior, noisy_prior: FloatArray, n_rows: int) -> Outlook:
-    """Check the paper's conditions on the estimated noise.
-
-    Two classes need Σe < 1. More classes also need T[i, j] = e_j for i ≠ j and an α* that makes e_j − α·π̃_j
-    the same for all j (α* = 1 for equally frequent classes, 0 for equal rates). Both must hold within the
-    uncertainty of T. Sgn(Δ) = I is not sufficient.
-    """
-    noise, accuracies = posterior.noise, (posterior.accuracy_as_labelled, posterior.accuracy_corrected)
-    if noise is None:
-        why = "Whether peer loss applies is unknown: the noise rates cannot be estimated."
-        return Outlook(False, why, None, None, None, None, *accuracies)
-    total = float((noise.transition.sum() - np.trace(noise.transition)) / (noise.n_classes - 1))
-    joint = posterior.clean_prior[:, None] * noise.transition
-    categorical = bool(is_categorical(joint / joint.sum()))
-    if noise.n_classes == 2:
-        alpha, has_rates, applies = _alpha(noise, noisy_prior), True, total < 1.0
-    else:
-        has_rates, alpha = _rates_and_alpha(posterior, noise, noisy_prior)
-        alpha = alpha if total < 1.0 else None
-        applies = alpha is not None
-    why = _why(noise.n_classes, total, alpha, has_rates=has_rates)
-    bound = None
-    if alpha is not None and noise.column_rates is not None:
-        worst = excess_risk_bound(
-            n_rows, noise, alpha=alpha, confidence=CONFIDENCE, n_hypotheses=N_CLASSIFIERS
-        )
-        bound = min(1.0, worst)
-    return Outlook(applies, why, total, categorical, alpha, bound, *accuracies)
-
-
-def _alpha(noise: NoiseModel, noisy_prior: FloatArray) -> float | None:
-    try:
-        return float(optimal_alpha_from_noisy_prior(noise, noisy_prior))
-    except NotIdentifiableError:
-        return None
-
-
-def _rates_and_alpha(
-    posterior: LabelPosterior, noise: NoiseModel, noisy_prior: FloatArray
-) -> tuple[bool, float | None]:
-    """Return whether T[i, j] = e_j, and the α* at which e_j = c + α·π̃_j, within the uncertainty of T.
-
-    The 90 % intervals of the K(K − 1) entries off the diagonal are widened so that they hold jointly
-    (Bonferroni's correction).
-    """
-    off_diagonal = ~np.eye(noise.n_classes, dtype=bool)
-    width = np.full(off_diagonal.shape, ROUNDING)
-    if posterior.noise_low is not None and posterior.noise_high is not None:
-        joint_tail = (1.0 - CONFIDENCE) / (2.0 * off_diagonal.sum())
-        widen = norm.isf(joint_tail) / norm.isf((1.0 - ENTRY_CONFIDENCE) / 2.0)
-        width = np.maximum(widen * (posterior.noise_high - posterior.noise_low) / 2.0, ROUNDING)
-    weight = off_diagonal / width**2
-    column_weight = weight.sum(axis=0)
-    rates: FloatArray = (weight * noise.transition).sum(axis=0) / column_weight
-
-    def fits(column_rates: FloatArray) -> bool:
-        return bool((np.abs(noise.transition - column_rates) <= width)[off_diagonal].all())
-
-    prior = noisy_prior - np.average(noisy_prior, weights=column_weight)
-    spread = float(column_weight @ prior**2)
-    slope = float(column_weight @ (prior * rates)) / spread if spread > 0.0 else 0.0
-    # Nearly balanced labels do not determine α: a value between 0 and 1 is preferred if it fits.
-    for alpha in (float(np.clip(slope, 0.0, 1.0)), slope):
-        if fits(np.average(rates, weights=column_weight) + alpha * prior):
-            return True, alpha
-    return fits(rates), None
-
-
-def _why(n_classes: int, total: float, alpha: float | None, *, has_rates: bool) -> str:
-    if total >= 1.0:
-        return f"Peer loss does not apply: Σe = {total:.2f} is not below 1, labels are no better than chance."
-    if n_classes == 2:
-        return f"Peer loss applies: Σe = {total:.2f} < 1."
-    if alpha is not None:
-        return (
-            f"Peer loss applies: Σe = {total:.2f} < 1 and, within the uncertainty of the estimate, a wrong "
-            f"label is equally probable from every class (T[i, j] = e_j); α* = {alpha:.2f}."
-        )
-    if has_rates:
-        return (
-            f"Peer loss does not apply to accuracy: Σe = {total:.2f} and T[i, j] = e_j within the "
-            "uncertainty of the estimate, but no α orders classifiers as accuracy does (e_j − α·π̃_j differs "
-            "between classes). Correct with T (forward or backward correction)."
-        )
-    return (
-        f"Peer loss does not apply as it is: Σe = {total:.2f}, but some wrong labels are more probable from "
-        "one class than from another (T[i, j] ≠ e_j). Merge classes that are confused, or correct with T "
-        "(forward or backward correction)."
-    )

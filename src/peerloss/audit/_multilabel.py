@@ -25,8 +25,8 @@ class MultilabelAudit(EntryAudit):
     """Binary labels that are probably wrong; created by :func:`find_multilabel_issues`.
 
     ``table`` has one row per example and label: ``row`` (the caller's index), ``label`` (its name),
-    ``given`` and ``suggested`` (0 or 1), ``p_error``, ``rank`` (1 is the most probable error of all labels)
-    and ``flagged``.
+    ``given`` and ``suggested`` (the other of 0 and 1), ``p_error``, ``rank`` (1 is the most probable error of
+    all labels) and ``flagged``.
     """
 
     audits: dict[Any, LabelAudit] = field(repr=False)

@@ -21,7 +21,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from peerloss._probabilities import normalise_rows, take
 from peerloss.exceptions import InvalidInputError
-from peerloss.posterior.label_posterior import class_probabilities
+from peerloss.posterior.label_posterior import class_probabilities, likeliest_other
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -80,10 +80,13 @@ def refit_posterior(
         likelihood = found.noise.transition.T[codes]
     targets = class_probabilities(found, proba, codes, likelihood)
     posterior = normalise_rows(_fit_to(targets, X, estimator, folds, n_jobs) * likelihood)
+    other, p_other = likeliest_other(posterior, codes)
     return replace(
         found,
         p_error=np.clip(1.0 - take(posterior, codes), 0.0, 1.0),
-        most_probable=posterior.argmax(axis=1),
+        likeliest_other=other,
+        p_other=p_other,
+        clean_given_label=lambda rows: posterior[rows],
     )
 
 

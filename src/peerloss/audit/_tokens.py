@@ -10,6 +10,7 @@ import pandas as pd
 
 from peerloss.audit._entry_audit import EntryAudit, rank_entries, summarise_examples
 from peerloss.audit._issues import find_label_issues
+from peerloss.audit._label_audit import is_replaceable
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -26,8 +27,8 @@ class TokenAudit(EntryAudit):
     """Labels of tokens that are probably wrong; created by :func:`find_token_issues`.
 
     ``table`` has one row per token: ``sentence`` and ``position`` (both counted from 0), ``token`` (if the
-    tokens were passed), ``given`` and ``suggested`` labels, ``p_error``, ``rank`` (1 is the most probable
-    error of all tokens) and ``flagged``. ``examples`` has one row per sentence.
+    tokens were passed), ``given`` and ``suggested`` labels, ``p_error``, ``p_suggested``, ``rank`` (1 is the
+    most probable error of all tokens) and ``flagged``. ``examples`` has one row per sentence.
     """
 
     audit: LabelAudit = field(repr=False)
@@ -38,7 +39,7 @@ class TokenAudit(EntryAudit):
     def relabel(self) -> list[list[Any]]:
         """Return the labels of the sentences; those more probably wrong than right are replaced."""
         changed = [list(sentence) for sentence in self.labels]
-        wrong = self.table[self.table["p_error"] > 0.5]
+        wrong = self.table[is_replaceable(self.table)]
         for sentence, position, label in zip(
             wrong["sentence"], wrong["position"], wrong["suggested"], strict=True
         ):
@@ -122,7 +123,7 @@ def find_token_issues(
     columns: dict[str, Any] = {"sentence": place, "position": position}
     if words is not None:
         columns["token"] = np.array([word for sentence in words for word in sentence], dtype=object)[kept]
-    columns |= {name: table[name].to_numpy() for name in ("given", "suggested", "p_error")}
+    columns |= {name: table[name].to_numpy() for name in ("given", "suggested", "p_error", "p_suggested")}
     return TokenAudit(
         table=pd.DataFrame(columns | {"rank": rank, "flagged": flagged}),
         examples=summarise_examples(

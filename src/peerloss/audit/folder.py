@@ -1,8 +1,11 @@
 """The folder that an audit writes and a review reads.
 
-audit.json        format, name of the data, SHA-256 of data and labels.csv, label columns, summary
+audit.json        format, name of the data, SHA-256 of the other files, label columns, summary
 data.*            an exact copy of the table
-labels.csv        one row per label: row (from 0), name, given, suggested, p_error, rank, flagged
+labels.csv        one row per label: row (from 0), name, given, suggested, p_error, p_suggested, rank,
+                  flagged; further columns may follow
+explanations.json why rows are suspect (``_stored_explanations.py``)
+pictures.json     absolute path of the picture of each row of the data, if the data have pictures
 index.html        the page
 decisions.jsonl   the decisions of the review, written by ``review/_decisions_file.py``
 """
@@ -20,26 +23,35 @@ import pandas as pd
 
 from peerloss._files import atomic_folder, check_output_folder, restore_folder
 from peerloss._version import __version__
-from peerloss.audit._audit_page import audit_page
+from peerloss.audit._audit_page import PageContext, audit_page
+from peerloss.audit._picture_files import PICTURE_TYPES
+from peerloss.audit._stored_explanations import dump_explanations, load_explanations
 from peerloss.datasets import ReadOptions, read_table
 from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     import numpy as np
 
     from peerloss.audit._label_audit import LabelAudit
+    from peerloss.audit._stored_explanations import StoredExplanation
     from peerloss.audit.table_summary import TableSummary
 
-#: The last is written; format 1 had no SHA-256 of labels.csv.
-FORMATS = (1, 2)
+#: The last is written. Format 1 had no SHA-256 of labels.csv; formats 1 and 2 had no p_suggested, and the
+#: suggestion could be the given label.
+FORMATS = (1, 2, 3)
 MANIFEST, LABELS, PAGE, DECISIONS = "audit.json", "labels.csv", "index.html", "decisions.jsonl"
+EXPLANATIONS, PICTURES = "explanations.json", "pictures.json"
+#: Files that an audit may lack → key of their SHA-256 in the manifest.
+OPTIONAL = {EXPLANATIONS: "explanations_sha256", PICTURES: "pictures_sha256"}
 COLUMNS = ("row", "name", "given", "suggested", "p_error", "rank", "flagged")
 TEXT_COLUMNS = ("name", "given", "suggested")
+#: Column since format 3.
+P_SUGGESTED = "p_suggested"
 #: Types of the columns that are not text.
-KINDS = {"row": "i", "p_error": "fi", "flagged": "b"}
+KINDS = {"row": "i", "p_error": "fi", P_SUGGESTED: "fi", "flagged": "b"}
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,9 +88,39 @@ class AuditFolder:
         """Spelling of a label in the table → the one that the audit used."""
         return dict(self.manifest.get("table", {}).get("tidied", {}))
 
+    @property
+    def first_row(self) -> int:
+        """Number of the first row of the data as a spreadsheet counts: 2 if the first line is the header."""
+        return first_row_number(str(self.manifest["data"]))
+
     def suspects(self) -> pd.DataFrame:
         """Return the flagged rows, most probable errors first."""
         return self.labels[self.labels["flagged"]].sort_values("rank", kind="stable")
+
+    def explanations(self, n_rows: int) -> dict[int, StoredExplanation]:
+        """Return row → why it is suspect; empty for older audits. The data have ``n_rows`` rows."""
+        if EXPLANATIONS not in self._optional_files():
+            return {}
+        try:
+            text = (self.path / EXPLANATIONS).read_text(encoding="utf-8")
+            return load_explanations(text, n_rows=n_rows, n_classes=len(self.classes))
+        except (OSError, ValueError, RecursionError) as error:
+            raise _damaged(self.path, error) from error
+
+    def pictures(self) -> list[Path] | None:
+        """Return the picture of each row of the data, or ``None`` if the audit has none."""
+        if PICTURES not in self._optional_files():
+            return None
+        try:
+            paths = json.loads((self.path / PICTURES).read_text(encoding="utf-8"))
+            if not isinstance(paths, list) or not all(isinstance(path, str) for path in paths):
+                raise ValueError("pictures.json is not a list of paths")  # noqa: TRY301
+        except (OSError, ValueError, RecursionError) as error:
+            raise _damaged(self.path, error) from error
+        return [Path(path) for path in paths]
+
+    def _optional_files(self) -> set[str]:
+        return {name for name, key in OPTIONAL.items() if key in self.manifest}
 
     def features(self) -> pd.DataFrame:
         """Read the table without its label columns."""
@@ -95,6 +137,16 @@ class AuditFolder:
             )
 
 
+def first_row_number(name: str) -> int:
+    """Return the number that spreadsheets and editors give to the first row of a file of this name.
+
+    >>> first_row_number("data.csv"), first_row_number("data.parquet")
+    (2, 1)
+    """
+    with_header = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".xlsx")
+    return 2 if name.lower().endswith(with_header) else 1
+
+
 def check_free(folder: Path) -> None:
     """Refuse a path that cannot be written, or a folder with other files than an audit without decisions."""
     check_output_folder(folder)
@@ -102,7 +154,7 @@ def check_free(folder: Path) -> None:
         return
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        known = {MANIFEST, LABELS, PAGE, str(manifest["data"])}
+        known = {MANIFEST, LABELS, PAGE, *OPTIONAL, str(manifest["data"])}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         known = set()
     if (folder / DECISIONS).exists() and known:
@@ -129,6 +181,7 @@ def write_folder(
     spreadsheet_safe: bool = False,
     options: ReadOptions | None = None,
     described: TableSummary | None = None,
+    pictures: Sequence[Path] | None = None,
 ) -> None:
     """Write an audit of the file ``data``, completely or not at all; the folder must pass :func:`check_free`.
 
@@ -147,8 +200,17 @@ def write_folder(
         How ``data`` was read; the copy is read in the same way.
     described
         The summary of the table, which is stored with the audit.
+    pictures
+        The picture of each row of the file, shown in the review. The folder stores the absolute paths, not
+        the pictures.
+
+    Raises
+    ------
+    InvalidInputError
+        If the folder contains other files, or a picture does not have the ending of an image.
     """
     check_free(folder)
+    shown = None if pictures is None else _check_pictures(pictures, rows)
     with atomic_folder(folder) as fresh:
         copy = fresh / f"data{''.join(data.suffixes[-2:] if data.suffix == '.gz' else data.suffixes[-1:])}"
         shutil.copyfile(data, copy)
@@ -159,7 +221,12 @@ def write_folder(
         )
         with (fresh / LABELS).open("x", encoding="utf-8", newline="") as stream:
             write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=spreadsheet_safe)
-        (fresh / PAGE).write_text(audit_page(audit, title=title), encoding="utf-8")
+        text = dump_explanations(audit.explanations, rows, with_values=shown is None)
+        (fresh / EXPLANATIONS).write_text(text, encoding="utf-8")
+        if shown is not None:
+            (fresh / PICTURES).write_text(json.dumps(list(map(str, shown))), encoding="utf-8")
+        where = PageContext(str(folder), rows, first_row_number(copy.name), shown)
+        (fresh / PAGE).write_text(audit_page(audit, title=title, context=where), encoding="utf-8")
         manifest = {
             "format": FORMATS[-1],
             "peerloss": __version__,
@@ -167,6 +234,7 @@ def write_folder(
             "data": copy.name,
             "sha256": _digest(copy),
             "labels_sha256": _digest(fresh / LABELS),
+            **{key: _digest(fresh / name) for name, key in OPTIONAL.items() if (fresh / name).exists()},
             "spreadsheet_safe": spreadsheet_safe,
             "labels": labels,
             "options": {} if options is None else options.as_dict(),
@@ -177,10 +245,32 @@ def write_folder(
         (fresh / MANIFEST).write_text(text, encoding="utf-8")
 
 
+def _check_pictures(pictures: Sequence[Path], rows: np.ndarray[Any, Any]) -> list[Path]:
+    """Return absolute paths; refuse endings that are not those of images, and rows without a picture."""
+    paths = [Path(path).absolute() for path in pictures]
+    if len(rows) and int(rows.max()) >= len(paths):
+        raise InvalidInputError(
+            f"`pictures` must have one path per row of the data, at least {int(rows.max()) + 1}; got "
+            f"{len(paths)}."
+        )
+    wrong = next((path for path in paths if path.suffix.lower() not in PICTURE_TYPES), None)
+    if wrong is not None:
+        raise InvalidInputError(
+            f"`pictures` must end in one of {', '.join(PICTURE_TYPES)}; got {wrong}. Convert it, or leave it "
+            "out."
+        )
+    return paths
+
+
+def _damaged(folder: Path, error: Exception) -> InvalidInputError:
+    return InvalidInputError(f"{folder} is a damaged audit: {error}. Run `peerloss audit` again.")
+
+
 def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
     """Read an audit; refuse other folders, and audits whose files were changed.
 
-    With ``accept_edits``, changes to labels.csv are accepted.
+    With ``accept_edits``, changes to labels.csv are accepted. Its column p_suggested is then left out,
+    because it belongs to the suggestion before the change.
     """
     restore_folder(folder)
     if not (folder / MANIFEST).is_file():
@@ -193,25 +283,34 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         valid = manifest["format"] in FORMATS and Path(name).name == name and name not in {"", ".", ".."}
         valid &= all(isinstance(text, str) for text in [*columns, *classes])
         labels = _read_labels(folder / LABELS, spreadsheet_safe=manifest.get("spreadsheet_safe") is True)
-        valid &= list(labels) == list(COLUMNS)
-        valid = valid and all(labels[column].dtype.kind in kinds for column, kinds in KINDS.items())
+        columns_needed = COLUMNS if manifest["format"] < 3 else (*COLUMNS, P_SUGGESTED)
+        valid = valid and labels.columns.is_unique and set(columns_needed) <= set(labels)
+        valid = valid and all(labels[name].dtype.kind in KINDS[name] for name in KINDS if name in labels)
         valid = valid and bool((labels["row"] >= 0).all())
         audit = AuditFolder(folder, manifest, labels)
         valid = valid and all(isinstance(text, str) for text in [*audit.tidied, *audit.tidied.values()])
         valid = valid and isinstance(audit.options, ReadOptions)  # raises an error if they are damaged
         digest = _digest(folder / name) if valid else ""
+        changed = [
+            name
+            for name, key in OPTIONAL.items()
+            if key in manifest and _digest(folder / name) != manifest[key]
+        ]
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise InvalidInputError(
-            f"{folder} is a damaged audit: {error}. Run `peerloss audit` again."
-        ) from error
+        raise _damaged(folder, error) from error
     if not valid:
         raise InvalidInputError(
             f"{folder} is not an audit that this version can read. Run `peerloss audit` again."
         )
     if digest != manifest["sha256"]:
-        raise InvalidInputError(f"{folder / name} was changed since the audit. Run `peerloss audit` again.")
+        changed = [name, *changed]
+    if changed:
+        raise InvalidInputError(
+            f"{folder / changed[0]} was changed since the audit. Run `peerloss audit` again."
+        )
     if accept_edits:
         _check_edits(labels, set(classes), folder / LABELS)
+        labels = labels.drop(columns=P_SUGGESTED, errors="ignore")
     elif _digest(folder / LABELS) != manifest.get("labels_sha256"):
         raise InvalidInputError(
             f"{folder / LABELS} was changed since the audit, or was written by an earlier version that did "

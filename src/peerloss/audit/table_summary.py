@@ -5,14 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import pandas as pd
 
 from peerloss.datasets import check_label_column, require_columns
 from peerloss.datasets.label_spelling import PreparedLabels, prepare_labels
 from peerloss.datasets.tables import Reading, ReadOptions, read_with_notes
-from peerloss.estimators import TableEncoder
-from peerloss.exceptions import InvalidInputError
+from peerloss.datasets.tables.column_use import describe_columns
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -35,10 +33,11 @@ class ColumnSummary:
 
     name: str
     kind: str
-    """``"number"``, ``"category"`` or ``"text"`` (used by its words)."""
+    """``number``, ``category``, ``text``, or, if it is not used, ``date``, ``identifier``, ``constant`` or
+    ``empty``, as :func:`~peerloss.estimators.describe_columns` returns it."""
     used: bool
-    why_not: str = ""
-    """Why it is not used: a clause whose subject is the column."""
+    why: str = ""
+    """How it is used, or why it is not."""
     note: str = ""
     """How it was read, or how it should be: a clause whose subject is the column."""
 
@@ -93,7 +92,7 @@ class TableSummary:
         """Everything that is worth a sentence, as sentences; those of ``serious`` are included."""
         found = []
         if self.learns:
-            found = [f"Column {c.name!r} is not used: it {c.why_not}" for c in self.columns if not c.used]
+            found = [f"Column {c.name!r} is not used: it {c.why}" for c in self.columns if not c.used]
         if self.decimal == ",":
             found.append("Numbers are read with decimal commas")
         found += [f"Column {c.name!r} {c.note}" for c in self.columns if c.note]
@@ -143,7 +142,7 @@ class TableSummary:
         shown = self.columns if len(self.columns) <= MAX_COLUMNS else self._interesting()
         width = max([len(repr(column.name)) for column in shown], default=0)
         lines = [
-            f"  {column.name!r:<{width}}  {column.kind:<8}  {'used' if column.used else 'not used'}"
+            f"  {column.name!r:<{width}}  {column.kind:<10}  {'used' if column.used else 'not used'}"
             if self.learns
             else f"  {column.name!r:<{width}}  {column.kind}"
             for column in shown
@@ -223,7 +222,7 @@ def describe_table(
     >>> table = pd.DataFrame({"size": [1.5, 2.5, 3.5, 4.5], "label": ["Yes", "yes ", "no", "no"]})
     >>> print(describe_table(table, "label"))
     Columns:
-      'size'  number    used
+      'size'  number      used
     Labels: 'no' 2 (50.0%), 'Yes' 1 (25.0%), 'yes ' 1 (25.0%).
     'Yes', 'yes ' look like one class; use --tidy-labels to merge them.
     In use: 4 of 4 rows, 1 of 1 columns, 3 classes.
@@ -287,26 +286,14 @@ def describe_rows(
 
 
 def _columns(X: pd.DataFrame, reading: Reading) -> tuple[ColumnSummary, ...]:
-    """Return the use of each column, as the encoder of the estimators decides it."""
+    """Return the use of each column, as the encoder of the classifiers decides it."""
     notes = {note.column: note.text for note in reading.notes}
     if not len(X) or not X.shape[1]:
         return ()
-    always = "_" * (
-        1 + max(len(str(name)) for name in X)
-    )  # the encoder refuses tables without a useful column
-    encoder = TableEncoder(output="table")
-    try:
-        encoder.fit(X.assign(**{always: np.cos(np.arange(len(X)))}))
-        kinds, dropped, free_text = encoder.kinds_, encoder.dropped_, encoder.free_text_
-    except InvalidInputError:  # one row
-        kinds, dropped, free_text = {}, {}, []
-    found = []
-    for name in map(str, X):
-        is_number = kinds.get(name) == "number" or pd.api.types.is_numeric_dtype(X[name])
-        kind = "number" if is_number else "text" if name in free_text else "category"
-        why_not = dropped.get(name, "")
-        found.append(ColumnSummary(name, kind, not why_not, why_not, notes.get(name, "")))
-    return tuple(found)
+    return tuple(
+        ColumnSummary(use["column"], use["kind"], use["used"], use["why"], notes.get(use["column"], ""))
+        for use in describe_columns(X).to_dict("records")
+    )
 
 
 def count_contradictions(X: pd.DataFrame, labels: pd.Series) -> int:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss._progress import announce, phase
 from peerloss.cli._table_options import (
     Decimal,
     Encoding,
@@ -22,7 +23,7 @@ from peerloss.cli._table_options import (
     read_options,
     show_summary,
 )
-from peerloss.cli._terminal import say, say_json, training_bar, visible
+from peerloss.cli._terminal import counted, say, say_json, training_bar, visible
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -138,21 +139,23 @@ def audit(
     described = describe_rows(labelled.features, labelled.prepared, reading, learns=probabilities is None)
     show_summary(described, yes=yes, quiet=as_json)
     proba = None if probabilities is None else _read_probabilities(probabilities, labelled)
-    note = f"{'training on' if proba is None else 'reading'} {len(labelled.X):,} rows"
+    note = counted(len(labelled.X), "row")
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        found = _find_issues(labelled, proba, seed=seed, jobs=jobs)
-    write_folder(
-        output,
-        found,
-        data,
-        rows=labelled.rows,
-        labels=labelled.columns,
-        title=f"Labels of {data.name}",
-        spreadsheet_safe=spreadsheet_safe,
-        options=options,
-        described=described,
-    )
+        with phase("auditing", 0.0, 0.97):
+            found = _find_issues(labelled, proba, seed=seed, jobs=jobs)
+        announce("writing the folder", 0.97)
+        write_folder(
+            output,
+            found,
+            data,
+            rows=labelled.rows,
+            labels=labelled.columns,
+            title=f"Labels of {data.name}",
+            spreadsheet_safe=spreadsheet_safe,
+            options=options,
+            described=described,
+        )
     summary = {
         "audit": str(output),
         "data": str(data),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import check_output_folder
+from peerloss._progress import announce, phase
 from peerloss.cli._table_options import (
     Decimal,
     Encoding,
@@ -23,7 +24,7 @@ from peerloss.cli._table_options import (
     read_options,
     show_summary,
 )
-from peerloss.cli._terminal import say, say_json, training_bar, visible
+from peerloss.cli._terminal import counted, say, say_json, training_bar, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,10 +73,9 @@ def fit(
 
     Example: peerloss fit data.csv --target label -o model/
     """
-    from peerloss._validation import check_choice
+    from peerloss._validation import METRICS, check_choice
     from peerloss.datasets.tables import read_with_notes
-    from peerloss.persistence.model_folder import check_replaceable, save_model
-    from peerloss.posterior.decision import METRICS
+    from peerloss.persistence.manifest import check_replaceable
 
     check_choice(metric, "--metric", METRICS)
     check_output_folder(output)  # before the training, not after it
@@ -91,11 +91,16 @@ def fit(
         min_class_rows=min_class_rows,
     )
     show_summary(task.described, yes=yes, quiet=as_json)
-    note = f"training on {len(task.y):,} rows"
+
+    from peerloss.persistence import save_model  # imports scikit-learn and skops; errors above come first
+
+    note = counted(len(task.y), "row")
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
-        model = _train(task, metric=metric, seed=seed, jobs=jobs)
-    save_model(model, output, reading=options.as_dict())
+        with phase("training", 0.0, 0.97):
+            model = _train(task, metric=metric, seed=seed, jobs=jobs)
+        announce("saving the model", 0.97)
+        save_model(model, output, reading=options.as_dict())
     notes = sorted({str(warning.message) for warning in caught if warning.category is UserWarning})
     summary = _summarise(model, task, target, output) | {"notes": notes}
     if as_json:

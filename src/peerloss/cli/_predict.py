@@ -71,10 +71,13 @@ def predict(
     if seed is not None:
         typer.echo("Warning: --seed is deprecated and has no effect; predictions are not random.", err=True)
     from peerloss.datasets import iter_table
-    from peerloss.persistence import load_model
 
     suffix = _check_output(output, data)
     options = _options(model, read_options(encoding, sep, decimal, na_values, sheet))
+
+    # Imports scikit-learn and torch: a wrong path was reported before.
+    from peerloss.persistence import load_model
+
     loaded, ids = load_model(model), id_columns or []
     threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
     # Features have the kinds of the model; identifiers are text.
@@ -106,7 +109,7 @@ def _options(model: Path, given: ReadOptions) -> ReadOptions:
     from dataclasses import replace
 
     from peerloss.datasets import ReadOptions
-    from peerloss.persistence.model_folder import read_manifest
+    from peerloss.persistence import read_manifest
 
     try:
         trained = ReadOptions.from_dict(read_manifest(model).get("reading", {}))

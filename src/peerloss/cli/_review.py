@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from peerloss._files import check_output_file
+from peerloss._pages import counted
 from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError
 
@@ -20,6 +21,13 @@ def review(
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
+    reviewer: Annotated[
+        str | None, typer.Option(help="Your name, which is saved with your decisions.")
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option(help="Column of labels.csv to order suspects by, such as rank or p_error."),
+    ] = "rank",
     accept_edits: Annotated[
         bool, typer.Option("--accept-edits", help="Accept manual edits of labels.csv.")
     ] = False,
@@ -27,8 +35,9 @@ def review(
     """Step through the suspects of an audit with the keyboard, on a page that only this machine can reach.
 
     Every decision is saved immediately. Stop with Ctrl+C; the next review continues where you stopped.
+    Several people can review one after the other, each with --reviewer; the last decision on a row counts.
 
-    Example: peerloss review audit/
+    Example: peerloss review audit/ --reviewer Ada
     """
     from peerloss.audit.folder import read_folder
     from peerloss.audit.review import DecisionsFileWarning, Review, ReviewServer
@@ -36,11 +45,11 @@ def review(
     folder = read_folder(audit, accept_edits=accept_edits)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", DecisionsFileWarning)
-        session = Review(folder)
+        session = Review(folder, reviewer=reviewer, order=order)
     for warning in caught:
         say(f"Warning: {warning.message}", err=True)
     server = ReviewServer(session, port)
-    say(f"Reviewing {len(session):,} suspects at {server.url}")
+    say(f"Reviewing {counted(len(session), 'suspect')} at {server.url}")
     say("Keep the address secret: anyone who has it can decide. Stop with Ctrl+C.")
     if browser:
         webbrowser.open(server.url)
@@ -53,9 +62,10 @@ def review(
         state = session.state()
         session.close()
     say(
-        f"{state['keep']:,} kept, {state['change']:,} changed, {state['skip']:,} skipped of "
-        f"{state['total']:,} suspects; saved in {folder.decisions_path}."
+        f"{state['keep']:,} kept, {state['change']:,} changed, {state['drop']:,} dropped, {state['skip']:,} "
+        f"skipped of {counted(state['total'], 'suspect')}; saved in {folder.decisions_path}."
     )
+    say(f"Next: {session.command}")
 
 
 def apply(
@@ -70,6 +80,17 @@ def apply(
             "right) or drop."
         ),
     ] = "keep",
+    max_change: Annotated[
+        float,
+        typer.Option(min=0.0, max=1.0, help="Largest share of the rows that --rest may change or drop."),
+    ] = 0.3,
+    force: Annotated[
+        bool,
+        typer.Option(
+            "--force",
+            help="Let --rest change any share, even if the audit could not estimate the noise.",
+        ),
+    ] = False,
     accept_edits: Annotated[
         bool, typer.Option("--accept-edits", help="Accept manual edits of labels.csv.")
     ] = False,
@@ -83,7 +104,12 @@ def apply(
     """
     from peerloss._validation import check_choice
     from peerloss.audit.folder import read_folder
-    from peerloss.audit.review import UNDECIDED_POLICIES, plan_cleaning, write_cleaned
+    from peerloss.audit.review import (
+        UNDECIDED_POLICIES,
+        check_automatic_changes,
+        plan_cleaning,
+        write_cleaned,
+    )
     from peerloss.datasets.tables import check_output_format
 
     check_choice(rest, "--rest", UNDECIDED_POLICIES)
@@ -93,6 +119,8 @@ def apply(
     if output.resolve().parent == folder.path.resolve():
         raise InvalidInputError(f"--output must be outside the audit folder {audit}; got {output}.")
     cleaning = plan_cleaning(folder, rest)
+    if not force:
+        check_automatic_changes(folder, cleaning, max_change=max_change)
     rows = write_cleaned(folder, cleaning, output)
     summary = {
         "cleaned": str(output),
@@ -101,13 +129,17 @@ def apply(
         "dropped": len(cleaning.dropped),
         "decided": cleaning.decided,
         "undecided": cleaning.undecided,
+        "disagreements": len(cleaning.disputed),
         "rest": rest,
     }
     if as_json:
         say_json(summary)
         return
     say(
-        f"{rows:,} rows, {summary['changed']:,} labels changed, {summary['dropped']:,} rows dropped. "
-        f"{cleaning.decided:,} suspects with a decision; {cleaning.undecided:,} without ({rest}). "
-        f"Written to {output}."
+        f"{counted(rows, 'row')}, {counted(len(cleaning.new_labels), 'label')} changed, "
+        f"{counted(len(cleaning.dropped), 'row')} dropped. {counted(cleaning.decided, 'suspect')} with a "
+        f"decision; {cleaning.undecided:,} without ({rest}). Written to {output}."
     )
+    if cleaning.disputed:
+        differing = counted(len(cleaning.disputed), "row")
+        say(f"Reviewers decided differently on {differing}; the last decision counts.")

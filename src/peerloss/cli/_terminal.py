@@ -18,10 +18,12 @@ from typer.models import ArgumentInfo
 
 from peerloss._deprecation import RenamedWarning
 from peerloss._files import WRITE_ERRORS
+from peerloss._progress import show_progress
 from peerloss.exceptions import PeerLossError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 #: Control and format characters (such as escape sequences), line separators, lone surrogates.
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -55,6 +57,15 @@ def visible(text: object) -> str:
         ),
         str(text),
     )
+
+
+def counted(number: int, one: str, several: str | None = None) -> str:
+    """Return a number with its noun: "1 row", "2,000 rows".
+
+    >>> counted(1, "row"), counted(2000, "row"), counted(0, "class", "classes")
+    ('1 row', '2,000 rows', '0 classes')
+    """
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def say(line: object, *, err: bool = False) -> None:
@@ -160,19 +171,9 @@ def warnings_as_lines() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def training_bar(note: str, *, quiet: bool) -> Iterator[None]:
-    """Show the progress of the training inside the block, unless ``quiet``; the bar disappears at the end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
+def training_bar(note: str, *, quiet: bool) -> AbstractContextManager[None]:
+    """Show phase, percentage, elapsed time and time left of the work inside the block, unless ``quiet``.
 
-    from peerloss.estimators.portfolio import listening
-
-    columns = (TextColumn(note), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), "left", TimeLeft())
-    console = Console(stderr=True)
-    hidden = quiet or not console.is_terminal  # no bar in log files
-    with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
-        task = bar.add_task(note, total=None)
-        with listening(lambda done, total: bar.update(task, completed=done, total=total)):
-            yield
+    The line disappears at the end. Log files get none.
+    """
+    return show_progress(note, show=not quiet, terminal_only=True)

@@ -33,6 +33,8 @@ from peerloss.posterior.noise_posterior import NoisePosterior
 from peerloss.posterior.unexplained_noise import unexplained_share
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from peerloss._validation import BoolArray, FloatArray, IntArray
@@ -52,8 +54,12 @@ class LabelPosterior:
 
     p_error: FloatArray
     """(n,) P(clean ≠ given)."""
-    most_probable: IntArray
-    """(n,) the most probable clean class given features and label."""
+    likeliest_other: IntArray
+    """(n,) the most probable clean class other than the given label."""
+    p_other: FloatArray
+    """(n,) its probability, given features and label."""
+    clean_given_label: Callable[[IntArray], FloatArray]
+    """Return P(clean = k | features, label) of the rows at these positions, shape (rows, K)."""
     clean_prior: FloatArray
     """(K,)"""
     noise: NoiseModel | None = None
@@ -90,6 +96,7 @@ def label_posterior(
     *,
     likelihood: FloatArray | None = None,
     reported: FloatArray | None = None,
+    reason: str = "",
 ) -> LabelPosterior:
     """Return the posterior of every row's label.
 
@@ -106,8 +113,10 @@ def label_posterior(
         then that of the given labels.
     reported
         P(clean = k | reports on the row), (n, K), from the annotators' reports alone.
+    reason
+        Why the model cannot be used, if that is known already.
     """
-    reason = explain_chance_level(proba, codes)
+    reason = reason or explain_chance_level(proba, codes)
     if not reason:
         found = (_of_two_classes if proba.shape[1] == 2 else _of_many_classes)(proba, codes, likelihood)
         if likelihood is None or reported is None:
@@ -138,19 +147,35 @@ def class_probabilities(
     P(label or reports of the row | clean = k), shape (n, K).
     """
     if proba.shape[1] == 2:
-        return np.where(np.arange(2) == codes[:, None], 1.0 - found.p_error[:, None], found.p_error[:, None])
+        return _of_two(found.p_error, codes)
     assert found.noise is not None  # noqa: S101 - for mypy
     certain = NoisePosterior(found.noise.transition[None], np.ones(1))
     return certain.given_label(proba, codes, likelihood)[0]
 
 
+def _of_two(p_error: FloatArray, codes: IntArray) -> FloatArray:
+    return np.where(np.arange(2) == codes[:, None], 1.0 - p_error[:, None], p_error[:, None])
+
+
+def likeliest_other(clean: NDArray[Any], codes: IntArray) -> tuple[IntArray, FloatArray]:
+    """Return the most probable class of each row other than its label, and its probability."""
+    others = np.array(clean, dtype=np.float64)
+    others[np.arange(len(codes)), codes] = -1.0
+    best = others.argmax(axis=1).astype(np.int64)
+    return best, np.clip(take(others, best), 0.0, 1.0)
+
+
 def _by_self_confidence(proba: NDArray[Any], codes: IntArray, reason: str) -> LabelPosterior:
     n, k = proba.shape
-    best = np.concatenate([proba[rows].argmax(axis=1) for rows in blocks(n, k)]).astype(np.int64)
-    accuracy = float(take(proba, best).mean())
+    other, p_other = np.empty(n, dtype=np.int64), np.empty(n)
+    for rows in blocks(n, k):
+        other[rows], p_other[rows] = likeliest_other(proba[rows], codes[rows])
+    accuracy = float(np.maximum(p_other, take(proba, codes)).mean())
     return LabelPosterior(
         p_error=np.clip(1.0 - take(proba, codes), 0.0, 1.0),
-        most_probable=best,
+        likeliest_other=other,
+        p_other=p_other,
+        clean_given_label=lambda rows: np.asarray(proba[rows], dtype=np.float64),
         clean_prior=np.asarray(proba.mean(axis=0), dtype=np.float64),
         accuracy_as_labelled=accuracy,
         accuracy_corrected=accuracy,
@@ -195,9 +220,12 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
         least, most = min(least, average), max(most, average)
         as_labelled = float(np.where(score > 0.5, one, 1.0 - one).mean())
         corrected = float(np.maximum(one, 1.0 - one).mean())
+    p_error = np.clip(np.where(codes == 1, 1.0 - one_given_label, one_given_label), 0.0, 1.0)
     return LabelPosterior(
-        p_error=np.clip(np.where(codes == 1, 1.0 - one_given_label, one_given_label), 0.0, 1.0),
-        most_probable=(one_given_label > 0.5).astype(np.int64),
+        p_error=p_error,
+        likeliest_other=1 - codes.astype(np.int64),
+        p_other=p_error,
+        clean_given_label=lambda rows: _of_two(p_error[rows], codes[rows]),
         clean_prior=prior,
         noise=noise,
         noise_low=low,
@@ -216,9 +244,15 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArra
     estimate = estimate_class_noise(proba, codes)
     posterior = estimate.posterior.thinned(RANKING_CELLS // (n * k))
     as_labelled, corrected = _expected_accuracies(estimate.posterior, proba, codes)
-    p_given, most_probable = np.empty(n), np.empty(n, dtype=np.int64)
+    p_given, best, p_best = np.empty(n), np.empty(n, dtype=np.int64), np.empty(n)
     prior, evidence = np.zeros(k), 0.0
     other = 0.0 if likelihood is not None else unexplained_share(codes, k)
+
+    def clean_given_label(some: IntArray) -> FloatArray:
+        reported = None if likelihood is None else likelihood[some]
+        clean, _ = posterior.given_label(proba[some], codes[some], reported)
+        return clean + other * (proba[some] - clean) if other else clean
+
     for rows in blocks(n, k):
         given = None if likelihood is None else likelihood[rows]
         clean, label_proba = posterior.given_label(proba[rows], codes[rows], given)
@@ -227,10 +261,12 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArra
         if other:
             clean += other * (proba[rows] - clean)
         p_given[rows] = take(clean, codes[rows])
-        most_probable[rows] = clean.argmax(axis=1)
+        best[rows], p_best[rows] = likeliest_other(clean, codes[rows])
     return LabelPosterior(
         p_error=np.clip(1.0 - p_given, 0.0, 1.0),
-        most_probable=most_probable,
+        likeliest_other=best,
+        p_other=p_best,
+        clean_given_label=clean_given_label,
         clean_prior=prior / prior.sum(),
         noise=estimate.noise,
         noise_low=estimate.low,

@@ -11,7 +11,7 @@ import warnings
 import pytest
 
 from peerloss.audit.review import Decision, DecisionsFile, DecisionsFileWarning, read_decisions
-from peerloss.audit.review._decisions_file import latest
+from peerloss.audit.review._decisions_file import disagreements, latest
 from peerloss.exceptions import InvalidInputError, OutputError
 
 
@@ -42,6 +42,31 @@ def test_undo_is_a_separate_line(path):
     assert read_decisions(path) == [Decision(3, "change", "b")]
 
 
+def test_each_reviewer_undoes_own_decisions(path):
+    """Undo cancels the last decision of its reviewer on the row; notes and names are read back."""
+    with DecisionsFile(path) as file:
+        file.append(3, "drop", note="é\n<b>", reviewer="Ada")
+        file.append(3, "keep", reviewer="Bo")
+        file.append(4, "keep")
+        file.append(3, "undo", reviewer="Ada")
+    assert read_decisions(path) == [Decision(3, "keep", None, None, "Bo"), Decision(4, "keep")]
+
+
+def test_disagreements_are_found():
+    """Rows whose last decisions by different reviewers differ; skipping and changed minds do not count."""
+    made = [
+        Decision(1, "keep", reviewer="Ada"),
+        Decision(1, "change", "b", reviewer="Bo"),
+        Decision(2, "keep", reviewer="Ada"),
+        Decision(2, "skip", reviewer="Bo"),
+        Decision(3, "keep", reviewer="Ada"),
+        Decision(3, "drop", reviewer="Ada"),
+        Decision(4, "change", "b", reviewer="Ada"),
+        Decision(4, "change", "c", reviewer=None),
+    ]
+    assert disagreements(made) == [1, 4]
+
+
 def test_an_incomplete_line_is_removed_with_a_warning(path):
     """All earlier lines are kept, and the next decision starts on a new line."""
     with DecisionsFile(path) as file:
@@ -60,10 +85,11 @@ def test_an_incomplete_line_is_removed_with_a_warning(path):
     [
         "nonsense", "[]", '{"row": -1, "action": "keep"}', '{"row": true, "action": "keep"}',
         '{"row": 1, "action": "eat"}', '{"row": 1, "action": "change"}',
-        '{"row": 1, "action": "keep", "label": "x"}',
+        '{"row": 1, "action": "keep", "label": "x"}', '{"row": 1, "action": "keep", "note": 7}',
+        '{"row": 1, "action": "keep", "reviewer": ["x"]}',
         "[" * 100_000,
     ],
-    ids=range(8),
+    ids=range(10),
 )  # fmt: skip
 def test_an_invalid_line_is_skipped_with_a_warning(path, line):
     """Lines that are not decisions are ignored, with a warning at the line of the caller."""

@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from peerloss.audit.folder import read_folder
-from peerloss.audit.review import Review, ReviewServer, read_decisions
-from peerloss.audit.review._server import BATCH, MAX_BODY
+from peerloss.audit.review import Decision, Review, ReviewServer, View, read_decisions
+from peerloss.audit.review._review_session import BATCH, MAX_NOTE
+from peerloss.audit.review._server import MAX_BODY
 from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import HOSTILE, write_audit
 
@@ -91,9 +92,10 @@ def test_page_and_suspects(server, folder):
     assert headers["Content-Type"] == "application/json"
     found = json.loads(content)
     expected = folder.suspects()
-    assert [suspect["name"] for suspect in found] == expected["name"].tolist()[:BATCH]
-    assert dict(found[0]["features"])["note"].startswith(HOSTILE)
-    assert "label" not in dict(found[0]["features"])
+    assert [suspect["name"] for suspect in found] == [f"row {row + 2}" for row in expected["row"][:BATCH]]
+    features = {name: value for name, value, *_ in found[0]["features"]}
+    assert features["note"].startswith(HOSTILE)
+    assert "label" not in features
 
 
 @pytest.mark.parametrize(
@@ -233,9 +235,13 @@ def test_a_new_review_continues_where_the_last_one_stopped(server, folder):
         '{"action": "keep", "place": true}', '{"action": "keep", "place": "0"}',
         '{"action": "change", "place": 0}',
         '{"action": "change", "place": 0, "label": "dog"}', '{"action": "keep", "place": 0, "label": "cat"}',
-        '{"action": "change", "place": 0, "label": ["cat"]}',
+        '{"action": "change", "place": 0, "label": ["cat"]}', '{"action": "keep", "place": 0, "note": 1}',
+        '{"action": "keep", "place": 0, "view": []}',
+        '{"action": "keep", "place": 0, "view": {"status": "x"}}',
+        '{"action": "keep", "place": 0, "view": {"given": 1}}',
+        json.dumps({"action": "keep", "place": 0, "note": "x" * (MAX_NOTE + 1)}),
     ],
-    ids=range(13),
+    ids=range(18),
 )  # fmt: skip
 def test_invalid_decisions_are_refused_and_not_written(server, folder, body):
     """An invalid decision does not change the file."""
@@ -259,4 +265,92 @@ def test_json_inside_a_script_cannot_end_it(server, folder):
     """`</script>` in a label is escaped, so that it does not close the element."""
     settings = send(server)[2].decode().split('id="settings">')[1].split("</script>")[0]
     assert "<" not in settings
-    assert json.loads(settings) == {"classes": folder.classes, "batch": BATCH}
+    read = json.loads(settings)
+    assert (read["classes"], read["batch"]) == (folder.classes, BATCH)
+    assert read["command"] == f"peerloss apply {folder.path} -o cleaned.csv"
+
+
+def test_a_row_can_be_dropped_with_a_note_and_a_name(folder):
+    """Notes and the name of the reviewer are saved with the decision, and undo is the reviewer's own."""
+    first = Review(folder, reviewer="Ada")
+    first.decide("drop", 0, None, note="not an animal")
+    first.close()
+    second = Review(folder, reviewer="Bo & Co")
+    assert second.decide("undo", None, None)["drop"] == 1
+    second.decide("keep", 0, None)
+    listed = second.decisions()
+    second.close()
+    row = int(folder.suspects()["row"].iloc[0])
+    assert read_decisions(folder.decisions_path) == [
+        Decision(row, "drop", None, "not an animal", "Ada"),
+        Decision(row, "keep", None, None, "Bo & Co"),
+    ]
+    assert listed["disagreements"] == [f"row {row + 2}"]
+    assert [d["action"] for d in listed["decisions"]] == ["keep"]
+
+
+@pytest.mark.parametrize("name", ["", "  ", "x" * 200])
+def test_names_of_reviewers_are_checked(folder, name):
+    """Empty and very long names are refused before the file is opened."""
+    with pytest.raises(InvalidInputError, match="`reviewer` must be a name of 1 to 100 characters"):
+        Review(folder, reviewer=name)
+    assert not folder.decisions_path.exists()
+
+
+def test_views_filter_by_label_and_status(server, folder):
+    """A view has the suspects with these labels; skipped rows come again, one after the other."""
+    suspects = folder.suspects()
+    given, suggested = suspects[["given", "suggested"]].iloc[-1]
+    view = {"given": given, "suggested": suggested}
+    same = ((suspects["given"] == given) & (suspects["suggested"] == suggested)).to_numpy()
+    _, _, content = send(server, f"/{server.token}/view", body=json.dumps({"view": view}))
+    state = json.loads(content)
+    assert (state["matching"], state["next"]) == (same.sum(), same.argmax())
+    for place in (0, 2, 4):
+        decide(server, action="skip", place=place)
+    decide(server, action="keep", place=1)
+    review = server.review
+    assert review.state(View("skipped"))["next"] == 0
+    assert review.state(View("skipped"), after=0)["next"] == 2
+    again = decide(server, action="skip", place=4, view={"status": "skipped"})[1]
+    assert again["next"] == len(suspects)  # the end, instead of the first one again
+    assert review.state(View("decided"))["next"] == 1
+    assert review.state(View("decided"))["decision"]["action"] == "keep"
+    assert review.state(View("all"))["matching"] == len(suspects)
+    assert send(server, f"/{server.token}/view", body='{"after": "x"}')[0] == 400
+
+
+def test_another_order(folder):
+    """Suspects can be ordered by a column of numbers; other columns are refused with those that exist."""
+    review = Review(folder, order="p_suggested")
+    ordered = [suspect["p_suggested"] for suspect in review.batch(0)]
+    review.close()
+    assert ordered == sorted(ordered, reverse=True)
+    for name in ("name", "flagged", "nothing"):
+        with pytest.raises(
+            InvalidInputError, match="`order` must be a column of numbers.*rank.*got '" + name
+        ):
+            Review(folder, order=name)
+
+
+def test_suspects_have_reasons_and_examples(server):
+    """Each suspect has the probabilities of the classes and similar rows of both labels."""
+    for suspect in server.review.batch(0):
+        assert sum(p for _, p in suspect["probabilities"]) == pytest.approx(1.0, abs=1e-3)
+        labels = [card["label"] for card in suspect["similar"]]
+        assert labels == [suspect["given"]] * 2 + [suspect["suggested"]] * 2
+        assert len(suspect["nearest"]) == 3
+        assert all(len(column) == 6 for column in suspect["features"])
+
+
+def test_the_decisions_are_listed(server):
+    """The last page gets every row with its decision, newest first."""
+    decide(server, action="change", place=1, label=HOSTILE, note="<b>")
+    decide(server, action="skip", place=0)
+    status, _, content = send(server, f"/{server.token}/decisions")
+    found = json.loads(content)
+    assert (status, found["total"], found["disagreements"]) == (200, 2, [])
+    assert [(d["action"], d["label"], d["note"]) for d in found["decisions"]] == [
+        ("skip", None, None),
+        ("change", HOSTILE, "<b>"),
+    ]

@@ -3,16 +3,25 @@
 Decisions are written to ``decisions.jsonl`` by :class:`DecisionsFile`.
 """
 
-from peerloss.audit.review._apply_decisions import UNDECIDED_POLICIES, Cleaning, plan_cleaning, write_cleaned
+from peerloss.audit.review._apply_decisions import (
+    MAX_CHANGE,
+    UNDECIDED_POLICIES,
+    Cleaning,
+    check_automatic_changes,
+    plan_cleaning,
+    write_cleaned,
+)
 from peerloss.audit.review._decisions_file import (
     Decision,
     DecisionsFile,
     DecisionsFileWarning,
     read_decisions,
 )
-from peerloss.audit.review._server import Review, ReviewServer
+from peerloss.audit.review._review_session import Review, View
+from peerloss.audit.review._server import ReviewServer
 
 __all__ = [
+    "MAX_CHANGE",
     "UNDECIDED_POLICIES",
     "Cleaning",
     "Decision",
@@ -20,6 +29,8 @@ __all__ = [
     "DecisionsFileWarning",
     "Review",
     "ReviewServer",
+    "View",
+    "check_automatic_changes",
     "plan_cleaning",
     "read_decisions",
     "write_cleaned",

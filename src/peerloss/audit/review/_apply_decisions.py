@@ -6,7 +6,9 @@ from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
 from peerloss._files import atomic_files
-from peerloss.audit.review._decisions_file import latest, read_decisions
+from peerloss._pages import counted
+from peerloss.audit._label_audit import is_replaceable
+from peerloss.audit.review._decisions_file import disagreements, latest, read_decisions
 from peerloss.datasets.label_spelling import respell
 from peerloss.datasets.tables import (
     TEXT_SUFFIXES,
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
 
 #: What to do with suspects without a decision.
 UNDECIDED_POLICIES = ("keep", "relabel", "drop")
+#: Largest share of the rows that may change or be dropped without a decision of a person.
+MAX_CHANGE = 0.3
 #: Column that is added if the labels came from several annotators.
 NEW_COLUMN = "label"
 
@@ -44,18 +48,25 @@ class Cleaning:
     given: dict[int, str]
     """The given label of each audited row."""
     decided: int
-    """Number of suspects that a person decided to keep or change."""
+    """Number of rows that a person decided to keep, change or drop."""
     undecided: int
+    """Number of suspects without a decision."""
+    automatic: int = 0
+    """Number of rows that change or are dropped without a decision of a person."""
+    disputed: tuple[int, ...] = ()
+    """Rows on which reviewers decided differently; the last decision counts."""
 
 
 def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
     """Combine the decisions with a policy for suspects without a decision.
 
     ``"keep"`` keeps their labels, ``"relabel"`` takes the suggestion if the label is more likely wrong than
-    right, ``"drop"`` drops their rows.
+    right (as :meth:`LabelAudit.relabel <peerloss.audit.LabelAudit.relabel>` does), ``"drop"`` drops their
+    rows.
     """
     labels = folder.labels
-    decisions = latest(read_decisions(folder.decisions_path))
+    made = read_decisions(folder.decisions_path)
+    decisions = latest(made)
     known, classes = set(labels["row"].tolist()), set(folder.classes)
     for decision in decisions.values():
         if decision.row not in known or (decision.label is not None and decision.label not in classes):
@@ -66,15 +77,51 @@ def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
     new = {row: d.label for row, d in decisions.items() if d.label is not None}
     decided = {row for row, d in decisions.items() if d.action != "skip"}
     suspects = labels[labels["flagged"] & ~labels["row"].isin(decided)]
-    dropped: frozenset[int] = frozenset()
+    dropped = {row for row, d in decisions.items() if d.action == "drop"}
+    automatic: list[int] = []
     if undecided_policy == "relabel":
-        wrong = suspects[suspects["p_error"] > 0.5]
-        new |= dict(zip(wrong["row"].tolist(), wrong["suggested"].tolist(), strict=True))
+        wrong = suspects[is_replaceable(suspects)]
+        automatic = wrong["row"].tolist()
+        new |= dict(zip(automatic, wrong["suggested"].tolist(), strict=True))
     elif undecided_policy == "drop":
-        dropped = frozenset(suspects["row"].tolist())
+        automatic = suspects["row"].tolist()
+        dropped |= set(automatic)
     given = dict(zip(labels["row"].tolist(), labels["given"].tolist(), strict=True))
     changed = {row: label for row, label in new.items() if label != given[row]}
-    return Cleaning(changed, dropped, given, len(decided), len(suspects))
+    return Cleaning(
+        changed,
+        frozenset(dropped),
+        given,
+        decided=len(decided),
+        undecided=len(suspects),
+        automatic=len(automatic),
+        disputed=tuple(disagreements(made)),
+    )
+
+
+def check_automatic_changes(folder: AuditFolder, cleaning: Cleaning, *, max_change: float) -> None:
+    """Refuse changes without a decision of a person if the audit is not a sound basis for them.
+
+    That is so if the noise rates could not be estimated, or if more than the share ``max_change`` of the rows
+    would change.
+    """
+    if not cleaning.automatic:
+        return
+    rows = len(folder.labels)
+    share = cleaning.automatic / rows
+    what = f"{counted(cleaning.automatic, 'suspect')} of {counted(rows, 'row')} ({share:.1%})"
+    advice = "Decide with `peerloss review`, or pass --force to do it anyway."
+    reason = folder.manifest["summary"].get("reason")
+    if reason:
+        raise InvalidInputError(
+            f"--rest would change or drop {what} without a decision, but the audit could not estimate how "
+            f"many labels are wrong: {reason}. Nothing was written. {advice}"
+        )
+    if share > max_change:
+        raise InvalidInputError(
+            f"--rest would change or drop {what} without a decision, more than --max-change {max_change:g} "
+            f"allows. Nothing was written. {advice}"
+        )
 
 
 def write_cleaned(folder: AuditFolder, cleaning: Cleaning, output: Path) -> int:

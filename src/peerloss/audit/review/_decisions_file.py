@@ -2,7 +2,8 @@
 
 Each line is on the disk before the page reports success. If a line cannot be written, nothing of it stays in
 the file. An incomplete last line, as a crash leaves it, is removed with a warning when the file is opened
-again; nothing else is ever changed. ``undo`` is a separate line that cancels the last decision on its row.
+again; nothing else is ever changed. ``undo`` is a separate line that cancels the last decision of its
+reviewer on its row. The last decision on a row counts, whoever made it.
 """
 
 from __future__ import annotations
@@ -19,7 +20,9 @@ from peerloss.exceptions import InvalidInputError, warn_caller
 if TYPE_CHECKING:
     from pathlib import Path
 
-ACTIONS = ("keep", "change", "skip", "undo")
+ACTIONS = ("keep", "change", "drop", "skip", "undo")
+#: Longest note and name of a reviewer, in characters.
+MAX_NOTE, MAX_NAME = 1000, 100
 
 
 class DecisionsFileWarning(UserWarning):
@@ -33,9 +36,12 @@ class Decision:
     row: int
     """Position of the row in the data, from 0."""
     action: str
-    """``"keep"``, ``"change"`` or ``"skip"``."""
+    """``"keep"``, ``"change"``, ``"drop"`` (the row) or ``"skip"``."""
     label: str | None = None
     """The new label, for ``"change"``."""
+    note: str | None = None
+    reviewer: str | None = None
+    """Who decided; ``None`` if the review had no name."""
 
 
 def replay(lines: list[dict[str, Any]]) -> list[Decision]:
@@ -47,13 +53,24 @@ def replay(lines: list[dict[str, Any]]) -> list[Decision]:
 
 
 def _carry_out(line: dict[str, Any], decisions: list[Decision]) -> None:
-    """Add the decision of a line, or remove the last one on its row."""
+    """Add the decision of a line, or remove the reviewer's last one on its row."""
+    reviewer = line.get("reviewer")
     if line["action"] != "undo":
-        decisions.append(Decision(line["row"], line["action"], line.get("label")))
+        decisions.append(Decision(line["row"], line["action"], line.get("label"), line.get("note"), reviewer))
         return
-    last = next((i for i in reversed(range(len(decisions))) if decisions[i].row == line["row"]), None)
+    own = (line["row"], reviewer)
+    last = next(
+        (i for i in reversed(range(len(decisions))) if (decisions[i].row, decisions[i].reviewer) == own), None
+    )
     if last is not None:
         del decisions[last]
+
+
+def disagreements(decisions: list[Decision]) -> list[int]:
+    """Return the rows on which the last decisions of different reviewers differ; skipping does not count."""
+    own = {(d.row, d.reviewer): (d.action, d.label) for d in decisions if d.action != "skip"}
+    seen: dict[int, tuple[str, str | None]] = {}
+    return sorted({row for (row, _), choice in own.items() if seen.setdefault(row, choice) != choice})
 
 
 def latest(decisions: list[Decision]) -> dict[int, Decision]:
@@ -86,11 +103,19 @@ class DecisionsFile(AbstractContextManager["DecisionsFile"]):
             self._out.close()
             raise
 
-    def append(self, row: int, action: str, label: str | None = None) -> None:
+    def append(
+        self,
+        row: int,
+        action: str,
+        label: str | None = None,
+        *,
+        note: str | None = None,
+        reviewer: str | None = None,
+    ) -> None:
         """Write a decision to the disk, then add it to ``decisions``; if writing fails, it is not added."""
+        texts = {"label": label, "note": note, "reviewer": reviewer}
         line: dict[str, Any] = {"row": row, "action": action}
-        if label is not None:
-            line["label"] = label
+        line |= {name: text for name, text in texts.items() if text is not None}
         line["time"] = datetime.now(UTC).isoformat(timespec="seconds")
         append_through(
             self._out,
@@ -130,6 +155,7 @@ def _parse(content: bytes, path: Path) -> tuple[list[dict[str, Any]], int]:
             valid = type(line["row"]) is int and line["row"] >= 0
             valid &= line["action"] in ACTIONS
             valid &= (line["action"] == "change") == isinstance(line.get("label"), str)
+            valid &= all(isinstance(line.get(name, ""), str) for name in ("note", "reviewer"))
         except (ValueError, KeyError, TypeError, RecursionError):
             valid = False
         if valid:

@@ -1,113 +1,46 @@
-"""The suspects of an audit with the decisions on them, and the local web page on which a person decides.
+"""The local web page on which a person decides on the suspects of an audit.
 
 The server listens on 127.0.0.1 only. Every URL starts with a random token. Requests without it, with another
 Host (as in DNS rebinding) or from a page of another origin get an empty 404; requests with malformed headers
-get an empty 400. Data are sent as JSON and shown on the page as text, never as markup.
+get an empty 400. Data are sent as JSON and shown on the page as text, never as markup. Pictures are sent only
+if the audit lists them, from files whose names end as those of images do.
 """
 
 from __future__ import annotations
 
 import hmac
 import json
+import os
 import re
 import secrets
+import stat
 import sys
-import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from peerloss._pages import render
-from peerloss.audit._audit_page import cell_text
-from peerloss.audit.review._decisions_file import ACTIONS, DecisionsFile, latest
+from peerloss.audit._picture_files import MAX_PICTURE, PICTURE_TYPES
+from peerloss.audit.review._decisions_file import ACTIONS
+from peerloss.audit.review._review_session import STATUSES, View
 from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
-    from peerloss.audit.folder import AuditFolder
+    from pathlib import Path
 
-#: Suspects per response; the page requests the next ones in advance.
-BATCH = 20
-#: Longer texts are truncated on the page.
-MAX_TEXT = 20_000
-#: Largest request body in bytes; a decision is a short JSON object.
-MAX_BODY = 4096
+    from peerloss.audit.review._review_session import Review
+
+#: Largest request body in bytes: a decision with a note, whose characters may be escapes.
+MAX_BODY = 16_384
+#: How much of a picture is read at once, in bytes.
+CHUNK = 1 << 16
+#: A pipe must not block, and Windows must not change line ends.
+OPEN_FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
 #: Seconds until an idle connection is closed.
 IDLE_SECONDS = 30
 #: Headers that are read, besides Host and Origin.
 READ_HEADERS = ("Sec-Fetch-Site", "Content-Type", "Content-Length")
-
-
-class Review:
-    """Suspects of an audit and the decisions on them; safe to use from several threads.
-
-    A *place* is the position of a suspect in the order of ranks, from 0.
-    """
-
-    def __init__(self, folder: AuditFolder) -> None:
-        self.classes = folder.classes
-        self.title = str(folder.manifest.get("source", folder.path.name))
-        suspects = folder.suspects()
-        self._suspects = suspects.to_dict("records")
-        self._place = {int(row): place for place, row in enumerate(suspects["row"])}
-        features = folder.features()
-        self._names = [str(name) for name in features]
-        folder.check_rows(suspects["row"], len(features))
-        self._features = features.iloc[suspects["row"].to_numpy()].to_numpy(dtype=object)
-        self._lock = threading.RLock()
-        self._file = DecisionsFile(folder.decisions_path)
-
-    def __len__(self) -> int:
-        return len(self._suspects)
-
-    def batch(self, start: int) -> list[dict[str, Any]]:
-        """Return up to ``BATCH`` suspects as text, in the order of their rank."""
-        return [
-            {
-                "place": place,
-                "name": str(suspect["name"]),
-                "given": str(suspect["given"]),
-                "suggested": str(suspect["suggested"]),
-                "p_error": round(float(suspect["p_error"]), 4),
-                "features": [
-                    (name, cell_text(value)[:MAX_TEXT])
-                    for name, value in zip(self._names, self._features[place], strict=True)
-                ],
-            }
-            for place, suspect in enumerate(self._suspects[start : start + BATCH], start=start)
-        ]
-
-    def state(self) -> dict[str, Any]:
-        """Return the number of decisions of each kind and the place of the next suspect."""
-        with self._lock:
-            decided = latest(self._file.decisions)
-        actions = [decision.action for decision in decided.values()]
-        counts = {action: actions.count(action) for action in ACTIONS if action != "undo"}
-        undecided = (place for row, place in self._place.items() if row not in decided)
-        return {"total": len(self), "next": min(undecided, default=len(self)), **counts}
-
-    def decide(self, action: str, place: int | None, label: str | None) -> dict[str, Any]:
-        """Write a decision, or undo the last one, and return the new state.
-
-        Raise ``ValueError`` if there is no such suspect or label, ``OutputError`` if it cannot be written.
-        """
-        with self._lock:
-            if action == "undo":
-                if not self._file.decisions:
-                    return self.state()
-                row = self._file.decisions[-1].row
-                self._file.append(row, "undo")
-                return self.state() | {"next": self._place.get(row, 0)}
-            if place is None or not 0 <= place < len(self):
-                raise ValueError("no such suspect")
-            if (action == "change") != (label in self.classes):
-                raise ValueError("no such label")
-            self._file.append(int(self._suspects[place]["row"]), action, label)
-            return self.state()
-
-    def close(self) -> None:
-        """Close the file of decisions."""
-        self._file.close()
 
 
 class ReviewServer(ThreadingHTTPServer):
@@ -174,18 +107,24 @@ class _Handler(BaseHTTPRequestHandler):
             self._send_json(self.server.review.state())
         elif resource and re.fullmatch(r"suspects/[0-9]{1,10}", resource):
             self._send_json(self.server.review.batch(int(resource.removeprefix("suspects/"))))
+        elif resource == "decisions":
+            self._send_json(self.server.review.decisions())
+        elif resource and re.fullmatch(r"picture/[0-9]{1,10}", resource):
+            self._send_picture(int(resource.removeprefix("picture/")))
         else:
             self._refuse()
 
     def do_POST(self) -> None:
-        permitted = self._permitted_resource() == "decide"
+        resource = self._permitted_resource()
+        permitted = resource in {"decide", "view"}
         permitted &= self.headers.get("Content-Type") == "application/json"
         length = self.headers.get("Content-Length", "")
         if not permitted or not length.isdecimal() or len(length) > 6 or int(length) > MAX_BODY:
             self._refuse()
             return
         try:
-            self._send_json(_decide(self.server.review, self.rfile.read(int(length))))
+            answer = _decide if resource == "decide" else _look
+            self._send_json(answer(self.server.review, _parse(self.rfile.read(int(length)))))
         except OutputError as error:
             self._send_json({"error": str(error)}, HTTPStatus.INSUFFICIENT_STORAGE)
         except ValueError:
@@ -214,23 +153,46 @@ class _Handler(BaseHTTPRequestHandler):
             "review.html",
             nonce=nonce,
             title=review.title,
-            settings={"classes": review.classes, "batch": BATCH},
+            settings=review.settings(),
         )
         policy = (
             f"default-src 'none'; script-src 'nonce-{nonce}'; style-src 'nonce-{nonce}'; connect-src 'self'; "
-            "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+            "img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
         )
         self._send(page.encode(), "text/html; charset=utf-8", policy)
+
+    def _send_picture(self, row: int) -> None:
+        """Send the picture of a row piece by piece, or an empty 404 if there is no such file."""
+        path = self.server.review.picture(row)
+        kind = None if path is None else PICTURE_TYPES.get(path.suffix.lower())
+        if path is None or kind is None:
+            self._refuse()
+            return
+        file = _open_picture(path)
+        if file is None:
+            self._refuse()
+            return
+        with file:
+            left = os.fstat(file.fileno()).st_size
+            self._send_head(left, kind, "default-src 'none'", HTTPStatus.OK)
+            while left and (part := file.read(min(CHUNK, left))):
+                self.wfile.write(part)
+                left -= len(part)
+        self.close_connection = self.close_connection or bool(left)  # the file became shorter
 
     def _send_json(self, value: Any, status: HTTPStatus = HTTPStatus.OK) -> None:
         text = json.dumps(value, ensure_ascii=True, allow_nan=False)
         self._send(text.encode("ascii"), "application/json", "default-src 'none'", status)
 
     def _send(self, body: bytes, kind: str, policy: str, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self._send_head(len(body), kind, policy, status)
+        self.wfile.write(body)
+
+    def _send_head(self, length: int, kind: str, policy: str, status: HTTPStatus) -> None:
         self.send_response(status)
         for name, value in (
             ("Content-Type", kind),
-            ("Content-Length", str(len(body))),
+            ("Content-Length", str(length)),
             ("Content-Security-Policy", policy),
             ("X-Content-Type-Options", "nosniff"),
             ("X-Frame-Options", "DENY"),
@@ -240,7 +202,6 @@ class _Handler(BaseHTTPRequestHandler):
         ):
             self.send_header(name, value)
         self.end_headers()
-        self.wfile.write(body)
 
     def _refuse(self, status: HTTPStatus = HTTPStatus.NOT_FOUND) -> None:
         """Send an empty response and close the connection without reading the rest of it."""
@@ -249,6 +210,19 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.send_header("Connection", "close")
         self.end_headers()
+
+
+def _open_picture(path: Path) -> IO[bytes] | None:
+    """Open a regular file that is neither empty nor too large, or return ``None``."""
+    try:
+        descriptor = os.open(path, OPEN_FLAGS)
+    except (OSError, ValueError):  # ValueError: a null character in the name
+        return None
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= MAX_PICTURE:
+        os.close(descriptor)
+        return None
+    return os.fdopen(descriptor, "rb")
 
 
 def _is_text(value: object) -> bool:
@@ -263,17 +237,45 @@ def _is_url(text: str) -> bool:
     return True
 
 
-def _decide(review: Review, body: bytes) -> dict[str, Any]:
-    """Check and carry out a request of the page; raise ``ValueError`` if it is invalid."""
+def _parse(body: bytes) -> dict[str, Any]:
+    """Return the object that a request of the page holds; raise ``ValueError`` if it is invalid."""
     try:
         request = json.loads(body)
     except RecursionError as error:
         raise ValueError("nested too deeply") from error
     if not isinstance(request, dict):
         raise ValueError("not an object")  # noqa: TRY004 - the caller handles every ValueError the same way
-    action, place, label = request.get("action"), request.get("place"), request.get("label")
-    if action not in ACTIONS or not (label is None or isinstance(label, str)):
+    return request
+
+
+def _decide(review: Review, request: dict[str, Any]) -> dict[str, Any]:
+    """Check and carry out a decision; raise ``ValueError`` if it is invalid."""
+    action, label, note = request.get("action"), request.get("label"), request.get("note")
+    if action not in ACTIONS or not all(text is None or isinstance(text, str) for text in (label, note)):
         raise ValueError("no such action")
+    return review.decide(action, _place(request, "place"), label, note=note, view=_view(request))
+
+
+def _look(review: Review, request: dict[str, Any]) -> dict[str, Any]:
+    """Return the state of a view, after a place; raise ``ValueError`` if it is invalid."""
+    after = _place(request, "after")
+    return review.state(_view(request), -1 if after is None else after)
+
+
+def _place(request: dict[str, Any], name: str) -> int | None:
+    place = request.get(name)
     if not (place is None or (isinstance(place, int) and not isinstance(place, bool))):
         raise ValueError("no such place")
-    return review.decide(action, place, label)
+    return place
+
+
+def _view(request: dict[str, Any]) -> View:
+    view = request.get("view", {})
+    if not isinstance(view, dict):
+        raise ValueError("not a view")  # noqa: TRY004 - as above
+    status, given, suggested = view.get("status", STATUSES[0]), view.get("given"), view.get("suggested")
+    if status not in STATUSES or not all(
+        text is None or isinstance(text, str) for text in (given, suggested)
+    ):
+        raise ValueError("no such view")
+    return View(status, given, suggested)

@@ -8,10 +8,6 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import pandas as pd
-from sklearn.compose import ColumnTransformer, make_column_selector
-from sklearn.impute import SimpleImputer
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from peerloss._validation import check_exact_labels
 from peerloss.datasets.tables._number_text import parse_number
@@ -19,6 +15,8 @@ from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
+
+    from sklearn.pipeline import Pipeline
 
 Kind = Literal["number", "text"]
 
@@ -87,6 +85,12 @@ def make_encoder(*, mark_missing: bool = False) -> Pipeline:
 
     ``mark_missing`` adds a column for each number with missing values, which is 1 where it is missing.
     """
+    # Reading a table does not need scikit-learn, which takes longer to import than most tables to read.
+    from sklearn.compose import ColumnTransformer, make_column_selector  # noqa: PLC0415
+    from sklearn.impute import SimpleImputer  # noqa: PLC0415
+    from sklearn.pipeline import make_pipeline  # noqa: PLC0415
+    from sklearn.preprocessing import OneHotEncoder, StandardScaler  # noqa: PLC0415
+
     numbers = SimpleImputer(strategy="most_frequent", keep_empty_features=True, add_indicator=mark_missing)
     categories = make_pipeline(
         SimpleImputer(strategy="constant", fill_value="missing"),

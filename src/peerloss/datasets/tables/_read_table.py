@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 import pandas as pd
 
+from peerloss._installing import import_extra
 from peerloss._validation import check_count
 from peerloss.datasets._open_limited import check_unpacked, open_text
 from peerloss.datasets.label_spelling import MARKERS, WORDS, read_label_words
@@ -235,7 +235,7 @@ def _parquet_frames(
     path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind], options: ReadOptions
 ) -> Iterator[pd.DataFrame]:
     """Read a Parquet file; its schema defines which columns are numbers."""
-    parquet, arrow = (_import_optional(name, "pyarrow", "Parquet") for name in ("pyarrow.parquet", "pyarrow"))
+    parquet, arrow = (_import_optional(name, "Parquet") for name in ("pyarrow.parquet", "pyarrow"))
     start = 0
     try:
         with parquet.ParquetFile(path) as content:
@@ -261,7 +261,7 @@ def _arff_frames(
     path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind], options: ReadOptions
 ) -> Iterator[pd.DataFrame]:
     """Read an ARFF file; its declarations define which columns are numbers."""
-    arff = _import_optional("arff", "liac-arff", "ARFF")
+    arff = _import_optional("arff", "ARFF")
     line = start = 0
 
     def numbered(stream: IO[str]) -> Iterator[str]:
@@ -293,10 +293,5 @@ def _arff_frames(
         raise InvalidInputError(f"{path} has a header but no rows.")
 
 
-def _import_optional(module: str, package: str, kind: str) -> Any:
-    try:
-        return import_module(module)
-    except ImportError as error:
-        raise InvalidInputError(
-            f'Reading {kind} needs {package}: pip install "peerloss[tables]". Or save the table as CSV.'
-        ) from error
+def _import_optional(module: str, kind: str) -> Any:
+    return import_extra(module, "tables", f"{kind} files", advice="Or save the table as CSV.")

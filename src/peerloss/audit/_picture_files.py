@@ -1,0 +1,63 @@
+"""Files that are shown as pictures, and small pictures inside a page.
+
+With Pillow, a picture is reduced to a few kilobytes. Without it, only small files are shown, as they are.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+#: Endings of files that are shown as pictures, and their media types. SVG is not one: it may contain scripts.
+PICTURE_TYPES = {
+    ".png": "image/png",
+    ".jpg": "image/jpeg",
+    ".jpeg": "image/jpeg",
+    ".gif": "image/gif",
+    ".bmp": "image/bmp",
+    ".webp": "image/webp",
+}
+#: Largest picture that is read, in bytes.
+MAX_PICTURE = 50_000_000
+#: Files up to this size are embedded as they are.
+MAX_BYTES = 20_000
+#: Longest side of a reduced picture, in pixels.
+SIDE = 160
+
+
+def small_picture(path: Path) -> str:
+    """Return a data URI of the picture, or an empty text if it is missing, damaged or too large."""
+    kind = PICTURE_TYPES.get(path.suffix.lower())
+    try:
+        if kind is None or not path.is_file() or path.stat().st_size > MAX_PICTURE:
+            return ""
+        if path.stat().st_size <= MAX_BYTES:
+            return _data_uri(path.read_bytes(), kind)
+    except (OSError, ValueError):  # ValueError: a null character in the name
+        return ""
+    return _reduced(path)
+
+
+def _reduced(path: Path) -> str:
+    try:
+        from PIL import Image  # noqa: PLC0415 - optional
+    except ImportError:
+        return ""
+    try:
+        with Image.open(path, formats=["PNG", "JPEG", "GIF", "BMP", "WEBP"]) as picture:
+            picture.draft("RGB", (SIDE, SIDE))
+            small = picture.convert("RGB")
+        small.thumbnail((SIDE, SIDE))
+        content = io.BytesIO()
+        small.save(content, "JPEG", quality=80)
+    except (OSError, ValueError, SyntaxError, MemoryError, Image.DecompressionBombError):
+        return ""
+    return _data_uri(content.getvalue(), "image/jpeg")
+
+
+def _data_uri(content: bytes, kind: str) -> str:
+    return f"data:{kind};base64,{base64.b64encode(content).decode('ascii')}"
