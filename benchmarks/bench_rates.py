@@ -103,9 +103,9 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         table = frame.pivot_table(value, ["classes", "data"], "rows")
         lines += [f"## {title}", "", "| classes | data | " + " | ".join(f"{n:,} rows" for n in table) + " |"]
         lines.append("|" + "---|" * (2 + table.shape[1]))
-        for (k, data), row in table.iterrows():
+        for name, row in zip(table.index.tolist(), table.to_numpy(), strict=True):
             shown = " | ".join("" if np.isnan(v) else f"{v:.3f}" for v in row)
-            lines.append(f"| {k} | {data} | {shown} |")
+            lines.append(f"| {name[0]} | {name[1]} | {shown} |")
         means = " | ".join(f"{v:.3f}" for v in table.mean())
         lines += [f"| all | | {means} |", ""]
     return lines

@@ -17,7 +17,7 @@ LAYERS = [
     {"audit"},
     {"crowd", "persistence"},
     {"estimators"},
-    {"boosting", "integrations"},
+    {"boosting", "integrations", "features"},
     {"posterior"},
     {"training", "datasets"},
     {"losses", "models"},

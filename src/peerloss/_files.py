@@ -72,9 +72,11 @@ def atomic_folder(path: Path) -> Iterator[Path]:
         check_output_folder(place)
         with _hidden_folder(place) as fresh:
             yield fresh
-            for file in fresh.iterdir():
-                _sync_file(file)
-            _sync_folder(fresh)
+            for inside in [*fresh.rglob("*"), fresh]:
+                if inside.is_dir():
+                    _sync_folder(inside)
+                elif not inside.is_symlink():
+                    _sync_file(inside)
             _put_in_place(fresh, place)
             _sync_folder(place.parent)
 

@@ -110,6 +110,27 @@ def test_hostile_columns_do_not_matter():
     assert (nothing.explanations.nearest == -1).all()
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        [[1, 2], [3]] * 150,
+        [{"a": 1}, None] * 150,
+        [1e308, -1e308] * 150,
+        pd.to_datetime(["2020-01-01", "2021-02-03"] * 150),
+        [b"\0", "x"] * 150,
+    ],
+    ids=["lists", "dictionaries", "huge", "dates", "bytes"],
+)
+def test_features_that_no_model_reads_can_be_audited(column):
+    """With probabilities, explanations of any table are possible; similar rows may be missing."""
+    _, y, proba, _ = shapes()
+    y = y.reset_index(drop=True)
+    for X in (pd.DataFrame({"odd": column}), pd.DataFrame({"odd": column}).to_numpy()):
+        audit = find_label_issues(X, y, pred_proba=proba)
+        assert len(audit.explanations.suspects) == audit.table["flagged"].sum() > 0
+        assert "labelled" in str(audit.explain(audit.suspects.index[0]))
+
+
 def test_rows_that_are_not_suspect_are_refused(audit):
     """The message lists where suspects are; unknown rows are named."""
     with pytest.raises(InvalidInputError, match="one of the first 5,000 suspects; got 'r1', which is not"):

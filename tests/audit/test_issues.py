@@ -32,7 +32,8 @@ def test_table_keeps_index_and_has_the_promised_columns(noisy_table, audit):
     """One row per label, with the caller's index; ranks are 1..n in the order of p_error."""
     X, _, noisy = noisy_table
     assert audit.table.index.equals(X.index)
-    assert list(audit.table) == ["given", "suggested", "p_error", "p_suggested", "rank", "flagged"]
+    columns = ["given", "suggested", "p_error", "p_suggested", "rank", "flagged", "gain"]
+    assert list(audit.table) == columns
     assert (audit.table["given"] == noisy).all()
     ordered = audit.table.sort_values("rank")
     assert ordered["rank"].tolist() == list(range(1, 401))

@@ -14,7 +14,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from peerloss import NoiseModel, find_label_issues, flip_labels
-from peerloss.audit._refit import MIN_PROBABILITY, _fit_to, refit_posterior, weight_argument
+from peerloss.audit._evidence import Evidence
+from peerloss.audit._refit import MIN_PROBABILITY, fit_to_posterior, weight_argument
 from peerloss.exceptions import InvalidInputError
 from peerloss.posterior.label_posterior import label_posterior
 
@@ -53,7 +54,8 @@ def test_posterior_is_bayes_rule_with_the_refitted_probabilities():
     for train, test in folds:
         proba[test] = LogisticRegression().fit(X[train], noisy[train]).predict_proba(X[test])
     first = label_posterior(proba, noisy)
-    second = refit_posterior(first, X, proba, noisy, estimator=LogisticRegression(), folds=folds)
+    evidence = Evidence(pd.Series(noisy), np.arange(2), noisy, proba)
+    _, second = evidence.refit(first, X, estimator=LogisticRegression(), folds=folds)
     one = np.where(noisy == 1, 1.0 - first.p_error, first.p_error)
     for train, test in folds:
         twice, weights = np.concatenate([X[train], X[train]]), np.concatenate([1.0 - one[train], one[train]])
@@ -82,7 +84,8 @@ def test_without_estimated_noise_the_first_round_is_returned():
     proba = np.full((len(noisy), 2), 0.5)
     unknown = label_posterior(proba, noisy)
     assert unknown.noise is None
-    assert refit_posterior(unknown, X, proba, noisy, estimator=LogisticRegression(), folds=[]) is unknown
+    evidence = Evidence(pd.Series(noisy), np.arange(2), noisy, proba)
+    assert evidence.refit(unknown, X, estimator=LogisticRegression(), folds=[]) == (evidence, unknown)
 
 
 def test_tables_pipelines_and_splits_from_a_generator():
@@ -116,7 +119,7 @@ def test_invalid_refits_are_refused():
         find_label_issues(labels=noisy, pred_proba=proba, estimator=LogisticRegression(), refit=True)
     splits = ShuffleSplit(2, test_size=0.2, random_state=0).split(X)
     with pytest.raises(InvalidInputError, match="`cv` must hold out every row"):
-        _fit_to(np.full((60, 2), 0.5), X, LogisticRegression(), splits, None)
+        fit_to_posterior(np.full((60, 2), 0.5), X, LogisticRegression(), splits, None)
 
 
 def test_series_and_sparse_features_keep_the_order_of_rows():

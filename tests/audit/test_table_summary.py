@@ -148,7 +148,7 @@ def test_labels_of_several_annotators_are_described_together():
     summary = describe_rows(X, prepare_labels(labels), Reading(X), learns=False)
     assert summary.classes == {"Yes": 1, "no": 1, "yes": 1}
     assert (summary.unlabelled, summary.contradictions) == (1, 0)
-    assert str(summary).endswith("In use: 2 of 3 rows, probabilities instead of columns, 3 classes.")
+    assert str(summary).endswith("In use: 2 of 3 rows, no columns, 3 classes.")
 
 
 @pytest.mark.parametrize(

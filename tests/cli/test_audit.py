@@ -18,6 +18,7 @@ def test_audit_writes_a_folder_and_a_summary(audited):
         "explanations.json",
         "index.html",
         "labels.csv",
+        "probabilities.npy",
     ]
     labels = pd.read_csv(folder / "out" / "labels.csv")
     wrong = (data["label"] != clean).to_numpy()

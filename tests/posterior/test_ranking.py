@@ -124,17 +124,6 @@ def test_class_noise_is_not_taken_for_boundary_noise(rates, shift):
     assert found.near_boundary < 0.01
 
 
-def test_known_likelihoods_replace_the_rates():
-    """If the likelihood of the reports is given, T is not used: Bayes' rule with P(clean | x)."""
-    proba, noisy, _ = scored(0.1, 0.3, n=500)
-    alike = label_posterior(proba, noisy, likelihood=np.ones((500, 2)))
-    one = np.where(noisy == 1, 1 - alike.p_error, alike.p_error)  # reports that say nothing: P(clean = 1 | x)
-    reports = np.tile([0.2, 0.5], (500, 1))
-    found = label_posterior(proba, noisy, likelihood=reports)
-    expected = one * 0.5 / (one * 0.5 + (1 - one) * 0.2)
-    assert np.where(noisy == 1, 1 - found.p_error, found.p_error) == pytest.approx(expected)
-
-
 def test_swapping_the_classes_swaps_the_result():
     """The result does not depend on which class is called 1."""
     proba, noisy, _ = scored(0.1, 0.3, n=500)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from peerloss.audit._issues import find_label_issues
     from peerloss.audit._label_audit import LabelAudit
     from peerloss.audit._multilabel import MultilabelAudit, find_multilabel_issues
+    from peerloss.audit._next_labels import rank_next_labels
     from peerloss.audit._tokens import TokenAudit, find_token_issues
     from peerloss.audit.table_summary import ColumnSummary, TableSummary, describe_table
 
@@ -22,6 +23,7 @@ _NAMES = {
     "_issues": "find_label_issues",
     "_label_audit": "LabelAudit",
     "_multilabel": "MultilabelAudit find_multilabel_issues",
+    "_next_labels": "rank_next_labels",
     "_tokens": "TokenAudit find_token_issues",
     "table_summary": "ColumnSummary TableSummary describe_table",
 }
@@ -37,6 +39,7 @@ __all__ = [
     "find_label_issues",
     "find_multilabel_issues",
     "find_token_issues",
+    "rank_next_labels",
 ]
 
 _get_name, __dir__ = lazy_names(__name__, _NAMES)

@@ -2,30 +2,138 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
-from peerloss.crowd import dawid_skene
+from peerloss._probabilities import normalise_rows, take
+from peerloss.crowd.model_and_reports import CombinedLabels, combine_reports, majority_labels
 from peerloss.exceptions import InvalidInputError
+from peerloss.noise import NoiseModel
+from peerloss.noise.estimate import explain_chance_level
 from peerloss.peer_prediction import Reports
+from peerloss.posterior.label_gain import expected_gain
+from peerloss.posterior.label_posterior import LabelPosterior, likeliest_other, overlap_of
+from peerloss.posterior.many_classes import wilson_interval
 
 if TYPE_CHECKING:
-    from peerloss._validation import FloatArray, IntArray
+    from numpy.typing import NDArray
+
+    from peerloss._validation import IntArray
+
+
+#: z-value of the 90 % intervals.
+Z = 1.645
+#: A model is used if it explains the reports on a row better than the class frequencies by this, on average,
+#: as a difference of log-likelihoods.
+LEAST_EVIDENCE = 0.02
+#: The probabilities are calibrated up to about this factor, which widens the interval of the share of errors.
+CALIBRATION = 0.15
 
 
 @dataclass(frozen=True, eq=False)
 class Annotations:
-    """The aggregated reports of several annotators on the rows."""
+    """The reports of several annotators on the rows."""
 
     given: pd.Series
-    """The majority label of each row, a Categorical over all labels."""
-    likelihood: FloatArray
-    """P(reports on the row | clean = k) up to a factor per row, by Dawid–Skene, (n, K)."""
-    posterior: FloatArray
-    """P(clean = k | reports on the row), without features, (n, K)."""
+    """The majority label of each row, a Categorical over all labels. Of tied labels it is the one that the
+    reports of all rows make most probable."""
+    reports: Reports
+    place: IntArray
+    """The position of each row among the tasks of the reports."""
+    alone: CombinedLabels
+    """What the reports say without features or gold labels."""
+
+    @property
+    def codes(self) -> IntArray:
+        """The codes of the majority labels."""
+        return np.asarray(self.given.cat.codes, dtype=np.int64)
+
+    def posterior(self, proba: NDArray[Any] | None = None, gold: IntArray | None = None) -> LabelPosterior:
+        """Return the posterior of the majority labels.
+
+        A model that predicts these labels no better than chance, or that explains the reports hardly better
+        than the class frequencies do, is not used.
+
+        Parameters
+        ----------
+        proba
+            Out-of-fold probabilities of the labels, (n, K), or ``None``.
+        gold
+            The code of the known label of each row, −1 if unknown, or ``None``.
+        """
+        ignored = "" if proba is None else explain_chance_level(proba, self.codes)
+        if proba is not None and not ignored:
+            found = combine_reports(self.reports, proba=self._by_task(proba), gold=self._by_task(gold))
+            if found.log_evidence > found.log_evidence_without + LEAST_EVIDENCE:
+                return self._label_posterior(found, proba)
+            ignored = (
+                "the model explains the annotators' reports hardly better than the class frequencies do "
+                f"(mean log-likelihood {found.log_evidence:.3f} and {found.log_evidence_without:.3f})"
+            )
+        found = self.alone if gold is None else combine_reports(self.reports, gold=self._by_task(gold))
+        return replace(self._label_posterior(found, None), model_ignored=ignored)
+
+    def coded(self) -> IntArray:
+        """Return the position of the row, the worker and the label of each report, shape (m, 3)."""
+        row_of_task = np.empty(len(self.place), dtype=np.int64)
+        row_of_task[self.place] = np.arange(len(self.place))
+        reports = self.reports
+        return np.column_stack([row_of_task[reports.task_codes], reports.worker_codes, reports.label_codes])
+
+    @classmethod
+    def from_codes(cls, coded: IntArray, given: pd.Series) -> Annotations:
+        """Return the annotations of rows with majority labels ``given``, from the result of ``coded``."""
+        k = len(given.cat.categories)
+        table = pd.DataFrame(coded, columns=["task", "worker", "label"])
+        reports = Reports.from_table(table, labels=range(k))
+        place = np.asarray(pd.Index(reports.tasks).get_indexer(pd.RangeIndex(len(given))), dtype=np.int64)
+        reports = replace(reports, labels=np.asarray(given.cat.categories))
+        return cls(given, reports, place, combine_reports(reports))
+
+    def _by_task(self, rows: Any) -> Any:
+        """Return values of the rows in the order of the tasks."""
+        if rows is None:
+            return None
+        tasks = np.empty_like(rows)
+        tasks[self.place] = rows
+        return tasks
+
+    def _label_posterior(self, found: CombinedLabels, proba: NDArray[Any] | None) -> LabelPosterior:
+        clean, codes = found.probabilities[self.place], self.codes
+        n, k = clean.shape
+        p_error = np.clip(1.0 - take(clean, codes), 0.0, 1.0)
+        other, p_other = likeliest_other(clean, codes)
+        counts = np.full((k, k), 1e-9)  # a class that no row has keeps its label
+        counts[np.diag_indices(k)] = 1e-6
+        np.add.at(counts.T, codes, clean)
+        rows, transition = counts.sum(axis=1), normalise_rows(counts.copy())
+        low, high = wilson_interval(transition, np.maximum(rows, 1.0)[:, None])
+        share = float(p_error.mean())
+        spread = Z * np.sqrt((p_error * (1.0 - p_error)).sum()) / n + CALIBRATION * share
+        predicted = codes if proba is None else proba.argmax(axis=1)
+        from_features = clean if found.from_features is None else found.from_features[self.place]
+        best = from_features.argmax(axis=1)
+        return LabelPosterior(
+            p_error=p_error,
+            likeliest_other=other,
+            p_other=p_other,
+            clean_given_label=lambda rows: clean[rows].copy(),
+            clean_prior=rows / rows.sum(),
+            noise=NoiseModel(transition),
+            noise_low=low,
+            noise_high=high,
+            no_noise=float(np.exp(np.log1p(-np.minimum(p_error, 1.0 - 1e-12)).sum())),
+            error_rate_interval=(max(share - spread, 0.0), min(share + spread, 1.0)),
+            accuracy_as_labelled=float(take(clean, predicted).mean()),
+            accuracy_corrected=float(take(clean, best).mean()),
+            gain=expected_gain(clean, found.average_worker),
+            annotator=found.average_worker,
+            from_features=found.transform if found.curves else None,
+            overlap=None if found.from_features is None else overlap_of(from_features, n),
+        )
 
 
 def read_annotations(
@@ -112,14 +220,12 @@ def _from_columns(table: pd.DataFrame) -> Reports:
 
 
 def _aggregate(reports: Reports, place: IntArray, rows: pd.Index) -> Annotations:
-    model = dawid_skene(reports)
-    votes = np.asarray(reports.counts.argmax(axis=1)).ravel()[place]
-    posterior = model.probabilities[place]
-    likelihood = posterior / np.maximum(model.class_prior, 1e-12)
+    alone = combine_reports(reports)
+    votes = majority_labels(reports, alone.probabilities)[place]
     given = pd.Series(
         pd.Categorical.from_codes(votes, categories=pd.Index(reports.labels)), index=rows, name="label"
     )
-    return Annotations(given, likelihood / likelihood.max(axis=1, keepdims=True), posterior)
+    return Annotations(given, reports, place, alone)
 
 
 def unlabelled(rows: pd.Index) -> str:

@@ -109,7 +109,9 @@ def explain_suspects(audit: LabelAudit) -> Explanations:
         distances=np.full((size, N_NEAREST), np.nan),
         given_examples=np.full((size, N_EXAMPLES), -1),
         suggested_examples=np.full((size, N_EXAMPLES), -1),
-        unusual=find_unusual(audit.X, codes, suspects, suggested, audit.classes),
+        unusual=find_unusual(
+            audit.X if audit.shown is None else audit.shown, codes, suspects, suggested, audit.classes
+        ),
     )
     if features is not None:
         _fill_in_nearest(found, features, codes, suggested, flagged)
@@ -126,12 +128,20 @@ def comparable_features(X: Any) -> Any:
         matrix: Any = X
         return normalize(matrix.tocsr().astype(np.float32))
     if not isinstance(X, pd.DataFrame):
-        return _scaled(np.asarray(X))
+        array = np.asarray(X)
+        if array.dtype.kind in "biuf":
+            return _scaled(array)
+        X = pd.DataFrame(array)
     try:
-        encoder = TableEncoder(output="table").fit(X)
-    except InvalidInputError:  # no useful column
+        return _of_table(X)
+    except (InvalidInputError, TypeError, ValueError):
+        # No useful column, or values that no model can read: with probabilities they can be audited.
         return None
-    used = encoder.transform(X)
+
+
+def _of_table(table: pd.DataFrame) -> Any:
+    encoder = TableEncoder(output="table").fit(table)
+    used = encoder.transform(table)
     texts = [_word_frequencies(used[name].fillna("")) for name in encoder.free_text_]
     rest = used.drop(columns=encoder.free_text_)
     parts = [text for text in texts if text is not None]

@@ -21,25 +21,21 @@ from peerloss._probabilities import (
 from peerloss._progress import announce, phase, shows_progress
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
+from peerloss.audit._contradictions import find_contradictions
+from peerloss.audit._evidence import Evidence, gold_codes
 from peerloss.audit._explanations import MAX_EXPLAINED
 from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._outlook import assess_training
-from peerloss.audit._refit import check_refit, refit_posterior
+from peerloss.audit._refit import check_refit
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
-from peerloss.posterior.label_posterior import (
-    LabelPosterior,
-    flag_suspects,
-    label_posterior,
-    posterior_of_reports,
-    suspicious_first,
-)
+from peerloss.posterior.label_posterior import LabelPosterior, flag_suspects, suspicious_first
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import ArrayLike
 
-    from peerloss._validation import FloatArray, IntArray
+    from peerloss._validation import BoolArray, FloatArray, IntArray
     from peerloss.audit._annotations import Annotations
 
 
@@ -58,6 +54,7 @@ def find_label_issues(
     cv: Any = 5,
     groups: ArrayLike | None = None,
     refit: bool = False,
+    gold: Any = None,
     duplicates: str = "error",
     target: str = "f1",
     level: float = 0.8,
@@ -97,6 +94,12 @@ def find_label_issues(
         first round, and rank by the result. This takes about twice the time (more with many classes) and
         misses fewer errors. If the noise rates cannot be estimated, or if labels flip near the boundary, the
         result of the first round is returned.
+    gold
+        Known labels of some rows: a Series whose index holds names of rows, or a dictionary; one entry per
+        row, missing if the label is not known; or a mask of rows whose given label is right. Their
+        ``p_error`` is 0 or 1, and they improve the estimated noise. The rows may have been selected by their
+        features and labels, for example the most suspicious ones. :meth:`LabelAudit.update` adds known labels
+        later, without training again.
     duplicates
         What to do if an annotator labelled a row of a long table more than once: ``"error"``, or keep the
         ``"first"`` or the ``"last"`` of the labels in the order of the table.
@@ -165,32 +168,31 @@ def find_label_issues(
             proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         proba = _add_empty_classes(proba, codes, len(classes))
     elif reports is not None:
-        found = posterior_of_reports(reports.posterior, codes)
-        _warn(found)
-        return make_audit(given, classes, codes, found, None, precision=precision)
+        proba = None
     else:
         raise InvalidInputError(
             "pass `X`, `pred_proba`, or labels of several annotators; got only one label per row."
         )
-    likelihood, reported = (None, None) if reports is None else (reports.likelihood, reports.posterior)
     announce("estimating the noise", FIT_END)
-    from_portfolio = pred_proba is None and estimator is None
-    found = label_posterior(
-        proba,
+    # Only the probabilities of the portfolio are calibrated, as this test needs.
+    is_tested = pred_proba is None and estimator is None
+    evidence = Evidence(
+        given,
+        classes,
         codes,
-        likelihood=likelihood,
-        reported=reported,
-        # Only the probabilities of the portfolio are calibrated, as this test needs.
-        reason=explain_nothing_learned(proba, codes) if from_portfolio else "",
+        proba,
+        reports,
+        gold_codes(gold, given.index, classes, codes),
+        precision=precision,
+        useless=explain_nothing_learned(proba, codes) if proba is not None and is_tested else "",
     )
+    found = evidence.posterior()
     if refit:
         announce("fitting again", FIT_END)
         splits = cv.split(X, codes, groups)
-        found = refit_posterior(
-            found, X, proba, codes, estimator=estimator, folds=splits, likelihood=likelihood, n_jobs=n_jobs
-        )
+        evidence, found = evidence.refit(found, X, estimator=estimator, folds=splits, n_jobs=n_jobs)
     _warn(found)
-    return make_audit(given, classes, codes, found, X, precision=precision)
+    return make_audit(evidence, found, X)
 
 
 def _read_labels(
@@ -247,25 +249,12 @@ def _warn(found: LabelPosterior) -> None:
         warn_caller(message, IdentifiabilityWarning)
 
 
-def make_audit(
-    given: pd.Series,
-    classes: NDArray[Any],
-    codes: IntArray,
-    found: LabelPosterior,
-    X: Any,
-    *,
-    precision: float | None = None,
-) -> LabelAudit:
-    """Return the audit of labels ``given``, with codes into ``classes``, from their posterior.
-
-    ``precision`` is the least expected precision of the flags, or ``None`` for the best expected F1.
-    """
+def make_audit(evidence: Evidence, found: LabelPosterior, X: Any) -> LabelAudit:
+    """Return the audit from its evidence and the posterior computed from it."""
+    given, classes, codes = evidence.given, evidence.classes, evidence.codes
     order = suspicious_first(found.p_error)
     rank = np.empty(len(codes), dtype=np.int64)
     rank[order] = np.arange(1, len(codes) + 1)
-    flagged = np.zeros(len(codes), dtype=bool)
-    if not found.reason:
-        flagged = flag_suspects(found.p_error, order, no_noise=found.no_noise, precision=precision)
     table = pd.DataFrame(
         {
             "given": classes[codes],
@@ -273,7 +262,8 @@ def make_audit(
             "p_error": found.p_error,
             "p_suggested": found.p_other,
             "rank": rank,
-            "flagged": flagged,
+            "flagged": _flags(evidence, found, order),
+            "gain": found.gain,
         },
         index=given.index,
     )
@@ -294,8 +284,42 @@ def make_audit(
         error_rate_interval=found.error_rate_interval,
         X=X,
         label_name="label" if given.name is None else str(given.name),
+        evidence=evidence,
+        overlap=found.overlap,
+        contradictions=find_contradictions(X, given, codes, len(classes)),
         suspect_proba=found.clean_given_label(suspects),
     )
+
+
+def update_audit(audit: LabelAudit, gold: Any) -> LabelAudit:
+    """Return the audit with more known labels, from its own evidence."""
+    if audit.evidence is None:
+        raise InvalidInputError(
+            "this audit does not contain its probabilities and cannot be updated. Create it with "
+            "`find_label_issues`."
+        )
+    evidence = audit.evidence.with_gold(gold)
+    return make_audit(evidence, evidence.posterior(), audit.X)
+
+
+def _flags(evidence: Evidence, found: LabelPosterior, order: IntArray) -> BoolArray:
+    """Flag suspects; a row with a known label is flagged if its given label is wrong.
+
+    If the noise cannot be estimated, no other row is flagged.
+    """
+    gold, p_error = evidence.gold, found.p_error
+    if gold is None and not found.reason:
+        return flag_suspects(p_error, order, no_noise=found.no_noise, precision=evidence.precision)
+    if gold is None:
+        return np.zeros(len(p_error), dtype=bool)
+    flagged: BoolArray = (gold >= 0) & (gold != evidence.codes)
+    rest = np.flatnonzero(gold < 0)
+    if len(rest) and not found.reason:
+        among_rest = suspicious_first(p_error[rest])
+        flagged[rest] = flag_suspects(
+            p_error[rest], among_rest, no_noise=found.no_noise, precision=evidence.precision
+        )
+    return flagged
 
 
 def check_labels(labels: Any, index: pd.Index | None) -> pd.Series:

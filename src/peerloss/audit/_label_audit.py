@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss._files import atomic_files
+from peerloss.audit._confusable_classes import confusable_classes, describe_pairs
 from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
@@ -19,10 +20,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import BoolArray, FloatArray
+    from peerloss.audit._contradictions import Contradictions
+    from peerloss.audit._evidence import Evidence
     from peerloss.audit._explanations import Explanation, Explanations
     from peerloss.audit._outlook import Outlook
     from peerloss.noise import NoiseModel
 
+#: Pairs of confusable classes in the summary.
+SUMMARY_PAIRS = 10
 #: Labels look clean if the probability that none is wrong is above this.
 LOOKS_CLEAN = 0.5
 #: What the three numbers of an audit mean; pages show it, and docs/glossary.md has the same text.
@@ -42,7 +47,8 @@ class LabelAudit:
     table: pd.DataFrame
     """One row per label, with the caller's index: ``given``, ``suggested`` (the most probable *other* class),
     ``p_error`` (the probability that the given label is wrong), ``p_suggested`` (that the suggestion is
-    right), ``rank`` (1 is the most probable error), ``flagged``."""
+    right), ``rank`` (1 is the most probable error), ``flagged``, and ``gain``: the expected gain of one more
+    label of the row (:func:`~peerloss.audit.rank_next_labels`)."""
     classes: NDArray[Any]
     """(K,) the labels, in the order of the matrices."""
     noise: NoiseModel | None
@@ -70,9 +76,18 @@ class LabelAudit:
     """The features given, if any."""
     label_name: str = "label"
     """Name of the label column."""
+    evidence: Evidence | None = field(default=None, repr=False)
+    """What the audit was computed from."""
+    overlap: FloatArray | None = field(default=None, repr=False)
+    """(K, K): the expected number of rows of class i that look like class j by their features, with the
+    estimated noise undone; ``None`` if it is not known. ``confusable`` lists the largest."""
+    contradictions: Contradictions | None = field(default=None, repr=False)
+    """Duplicates and near duplicates with different labels; ``None`` without features to compare."""
     suspect_proba: FloatArray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     """(m, K) the probabilities of the classes of the first suspects, in the order of ``suspects``; at most
     5,000 rows."""
+    shown: pd.DataFrame | None = field(default=None, repr=False)
+    """Columns that pages show instead of ``X``, for example if ``X`` holds features of images."""
 
     @property
     def expected_errors(self) -> float:
@@ -113,6 +128,27 @@ class LabelAudit:
     def suspects(self) -> pd.DataFrame:
         """The flagged rows, most probable errors first."""
         return self.table[self.table["flagged"]].sort_values("rank")
+
+    @property
+    def confusable(self) -> pd.DataFrame:
+        """Pairs of classes that are hard to tell apart by the features, with the estimated noise undone.
+
+        Columns: ``first``, ``second``, ``rows``, the expected number of rows of either class that look like
+        the other, and ``share``, their share of the rows of both classes. The largest numbers come first.
+        """
+        return confusable_classes(self.overlap, self.classes)
+
+    def update(self, gold: Any) -> LabelAudit:
+        """Return the audit with more known labels, without training again.
+
+        Parameters
+        ----------
+        gold
+            As for :func:`find_label_issues`. Labels that were known before remain known.
+        """
+        from peerloss.audit._issues import update_audit  # noqa: PLC0415 - it imports this module
+
+        return update_audit(self, gold)
 
     def explain(self, row: Any) -> Explanation:
         """Return why a row is suspect: probabilities, similar rows with their labels, unusual values.
@@ -190,6 +226,8 @@ class LabelAudit:
             "excess_error_bound": _number(self.outlook.bound),
             "accuracy_as_labelled": _number(self.outlook.accuracy_as_labelled),
             "accuracy_corrected": _number(self.outlook.accuracy_corrected),
+            "contradictions": None if self.contradictions is None else self.contradictions.summary(),
+            "confusable": describe_pairs(self.confusable, SUMMARY_PAIRS),
         }
 
     def to_csv(self, path: str | Path, *, spreadsheet_safe: bool = False) -> None:
@@ -254,11 +292,24 @@ class LabelAudit:
         ]
         return table
 
+    def _findings(self) -> list[str]:
+        """Return what was found besides suspects, as sentences."""
+        found = [] if self.contradictions is None else [str(self.contradictions)]
+        pairs = self.confusable
+        if len(pairs) and len(self.classes) > 2:
+            worst = pairs.head(1).to_dict("records")[0]  # a row as a Series would turn integers into floats
+            found.append(
+                f"The classes that are hardest to tell apart are {worst['first']} and {worst['second']}: "
+                f"about {worst['rows']:,.0f} rows ({worst['share']:.0%}) look like the other one."
+            )
+        return [sentence for sentence in found if sentence]
+
     def __str__(self) -> str:
         return (
             f"{self.headline} "
             + (f"The noise rates cannot be estimated ({self.reason}). " if self.reason else "")
             + ("Errors lie near the boundary rather than in one class. " if self.near_boundary > 0.5 else "")
+            + "".join(f"{sentence} " for sentence in self._findings())
             + str(self.outlook)
         )
 

@@ -9,9 +9,9 @@ import numpy as np
 import pandas as pd
 
 from peerloss.audit._entry_audit import EntryAudit, rank_entries, summarise_examples
+from peerloss.audit._evidence import Evidence
 from peerloss.audit._issues import check_labels, make_audit, out_of_fold
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
-from peerloss.posterior.label_posterior import label_posterior
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -142,7 +142,8 @@ def find_multilabel_issues(
             )
         else:
             proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
-        audits[name] = make_audit(given, np.arange(2), codes, label_posterior(proba, codes), X)
+        evidence = Evidence(given, np.arange(2), codes, proba)
+        audits[name] = make_audit(evidence, evidence.posterior(), X)
     _warn_unknown_rates({name: audit.reason for name, audit in audits.items() if audit.reason})
     return _combine(matrix, audits)
 

@@ -21,12 +21,11 @@ from sklearn.utils.validation import has_fit_parameter
 
 from peerloss._probabilities import normalise_rows, take
 from peerloss.exceptions import InvalidInputError
-from peerloss.posterior.label_posterior import class_probabilities, likeliest_other
+from peerloss.posterior.label_gain import expected_gain
+from peerloss.posterior.label_posterior import decide_gold, likeliest_other, overlap_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
-
-    from numpy.typing import NDArray
 
     from peerloss._validation import FloatArray, IntArray
     from peerloss.posterior.label_posterior import LabelPosterior
@@ -58,39 +57,28 @@ def weight_argument(estimator: Any) -> str:
     return f"{prefix}sample_weight"
 
 
-def refit_posterior(
-    found: LabelPosterior,
-    X: Any,
-    proba: NDArray[Any],
-    codes: IntArray,
-    *,
-    estimator: Any,
-    folds: Iterable[tuple[IntArray, IntArray]],
-    likelihood: FloatArray | None = None,
-    n_jobs: int | None = None,
+def with_refitted(
+    found: LabelPosterior, refitted: FloatArray, codes: IntArray, gold: IntArray | None = None
 ) -> LabelPosterior:
-    """Return the posterior of the second round.
-
-    The first one is returned unchanged if the noise rates cannot be estimated, if labels flip near the
-    boundary, or if the model's probabilities were not used. The estimated noise is that of the first round.
-    """
-    if not found.is_class_conditional or found.noise is None or found.model_ignored:
+    """Return the posterior with P(clean = k | x) from the second round, ``refitted``, (n, K)."""
+    if not found.is_class_conditional or found.noise is None:
         return found
-    if likelihood is None:
-        likelihood = found.noise.transition.T[codes]
-    targets = class_probabilities(found, proba, codes, likelihood)
-    posterior = normalise_rows(_fit_to(targets, X, estimator, folds, n_jobs) * likelihood)
+    posterior = normalise_rows(refitted * found.noise.transition.T[codes])
     other, p_other = likeliest_other(posterior, codes)
-    return replace(
+    second = replace(
         found,
         p_error=np.clip(1.0 - take(posterior, codes), 0.0, 1.0),
         likeliest_other=other,
         p_other=p_other,
-        clean_given_label=lambda rows: posterior[rows],
+        clean_given_label=lambda rows: posterior[rows].copy(),
+        gain=expected_gain(posterior, found.noise.transition),
+        overlap=overlap_of(refitted, len(codes)),
+        refitted=refitted,
     )
+    return second if gold is None else decide_gold(second, codes, gold)
 
 
-def _fit_to(
+def fit_to_posterior(
     targets: FloatArray,
     X: Any,
     estimator: Any,
@@ -113,4 +101,4 @@ def _fit_to(
         predicted[np.ix_(test, classes)] = proba
     if not predicted.any(axis=1).all():
         raise InvalidInputError("`cv` must hold out every row; some rows are in no held-out part.")
-    return predicted + FLOOR
+    return normalise_rows(predicted + FLOOR)

@@ -7,6 +7,7 @@ labels.csv        one row per label: row (from 0), name, given, suggested, p_err
 explanations.json why rows are suspect (``_stored_explanations.py``)
 pictures.json     absolute path of the picture of each row of the data, if the data have pictures
 index.html        the page
+*.npy             probabilities and reports, see ``_stored_evidence.py``
 decisions.jsonl   the decisions of the review, written by ``review/_decisions_file.py``
 """
 
@@ -25,6 +26,7 @@ from peerloss._files import atomic_folder, check_output_folder, restore_folder
 from peerloss._version import __version__
 from peerloss.audit._audit_page import PageContext, audit_page
 from peerloss.audit._picture_files import PICTURE_TYPES
+from peerloss.audit._stored_evidence import FILES, write_evidence
 from peerloss.audit._stored_explanations import dump_explanations, load_explanations
 from peerloss.datasets import ReadOptions, read_table
 from peerloss.datasets.tables import write_table
@@ -154,7 +156,7 @@ def check_free(folder: Path) -> None:
         return
     try:
         manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
-        known = {MANIFEST, LABELS, PAGE, *OPTIONAL, str(manifest["data"])}
+        known = {MANIFEST, LABELS, PAGE, *OPTIONAL, *FILES, str(manifest["data"])}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         known = set()
     if (folder / DECISIONS).exists() and known:
@@ -214,35 +216,43 @@ def write_folder(
     with atomic_folder(folder) as fresh:
         copy = fresh / f"data{''.join(data.suffixes[-2:] if data.suffix == '.gz' else data.suffixes[-1:])}"
         shutil.copyfile(data, copy)
-        table = audit.table
-        named = pd.DataFrame({"row": rows, "name": [str(name) for name in table.index]})
-        results = table.reset_index(drop=True).assign(
-            given=table["given"].astype(str).to_numpy(), suggested=table["suggested"].astype(str).to_numpy()
-        )
-        with (fresh / LABELS).open("x", encoding="utf-8", newline="") as stream:
-            write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=spreadsheet_safe)
-        text = dump_explanations(audit.explanations, rows, with_values=shown is None)
-        (fresh / EXPLANATIONS).write_text(text, encoding="utf-8")
         if shown is not None:
             (fresh / PICTURES).write_text(json.dumps(list(map(str, shown))), encoding="utf-8")
-        where = PageContext(str(folder), rows, first_row_number(copy.name), shown)
-        (fresh / PAGE).write_text(audit_page(audit, title=title, context=where), encoding="utf-8")
         manifest = {
             "format": FORMATS[-1],
             "peerloss": __version__,
             "source": data.name,
             "data": copy.name,
             "sha256": _digest(copy),
-            "labels_sha256": _digest(fresh / LABELS),
-            **{key: _digest(fresh / name) for name, key in OPTIONAL.items() if (fresh / name).exists()},
             "spreadsheet_safe": spreadsheet_safe,
             "labels": labels,
             "options": {} if options is None else options.as_dict(),
             "table": {} if described is None else described.as_dict(),
-            "summary": audit.summary(),
+            "evidence": write_evidence(fresh, audit),
         }
-        text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-        (fresh / MANIFEST).write_text(text, encoding="utf-8")
+        context = PageContext(str(folder), rows, first_row_number(copy.name), shown)
+        write_results(fresh, audit, manifest, context=context, title=title)
+
+
+def write_results(
+    folder: Path, audit: LabelAudit, manifest: dict[str, Any], *, context: PageContext, title: str
+) -> None:
+    """Write labels.csv, explanations, the page and audit.json; ``manifest`` describes the other files."""
+    table, rows = audit.table, context.rows
+    named = pd.DataFrame({"row": rows, "name": [str(name) for name in table.index]})
+    results = table.reset_index(drop=True).assign(
+        given=table["given"].astype(str).to_numpy(), suggested=table["suggested"].astype(str).to_numpy()
+    )
+    safe = manifest["spreadsheet_safe"] is True
+    with (folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
+        write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=safe)
+    text = dump_explanations(audit.explanations, rows, with_values=context.pictures is None)
+    (folder / EXPLANATIONS).write_text(text, encoding="utf-8")
+    (folder / PAGE).write_text(audit_page(audit, title=title, context=context), encoding="utf-8")
+    digests = {key: _digest(folder / name) for name, key in OPTIONAL.items() if (folder / name).exists()}
+    manifest |= {"labels_sha256": _digest(folder / LABELS), **digests, "summary": audit.summary()}
+    text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    (folder / MANIFEST).write_text(text, encoding="utf-8")
 
 
 def _check_pictures(pictures: Sequence[Path], rows: np.ndarray[Any, Any]) -> list[Path]:

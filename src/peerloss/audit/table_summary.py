@@ -70,7 +70,7 @@ class TableSummary:
     decimal: str | None = None
     """The decimal mark that was named or recognised, if any."""
     learns: bool = True
-    """Whether a model will be trained on the columns; probabilities may be given instead."""
+    """Whether a model learns from the columns; probabilities or features may be given instead."""
 
     @property
     def labelled(self) -> int:
@@ -119,7 +119,7 @@ class TableSummary:
         """What will be used."""
         used = f"{sum(column.used for column in self.columns):,} of {len(self.columns):,} columns"
         if not self.learns:
-            used = "probabilities instead of columns"
+            used = "no columns"
         return f"In use: {self.labelled:,} of {_rows(self.rows)}, {used}, {len(self.classes):,} classes."
 
     def as_dict(self) -> dict[str, Any]:

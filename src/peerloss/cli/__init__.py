@@ -17,6 +17,7 @@ from peerloss.cli._fit import fit
 from peerloss.cli._predict import predict
 from peerloss.cli._report import report
 from peerloss.cli._reproduce import reproduce
+from peerloss.cli._rerank import rerank
 from peerloss.cli._review import apply, review
 from peerloss.cli._status import status
 from peerloss.cli._terminal import Group, tolerate_encodings, user_errors
@@ -41,6 +42,7 @@ COMMANDS: dict[Callable[..., None], str] = {
     predict: "Predict the labels of a table with a trained model.",
     audit: "Find labels that are probably wrong.",
     review: "Review the suspect labels of an audit.",
+    rerank: "Rank the rows of an audit again with the decisions.",
     apply: "Write the table with the reviewed labels.",
     annotators: "Score and pay annotators without gold labels.",
     datasets: "List the data sets, or describe one.",

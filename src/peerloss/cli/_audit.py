@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -58,7 +58,13 @@ class Labelled:
 
 
 def audit(
-    data: Annotated[Path, typer.Argument(help="CSV, Excel, JSON lines, Parquet or ARFF file.")],
+    context: typer.Context,
+    data: Annotated[
+        Path,
+        typer.Argument(
+            help="CSV, Excel, JSON lines, Parquet or ARFF file, or a folder of images with sub-folders."
+        ),
+    ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
     target: Annotated[
         list[str] | None, typer.Option(help="Column that holds the labels; repeat for several annotators.")
@@ -98,6 +104,32 @@ def audit(
     tidy_labels: TidyLabels = False,
     min_class_rows: MinClassRows = None,
     yes: Yes = False,
+    labels: Annotated[
+        Path | None,
+        typer.Option(
+            help="Table of a folder of images: file names and labels, instead of class sub-folders."
+        ),
+    ] = None,
+    file_column: Annotated[
+        str | None, typer.Option(help="Column of --labels that names the images.  [default: file]")
+    ] = None,
+    skip_unreadable: Annotated[
+        bool, typer.Option("--skip-unreadable", help="Leave out images that are missing or damaged.")
+    ] = False,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            help="Pretrained model of images or texts: a folder (safetensors), or the name of a model to "
+            "download from Hugging Face, timm:NAME or torchvision:NAME."
+        ),
+    ] = None,
+    text_column: Annotated[
+        str | None, typer.Option(help="Column of texts from which --model makes features.")
+    ] = None,
+    features: Annotated[
+        Path | None,
+        typer.Option(help="Features to learn from, one row per row of the data: .npy, Parquet or CSV."),
+    ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     spreadsheet_safe: Annotated[
@@ -113,22 +145,39 @@ def audit(
     Then open index.html in the folder, step through the suspects with `peerloss review`, and write the
     cleaned table with `peerloss apply`.
 
+    The images of a folder are labelled by the names of its sub-folders, or by a table (--labels).
+
     Example: peerloss audit data.csv --target label -o audit/
+
+    Example: peerloss audit images/ -o audit/
     """
     from peerloss.audit.folder import check_free, write_folder
     from peerloss.audit.table_summary import describe_rows
+    from peerloss.cli._audit_inputs import learned_features, open_source
     from peerloss.datasets.tables import read_with_notes
 
     check_free(output)
     options = read_options(encoding, sep, decimal, na_values, sheet)
-    reading = read_with_notes(data, options=options, labels=target or [])
+    source = open_source(
+        context,
+        data,
+        output,
+        target=target or [],
+        id_column=id_column,
+        is_crowd=reports is not None,
+        labels=labels,
+        file_column=file_column,
+        skip_unreadable=skip_unreadable,
+    )
+    reading = read_with_notes(source.path, options=options, labels=source.target)
+    reading = replace(reading, table=source.exact(reading.table))
     labelled = _labelled_rows(
         reading,
-        data,
+        source.path,
         options=options,
-        target=target or [],
+        target=source.target,
         reports=reports,
-        id_column=id_column,
+        id_column=source.id_column,
         duplicates=duplicates,
         abstain=abstain,
         drop=drop or [],
@@ -136,26 +185,41 @@ def audit(
         min_class_rows=min_class_rows,
         keep_rare=probabilities is not None,
     )
-    described = describe_rows(labelled.features, labelled.prepared, reading, learns=probabilities is None)
+    learns = probabilities is None and features is None and source.images is None
+    described = describe_rows(labelled.features, labelled.prepared, reading, learns=learns)
     show_summary(described, yes=yes, quiet=as_json)
+    labelled = source.usable(labelled)
     proba = None if probabilities is None else _read_probabilities(probabilities, labelled)
+    learned, notes = learned_features(
+        source,
+        labelled,
+        len(reading.table),
+        has_probabilities=proba is not None,
+        features=features,
+        model=model,
+        text_column=text_column,
+        seed=seed,
+        quiet=as_json,
+    )
     note = counted(len(labelled.X), "row")
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         with phase("auditing", 0.0, 0.97):
-            found = _find_issues(labelled, proba, seed=seed, jobs=jobs)
+            found = _find_issues(labelled, proba, learned, seed=seed, jobs=jobs)
         announce("writing the folder", 0.97)
         write_folder(
             output,
             found,
-            data,
+            source.path,
             rows=labelled.rows,
             labels=labelled.columns,
             title=f"Labels of {data.name}",
             spreadsheet_safe=spreadsheet_safe,
             options=options,
             described=described,
+            pictures=source.pictures,
         )
+    caught_notes = {str(note.message) for note in caught if issubclass(note.category, UserWarning)}
     summary = {
         "audit": str(output),
         "data": str(data),
@@ -163,7 +227,7 @@ def audit(
         "rows_without_label": described.unlabelled,
         "table": described.as_dict(),
         **found.summary(),
-        "notes": sorted({str(note.message) for note in caught if issubclass(note.category, UserWarning)}),
+        "notes": [*source.notes, *notes, *sorted(caught_notes)],
     }
     if as_json:
         say_json(summary)
@@ -268,12 +332,17 @@ def _read_probabilities(path: Path, labelled: Labelled) -> pd.DataFrame:
     return table.rename(columns=lambda name: str(name).removeprefix(PREFIX)).iloc[labelled.rows]
 
 
-def _find_issues(labelled: Labelled, proba: pd.DataFrame | None, *, seed: int, jobs: int) -> LabelAudit:
+def _find_issues(
+    labelled: Labelled, proba: pd.DataFrame | None, learned: Any, *, seed: int, jobs: int
+) -> LabelAudit:
     import pandas as pd
 
     from peerloss.audit import find_label_issues
 
     y: Any = labelled.y
+    if learned is not None:
+        found = find_label_issues(learned, y, n_jobs=jobs, random_state=seed)
+        return replace(found, shown=labelled.X)
     if proba is None:
         X = labelled.X if labelled.X.shape[1] else None
         return find_label_issues(X, y, n_jobs=jobs, random_state=seed)

@@ -35,14 +35,15 @@ EXTRAS = {
     "fast": "compiled training of small networks",
     "tables": "Parquet and ARFF files",
     "ray": "peerloss reproduce on a Ray cluster",
-    "hf": "Hugging Face Trainer",
+    "images": "peerloss audit of a folder of images",
+    "hf": "Hugging Face Trainer, models of images and texts",
     "lightning": "Lightning modules",
     "skorch": "skorch classifiers",
     "privacy": "differentially private training (Opacus)",
     "docs": "building the documentation",
 }
 #: Modules whose name is not that of their package.
-MODULES = {"scikit-learn": "sklearn"}
+MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 #: A package → other packages that provide the same module.
 STAND_INS = {"xgboost": ("xgboost-cpu",)}
 GIB = 2**30

@@ -38,6 +38,7 @@ _PARAMETERS = {
     "n_jobs": "jobs",
     "n_samples": "samples",
     "random_state": "seed",
+    "skip_unreadable": "skip_unreadable",
     "target": "target",
 }
 

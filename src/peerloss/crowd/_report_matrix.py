@@ -105,6 +105,12 @@ class ReportMatrix:
         prior: FloatArray = probabilities[self.answered].mean(axis=0)
         return prior
 
+    def likelihood(self, confusion: FloatArray) -> FloatArray:
+        """Return P(reports on the task | true label), shape (tasks, K), divided by its largest entry."""
+        log: FloatArray = np.asarray(self.weighted @ np.log(np.maximum(confusion, np.finfo(float).tiny)))
+        log -= log.max(axis=1, keepdims=True)
+        return np.exp(log, out=log)
+
     def update_probabilities(
         self, probabilities: FloatArray, confusion: FloatArray, class_prior: FloatArray
     ) -> float:

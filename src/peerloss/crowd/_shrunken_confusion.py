@@ -62,7 +62,7 @@ def fit_shrunken(matrix: ReportMatrix) -> ShrunkenFit:
     """Fit both models for a few rounds, and return a weighted mean of their probabilities and the votes."""
     total = VOTE_WEIGHT * matrix.vote_shares(smoothing=VOTE_SMOOTHING)
     priors, models = [], []
-    for shrink in (_shrink_to_one_coin, shrink_to_crowd):
+    for shrink in (shrink_to_one_coin, shrink_to_crowd):
         probabilities = matrix.vote_shares()
         for _ in range(ROUNDS):
             class_prior = matrix.class_prior(probabilities)
@@ -80,9 +80,7 @@ def fit_one_coin(matrix: ReportMatrix) -> ShrunkenFit:
     n_rounds, change = 0, np.inf
     while n_rounds < MAX_ROUNDS and change >= TOLERANCE:
         class_prior = matrix.class_prior(probabilities)
-        accuracy, confusion = _shrink_to_one_coin(
-            matrix, probabilities, strength=np.inf, accuracy_reports=1.0
-        )
+        accuracy, confusion = shrink_to_one_coin(matrix, probabilities, strength=np.inf, accuracy_reports=1.0)
         change = matrix.update_probabilities(probabilities, confusion, class_prior)
         n_rounds += 1
     return ShrunkenFit(probabilities, class_prior, ((confusion, accuracy),), n_rounds)
@@ -95,7 +93,7 @@ def one_coin_matrix(accuracy: float, n_labels: int) -> FloatArray:
     return table
 
 
-def _shrink_to_one_coin(
+def shrink_to_one_coin(
     matrix: ReportMatrix,
     probabilities: FloatArray,
     *,

@@ -11,7 +11,9 @@ from peerloss._lazy_names import lazy_names
 
 if TYPE_CHECKING:
     from peerloss.datasets._conll import TaggedSentences, read_conll
+    from peerloss.datasets._image_folder import ImageFolder, read_image_folder
     from peerloss.datasets._load_dataset import OTHER_DATASETS, Dataset, list_datasets, load_dataset
+    from peerloss.datasets._read_image import read_image
     from peerloss.datasets._splits import Split, split_and_flip
     from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
     from peerloss.datasets.cifar10 import CifarImages, load_cifar10, load_cifar10n
@@ -23,7 +25,9 @@ if TYPE_CHECKING:
 #: Module → public names that are imported from it.
 _NAMES = {
     "_conll": "TaggedSentences read_conll",
+    "_image_folder": "ImageFolder read_image_folder",
     "_load_dataset": "OTHER_DATASETS Dataset list_datasets load_dataset",
+    "_read_image": "read_image",
     "_splits": "Split split_and_flip",
     "_synthetic": "make_two_circles make_twonorm make_waveform",
     "cifar10": "CifarImages load_cifar10 load_cifar10n",
@@ -37,6 +41,7 @@ __all__ = [
     "OTHER_DATASETS",
     "CifarImages",
     "Dataset",
+    "ImageFolder",
     "ReadOptions",
     "RealNoise",
     "Spellings",
@@ -58,6 +63,8 @@ __all__ = [
     "make_twonorm",
     "make_waveform",
     "read_conll",
+    "read_image",
+    "read_image_folder",
     "read_table",
     "require_columns",
     "split_and_flip",

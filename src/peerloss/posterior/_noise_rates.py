@@ -12,7 +12,7 @@ is the evidence of that curve. More classes:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from peerloss.noise import NoiseModel
 from peerloss.posterior.many_classes import count_noise
-from peerloss.posterior.noise_posterior import NoisePosterior
+from peerloss.posterior.noise_posterior import TINY, NoisePosterior, log_mean, reweighted
 from peerloss.posterior.rate_curves import (
     NO_NOISE,
     RankScale,
@@ -167,11 +167,26 @@ class CleanPosterior:
 
     def tabulate_given_label(self, label: int) -> TabulatedPosterior:
         """Return P(clean = 1 | score, label), averaged over the candidates, at the same scores."""
-        clean = clean_curves(self.pairs.curves, self.scale.z)
+        one = self._one_given_label(self.scale.z, label == 1)
+        return TabulatedPosterior(self.scale.scores, self.weights @ one)
+
+    def given_gold(self, score: FloatArray, label: IntArray, gold: IntArray) -> tuple[CleanPosterior, float]:
+        """Return the candidates weighted also by P(clean | score, label) of known rows, and its logarithm.
+
+        The rows may be selected by score and label, as in
+        :meth:`~peerloss.posterior.NoisePosterior.given_gold`.
+        """
+        one = self._one_given_label(self.scale.transform(score), label == 1)
+        log = np.log(np.maximum(np.where(gold == 1, one, 1.0 - one), TINY)).sum(axis=1)
+        weights = reweighted(self.weights, log)
+        return replace(self, pairs=replace(self.pairs, weights=weights)), log_mean(self.weights, log)
+
+    def _one_given_label(self, z: FloatArray, is_one: Any) -> FloatArray:
+        """Return P(clean = 1 | score, label) under each candidate, shape (G, n)."""
+        clean = clean_curves(self.pairs.curves, z)
         if_zero, if_one = self.rates[:, :1], 1.0 - self.rates[:, 1:]  # P(label = 1 | clean)
-        if label == 0:
-            if_zero, if_one = 1.0 - if_zero, 1.0 - if_one
-        return TabulatedPosterior(self.scale.scores, self.weights @ bayes(clean, if_one, if_zero))
+        if_zero, if_one = (np.where(is_one, rate, 1.0 - rate) for rate in (if_zero, if_one))
+        return bayes(clean, if_one, if_zero)
 
     def transform(self, score: FloatArray) -> FloatArray:
         """Return P(clean = 1 | score), averaged over the candidates, shape (n,)."""

@@ -9,7 +9,7 @@ the scores, while class-conditional noise flattens at both ends. The curves and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -17,6 +17,7 @@ from scipy.special import expit, logsumexp
 
 from peerloss.noise import NoiseModel
 from peerloss.posterior._noise_rates import TabulatedPosterior, bayes
+from peerloss.posterior.noise_posterior import TINY, log_mean, reweighted
 from peerloss.posterior.rate_curves import (
     STEP_SCALES,
     RankScale,
@@ -56,6 +57,22 @@ class BoundaryPosterior:
         flips = boundary_flips(clean)
         if_one, if_zero = (1.0 - flips, flips) if label == 1 else (flips, 1.0 - flips)
         return TabulatedPosterior(self.scale.scores, self.weights @ bayes(clean, if_one, if_zero))
+
+    def given_gold(
+        self, score: FloatArray, label: IntArray, gold: IntArray, log_by_class: float
+    ) -> BoundaryPosterior:
+        """Return the hypothesis weighted also by P(clean | score, label) of known rows.
+
+        ``log_by_class`` is its logarithm under class-conditional noise.
+        """
+        clean = clean_curves(self.curves, self.scale.transform(score))
+        flips = boundary_flips(clean)
+        one = bayes(clean, np.where(label == 1, 1.0 - flips, flips), np.where(label == 1, flips, 1.0 - flips))
+        log = np.log(np.maximum(np.where(gold == 1, one, 1.0 - one), TINY)).sum(axis=1)
+        with np.errstate(divide="ignore"):  # the probability may be 0 or 1
+            odds = np.log(self.probability) - np.log1p(-self.probability)
+        probability = float(expit(odds + log_mean(self.weights, log) - log_by_class))
+        return replace(self, probability=probability, weights=reweighted(self.weights, log))
 
     def average_noise(self, score: FloatArray) -> NoiseModel:
         """Return T averaged over rows, with the share of each class that flips."""

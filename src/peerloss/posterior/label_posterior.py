@@ -26,8 +26,9 @@ import numpy as np
 
 from peerloss._probabilities import blocks, label_frequencies, take
 from peerloss.noise.estimate import explain_chance_level
-from peerloss.posterior._noise_rates import bayes, estimate_class_noise, fit_clean_posterior
+from peerloss.posterior._noise_rates import NoiseEstimate, estimate_class_noise, fit_clean_posterior
 from peerloss.posterior.boundary_noise import fit_boundary_noise
+from peerloss.posterior.label_gain import expected_gain
 from peerloss.posterior.many_classes import sample_rows
 from peerloss.posterior.noise_posterior import NoisePosterior
 from peerloss.posterior.unexplained_noise import unexplained_share
@@ -46,6 +47,8 @@ BOUNDARY_PROBABILITY = 0.5
 #: More than two classes: the ranking averages over candidates for T as long as rows times classes times
 #: candidates stay below this; else it uses the mean T.
 RANKING_CELLS = 5_000_000
+#: With more classes, the gain of a label assumes equally probable wrong labels: K steps and not K².
+MAX_GAIN_CLASSES = 100
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
@@ -58,7 +61,7 @@ class LabelPosterior:
     """(n,) the most probable clean class other than the given label."""
     p_other: FloatArray
     """(n,) its probability, given features and label."""
-    clean_given_label: Callable[[IntArray], FloatArray]
+    clean_given_label: Callable[[Any], FloatArray]
     """Return P(clean = k | features, label) of the rows at these positions, shape (rows, K)."""
     clean_prior: FloatArray
     """(K,)"""
@@ -81,8 +84,20 @@ class LabelPosterior:
     """The probability that labels flip near the boundary between two classes, and not by class."""
     model_ignored: str = ""
     """Why only the annotators' reports and not the model's probabilities were used; empty if both were."""
-    log_evidence: float = 0.0
-    """Mean of log Σ_k P(clean = k | x)·likelihood_k, if a likelihood was given."""
+    gain: FloatArray
+    """(n,) the expected gain of one more label (:mod:`peerloss.posterior.label_gain`), in bits: of a label
+    that is wrong as often as the given ones or, with several annotators, as that of a random one."""
+    annotator: FloatArray | float
+    """P(label | clean) of that label, (K, K), or the probability that it is right."""
+    from_features: Callable[[NDArray[Any]], FloatArray] | None = None
+    """Return P(clean = k | features), (m, K), from probabilities of noisy labels, (m, K), of rows that may
+    have no label; ``None`` if the model was not used."""
+    overlap: FloatArray | None = None
+    """(K, K): the expected number of rows of class i for which j is the most probable class by the features
+    alone. It does not contain noise. ``None`` without features."""
+
+    refitted: FloatArray | None = None
+    """(n, K) P(clean = k | features) of a model that was fitted to the first posterior, if there is one."""
 
     @property
     def is_class_conditional(self) -> bool:
@@ -91,69 +106,62 @@ class LabelPosterior:
 
 
 def label_posterior(
-    proba: NDArray[Any],
-    codes: IntArray,
-    *,
-    likelihood: FloatArray | None = None,
-    reported: FloatArray | None = None,
-    reason: str = "",
+    proba: NDArray[Any], codes: IntArray, *, gold: IntArray | None = None, reason: str = ""
 ) -> LabelPosterior:
     """Return the posterior of every row's label.
 
-    A model that predicts the given labels no better than chance is not used. Then ``reported`` replaces it;
-    without ``reported``, rows are ranked by the model's confidence in their label. ``reported`` also replaces
-    a model that explains the reports of several annotators worse than the class frequencies alone do.
+    If a model predicts the given labels no better than chance, rows are ranked by its confidence in their
+    label.
 
     Parameters
     ----------
     proba, codes
         Out-of-fold probabilities of the noisy labels, (n, K), and the given labels, 0..K-1.
-    likelihood
-        P(reports on the row | clean = k), (n, K), if several annotators reported: it replaces T[k, ỹ]. T is
-        then that of the given labels.
-    reported
-        P(clean = k | reports on the row), (n, K), from the annotators' reports alone.
+    gold
+        The known clean labels, −1 if unknown, shape (n,). They inform the noise and decide their own rows.
+        Rows may be selected by their features and given labels, for example the most suspicious ones:
+        candidates for the noise are weighted by P(clean | x, given label).
     reason
         Why the model cannot be used, if that is known already.
     """
+    if gold is not None and not (gold >= 0).any():
+        gold = None
     reason = reason or explain_chance_level(proba, codes)
-    if not reason:
-        found = (_of_two_classes if proba.shape[1] == 2 else _of_many_classes)(proba, codes, likelihood)
-        if likelihood is None or reported is None:
-            return found
-        without = float(np.log(np.maximum(likelihood @ reported.mean(axis=0), 1e-300)).mean())
-        if found.log_evidence > without:
-            return found
-        reason = (
-            "the model explains the annotators' reports worse than the class frequencies do (mean "
-            f"log-likelihood {found.log_evidence:.3f} and {without:.3f})"
-        )
-    if reported is None:
-        return _by_self_confidence(proba, codes, reason)
-    return replace(posterior_of_reports(reported, codes), model_ignored=reason)
+    if reason:
+        found = _by_self_confidence(proba, codes, reason)
+    else:
+        found = (_of_two_classes if proba.shape[1] == 2 else _of_many_classes)(proba, codes, gold)
+    return found if gold is None else decide_gold(found, codes, gold)
 
 
-def posterior_of_reports(reported: FloatArray, codes: IntArray) -> LabelPosterior:
-    """Return the posterior of every row's label from the annotators' reports alone."""
-    return label_posterior(reported, codes, likelihood=np.ones_like(reported))
+def decide_gold(found: LabelPosterior, codes: IntArray, gold: IntArray) -> LabelPosterior:
+    """Return the posterior with known labels decided: p_error is 0 or 1, and another label gains nothing."""
+    known = gold >= 0
+    wrong = known & (gold != codes)
+    interval = found.error_rate_interval
+    if interval is not None:
+        least = float(wrong.mean())
+        interval = max(interval[0], least), max(interval[1], least)
+
+    def clean_given_label(rows: Any) -> FloatArray:
+        clean, known_here = found.clean_given_label(rows), gold[rows]
+        clean[known_here >= 0] = np.eye(clean.shape[1])[known_here[known_here >= 0]]
+        return clean
+
+    return replace(
+        found,
+        p_error=np.where(known, wrong, found.p_error),
+        likeliest_other=np.where(wrong, gold, found.likeliest_other),
+        p_other=np.where(known, wrong, found.p_other),
+        clean_given_label=clean_given_label,
+        gain=np.where(known, 0.0, found.gain),
+        no_noise=0.0 if wrong.any() else found.no_noise,
+        error_rate_interval=interval,
+    )
 
 
-def class_probabilities(
-    found: LabelPosterior, proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
-) -> FloatArray:
-    """Return P(clean = k | features, label) of every row, shape (n, K).
-
-    ``found`` was computed from ``proba`` and ``codes`` and has an estimated noise; ``likelihood`` is
-    P(label or reports of the row | clean = k), shape (n, K).
-    """
-    if proba.shape[1] == 2:
-        return _of_two(found.p_error, codes)
-    assert found.noise is not None  # noqa: S101 - for mypy
-    certain = NoisePosterior(found.noise.transition[None], np.ones(1))
-    return certain.given_label(proba, codes, likelihood)[0]
-
-
-def _of_two(p_error: FloatArray, codes: IntArray) -> FloatArray:
+def of_two(p_error: FloatArray, codes: IntArray) -> FloatArray:
+    """Return P(clean = k) of two classes, shape (n, 2), from the probabilities that labels are wrong."""
     return np.where(np.arange(2) == codes[:, None], 1.0 - p_error[:, None], p_error[:, None])
 
 
@@ -165,46 +173,79 @@ def likeliest_other(clean: NDArray[Any], codes: IntArray) -> tuple[IntArray, Flo
     return best, np.clip(take(others, best), 0.0, 1.0)
 
 
+def class_probabilities(found: LabelPosterior, proba: NDArray[Any], codes: IntArray) -> FloatArray:
+    """Return P(clean = k | features, label) of every row with the mean of T, shape (n, K).
+
+    ``found`` was computed from ``proba`` and ``codes`` and has an estimated noise.
+    """
+    if proba.shape[1] == 2:
+        return of_two(found.p_error, codes)
+    assert found.noise is not None  # noqa: S101 - for mypy
+    certain = NoisePosterior(found.noise.transition[None], np.ones(1))
+    return certain.given_label(proba, codes)[0]
+
+
+def overlap_of(from_features: FloatArray, n_rows: int) -> FloatArray:
+    """Return the expected number of rows of class i for which class j is the most probable, (K, K).
+
+    ``from_features`` has P(clean = k | x) of some of the ``n_rows`` rows.
+    """
+    rows, k = from_features.shape
+    counts = np.zeros((k, k))
+    np.add.at(counts.T, from_features.argmax(axis=1), from_features)
+    return np.asarray(counts * (n_rows / rows))
+
+
 def _by_self_confidence(proba: NDArray[Any], codes: IntArray, reason: str) -> LabelPosterior:
     n, k = proba.shape
-    other, p_other = np.empty(n, dtype=np.int64), np.empty(n)
+    other, p_other, gain = np.empty(n, dtype=np.int64), np.empty(n), np.empty(n)
     for rows in blocks(n, k):
         other[rows], p_other[rows] = likeliest_other(proba[rows], codes[rows])
+        gain[rows] = expected_gain(np.asarray(proba[rows], dtype=np.float64), 1.0)
     accuracy = float(np.maximum(p_other, take(proba, codes)).mean())
     return LabelPosterior(
         p_error=np.clip(1.0 - take(proba, codes), 0.0, 1.0),
         likeliest_other=other,
         p_other=p_other,
-        clean_given_label=lambda rows: np.asarray(proba[rows], dtype=np.float64),
+        clean_given_label=lambda rows: np.array(proba[rows], dtype=np.float64),
         clean_prior=np.asarray(proba.mean(axis=0), dtype=np.float64),
         accuracy_as_labelled=accuracy,
         accuracy_corrected=accuracy,
         reason=reason,
+        gain=gain,
+        annotator=1.0,
+        from_features=lambda proba: np.array(proba, dtype=np.float64),
     )
 
 
-def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None) -> LabelPosterior:
+def _of_two_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None) -> LabelPosterior:
     score = np.asarray(proba[:, 1], dtype=np.float64)
     by_class = fit_clean_posterior(codes, score)
     boundary = fit_boundary_noise(codes, score, by_class)
+    if gold is not None:
+        known = score[gold >= 0], codes[gold >= 0], gold[gold >= 0]
+        by_class, log_by_class = by_class.given_gold(*known)
+        boundary = boundary.given_gold(*known, log_by_class)
 
-    def averaged(first: TabulatedPosterior, second: TabulatedPosterior) -> FloatArray:
+    def averaged(first: TabulatedPosterior, second: TabulatedPosterior, score: FloatArray) -> FloatArray:
         share = boundary.probability
         return (1.0 - share) * first.transform(score) + share * second.transform(score)
 
-    one = averaged(by_class.tabulate(), boundary.tabulate())
-    if likelihood is None:
-        zero_label, one_label = (
-            averaged(by_class.tabulate_given_label(label), boundary.tabulate_given_label(label))
-            for label in (0, 1)
-        )
-        one_given_label, evidence = np.where(codes == 1, one_label, zero_label), np.ones(len(codes))
-        other = unexplained_share(codes, 2)
-        one_given_label += other * (score - one_given_label)
-    else:
-        other = 0.0
-        one_given_label = bayes(one, likelihood[:, 1], likelihood[:, 0])
-        evidence = likelihood[:, 0] * (1.0 - one) + likelihood[:, 1] * one
+    curves = by_class.tabulate(), boundary.tabulate()
+
+    def from_features(proba: NDArray[Any]) -> FloatArray:
+        one = averaged(*curves, np.asarray(proba[:, 1], dtype=np.float64))
+        return np.column_stack([1.0 - one, one])
+
+    clean = from_features(proba)
+    one = clean[:, 1]
+    zero_label, one_label = (
+        averaged(by_class.tabulate_given_label(label), boundary.tabulate_given_label(label), score)
+        for label in (0, 1)
+    )
+    one_given_label = np.where(codes == 1, one_label, zero_label)
+    other = unexplained_share(codes, 2)
+    one_given_label += other * (score - one_given_label)
     posterior = by_class.noise_posterior()
     noise, (low, high) = posterior.noise, posterior.interval()
     noisy_prior = label_frequencies(codes, 2)
@@ -225,7 +266,7 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
         p_error=p_error,
         likeliest_other=1 - codes.astype(np.int64),
         p_other=p_error,
-        clean_given_label=lambda rows: _of_two(p_error[rows], codes[rows]),
+        clean_given_label=lambda rows: of_two(p_error[rows], codes[rows]),
         clean_prior=prior,
         noise=noise,
         noise_low=low,
@@ -235,33 +276,45 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray
         accuracy_as_labelled=as_labelled,
         accuracy_corrected=corrected,
         near_boundary=boundary.probability,
-        log_evidence=float(np.log(np.maximum(evidence, 1e-300)).mean()),
+        gain=expected_gain(of_two(p_error, codes), noise.transition),
+        annotator=noise.transition,
+        from_features=from_features,
+        overlap=overlap_of(clean, len(codes)),
     )
 
 
-def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None) -> LabelPosterior:
+def _of_many_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None) -> LabelPosterior:
     n, k = proba.shape
     estimate = estimate_class_noise(proba, codes)
+    if gold is not None:
+        known = gold >= 0
+        candidates = estimate.posterior.given_gold(proba[known], codes[known], gold[known])
+        estimate = NoiseEstimate(candidates.noise, *candidates.interval(), candidates)
     posterior = estimate.posterior.thinned(RANKING_CELLS // (n * k))
     as_labelled, corrected = _expected_accuracies(estimate.posterior, proba, codes)
     p_given, best, p_best = np.empty(n), np.empty(n, dtype=np.int64), np.empty(n)
-    prior, evidence = np.zeros(k), 0.0
-    other = 0.0 if likelihood is not None else unexplained_share(codes, k)
+    gain, prior = np.empty(n), np.zeros(k)
+    other = unexplained_share(codes, k)
+    transition = estimate.noise.transition
+    annotator: FloatArray | float = transition if k <= MAX_GAIN_CLASSES else float(np.diag(transition).mean())
 
-    def clean_given_label(some: IntArray) -> FloatArray:
-        reported = None if likelihood is None else likelihood[some]
-        clean, _ = posterior.given_label(proba[some], codes[some], reported)
-        return clean + other * (proba[some] - clean) if other else clean
+    def explained(rows: Any) -> FloatArray:
+        return posterior.given_label(proba[rows], codes[rows])[0]
+
+    def clean_given_label(rows: Any) -> FloatArray:
+        return mixed(explained(rows), rows)
+
+    def mixed(clean: FloatArray, rows: Any) -> FloatArray:
+        return clean + other * (proba[rows] - clean) if other else clean
 
     for rows in blocks(n, k):
-        given = None if likelihood is None else likelihood[rows]
-        clean, label_proba = posterior.given_label(proba[rows], codes[rows], given)
-        evidence += float(np.log(label_proba).sum())
+        clean = explained(rows)
         prior += np.ones(len(clean)) @ clean
-        if other:
-            clean += other * (proba[rows] - clean)
+        clean = mixed(clean, rows)
         p_given[rows] = take(clean, codes[rows])
         best[rows], p_best[rows] = likeliest_other(clean, codes[rows])
+        gain[rows] = expected_gain(clean, annotator)
+    some = np.asarray(proba[sample_rows(n, k)], dtype=np.float64)
     return LabelPosterior(
         p_error=np.clip(1.0 - p_given, 0.0, 1.0),
         likeliest_other=best,
@@ -275,7 +328,10 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, likelihood: FloatArra
         error_rate_interval=estimate.posterior.error_rate_interval(label_frequencies(codes, k)),
         accuracy_as_labelled=as_labelled,
         accuracy_corrected=corrected,
-        log_evidence=evidence / n,
+        gain=gain,
+        annotator=annotator,
+        from_features=posterior.transform,
+        overlap=overlap_of(posterior.transform(some), n),
     )
 
 

@@ -51,11 +51,17 @@ def count_noise(proba: NDArray[Any], codes: IntArray) -> tuple[NoiseModel, Float
     """
     joint, scaled = confident_joint(proba, codes)
     T = shrink_to_uniform(scaled, joint)
-    n, z = np.maximum(joint.sum(axis=1), 1.0)[:, None], 1.645
-    centre = (T + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * np.sqrt(T * (1 - T) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    low, high = wilson_interval(T, np.maximum(joint.sum(axis=1), 1.0)[:, None])
     uncounted = np.flatnonzero(joint.sum(axis=1) == 0).tolist()
-    return NoiseModel(T), np.clip(centre - half, 0.0, 1.0), np.clip(centre + half, 0.0, 1.0), uncounted
+    return NoiseModel(T), low, high, uncounted
+
+
+def wilson_interval(share: FloatArray, n: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return the ends of Wilson's 90 % interval of shares that were counted among ``n`` rows."""
+    z = 1.645
+    centre = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z * np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2)) / (1 + z**2 / n)
+    return np.clip(centre - half, 0.0, 1.0), np.clip(centre + half, 0.0, 1.0)
 
 
 def shrink_to_uniform(scaled: FloatArray, joint: FloatArray) -> FloatArray:
@@ -103,11 +109,22 @@ class CleanCurve:
 
     @classmethod
     def fit(
-        cls, proba: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
+        cls,
+        proba: FloatArray,
+        codes: IntArray,
+        weight: FloatArray,
+        noise: NoiseModel,
+        *,
+        likelihood: FloatArray | None = None,
     ) -> tuple[CleanCurve, float]:
-        """Fit to out-of-fold noisy probabilities and noisy labels; also return the penalised loss."""
+        """Fit to out-of-fold noisy probabilities and noisy labels; also return the penalised loss.
+
+        ``likelihood`` is P(reports on the row | clean = k), (n, K), if several annotators reported: the
+        reports are then fitted instead of the labels.
+        """
+        given = noise.transition[:, codes].T if likelihood is None else likelihood
         fits = [
-            (_minimise(_scores(proba, noise, inverted=inverted), codes, weight, noise), inverted)
+            (_minimise(_scores(proba, noise, inverted=inverted), given, weight), inverted)
             for inverted in (True, False)
         ]
         (theta, loss), inverted = min(fits, key=lambda fit: fit[0][1])
@@ -156,11 +173,8 @@ def _scores(proba: FloatArray, noise: NoiseModel, *, inverted: bool) -> FloatArr
     return np.asarray(np.log((proba + floor) / (noise.transition.mean(axis=0) + floor)))
 
 
-def _minimise(
-    scores: FloatArray, codes: IntArray, weight: FloatArray, noise: NoiseModel
-) -> tuple[FloatArray, float]:
-    """Minimise the negative log-likelihood of the noisy labels over log slope and biases."""
-    given = noise.transition[:, codes].T  # (n, K): P(label of the row | clean = k)
+def _minimise(scores: FloatArray, given: FloatArray, weight: FloatArray) -> tuple[FloatArray, float]:
+    """Minimise the negative log-likelihood over log slope and biases; ``given`` is P(label | clean = k)."""
 
     def loss(theta: FloatArray) -> tuple[float, FloatArray]:
         slope, bias = np.exp(theta[0]), theta[1:]

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 MAX_GAIN = 20.0
 #: The clean prior of a class, computed through T, must be at least this share of its noisy prior.
 LEAST_SHARE = 0.1
+#: A known clean label is at least this probable, so that no single one excludes a candidate.
+TINY = 1e-4
 #: Ends of the 90 % intervals.
 QUANTILES = (0.05, 0.95)
 
@@ -127,21 +129,34 @@ class NoisePosterior:
             errors.append(float(np.sqrt(share**2 @ (single - level) ** 2)))
         return np.array(levels), np.array(errors)
 
-    def given_label(
-        self, proba: NDArray[Any], codes: IntArray, likelihood: FloatArray | None = None
-    ) -> tuple[FloatArray, FloatArray]:
+    def given_label(self, proba: NDArray[Any], codes: IntArray) -> tuple[FloatArray, FloatArray]:
         """Return P(clean = k | x, label), shape (n, K), and P(label | x), shape (n,).
 
         ``proba`` has noisy probabilities, (n, K), and ``codes`` the given labels.
-        ``likelihood`` is P(reports on the row | clean = k), shape (n, K), if several annotators reported; it
-        replaces T[k, ỹ].
         """
         joint = np.zeros(proba.shape)
         for weight, noise in self._candidates():
-            label_given_clean = noise.transition.T[codes] if likelihood is None else likelihood
-            joint += weight * unmix(proba, noise) * label_given_clean
+            joint += weight * unmix(proba, noise) * noise.transition.T[codes]
         total = np.maximum(row_sums(joint), 1e-300)
         return joint / total[:, None], total
+
+    def given_gold(self, proba: NDArray[Any], codes: IntArray, gold: IntArray) -> NoisePosterior:
+        """Return the candidates weighted also by how well they explain known clean labels.
+
+        A candidate is multiplied by P(clean | x, label) of each known row. The labels of these rows are part
+        of its weight already, so rows may be selected by features and labels: of the most suspicious rows
+        every candidate expects many to be wrong.
+
+        Parameters
+        ----------
+        proba, codes, gold
+            Noisy probabilities, (n, K), given labels and clean labels of the known rows.
+        """
+        log = np.empty(len(self.weights))
+        for place, transition in enumerate(self.transitions):
+            clean, _ = NoisePosterior(transition[None], np.ones(1)).given_label(proba, codes)
+            log[place] = np.log(np.maximum(take(clean, gold), TINY)).sum()
+        return NoisePosterior(self.transitions, reweighted(self.weights, log))
 
     def thinned(self, size: int) -> NoisePosterior:
         """Return the posterior with at most ``size`` candidates; with one, it is the mean."""
@@ -159,6 +174,19 @@ class NoisePosterior:
     def _candidates(self) -> Iterator[tuple[float, NoiseModel]]:
         for weight, transition in zip(self.weights, self.transitions, strict=True):
             yield float(weight), stable_noise(NoiseModel(transition))
+
+
+def reweighted(weights: FloatArray, log_likelihood: FloatArray) -> FloatArray:
+    """Return probabilities of candidates, multiplied by likelihoods, shape (S,); none becomes 0."""
+    log = np.log(np.maximum(weights, 1e-300)) + log_likelihood
+    found = np.maximum(np.exp(log - log.max()), 1e-12)
+    return np.asarray(found / found.sum())
+
+
+def log_mean(weights: FloatArray, log_likelihood: FloatArray) -> float:
+    """Return the logarithm of the mean likelihood of weighted candidates."""
+    top = log_likelihood.max()
+    return float(top + np.log(weights @ np.exp(log_likelihood - top)))
 
 
 def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> NoiseModel:

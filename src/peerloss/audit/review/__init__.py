@@ -17,6 +17,7 @@ from peerloss.audit.review._decisions_file import (
     DecisionsFileWarning,
     read_decisions,
 )
+from peerloss.audit.review._rerank import gold_from_decisions, rerank
 from peerloss.audit.review._review_session import Review, View
 from peerloss.audit.review._server import ReviewServer
 
@@ -31,7 +32,9 @@ __all__ = [
     "ReviewServer",
     "View",
     "check_automatic_changes",
+    "gold_from_decisions",
     "plan_cleaning",
     "read_decisions",
+    "rerank",
     "write_cleaned",
 ]

@@ -8,7 +8,7 @@ from typing import IO, TYPE_CHECKING
 from peerloss._files import atomic_files
 from peerloss._pages import counted
 from peerloss.audit._label_audit import is_replaceable
-from peerloss.audit.review._decisions_file import disagreements, latest, read_decisions
+from peerloss.audit.review._decisions_file import checked_latest, disagreements, read_decisions
 from peerloss.datasets.label_spelling import respell
 from peerloss.datasets.tables import (
     TEXT_SUFFIXES,
@@ -65,15 +65,9 @@ def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
     rows.
     """
     labels = folder.labels
-    made = read_decisions(folder.decisions_path)
-    decisions = latest(made)
-    known, classes = set(labels["row"].tolist()), set(folder.classes)
-    for decision in decisions.values():
-        if decision.row not in known or (decision.label is not None and decision.label not in classes):
-            raise InvalidInputError(
-                f"{folder.decisions_path} has a decision on row {decision.row} ({decision.label!r}), which "
-                "does not belong to this audit. Check the path."
-            )
+    path, rows = folder.decisions_path, set(labels["row"].tolist())
+    made = read_decisions(path)
+    decisions = checked_latest(made, rows, set(folder.classes), path)
     new = {row: d.label for row, d in decisions.items() if d.label is not None}
     decided = {row for row, d in decisions.items() if d.action != "skip"}
     suspects = labels[labels["flagged"] & ~labels["row"].isin(decided)]

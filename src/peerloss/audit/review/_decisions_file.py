@@ -78,6 +78,20 @@ def latest(decisions: list[Decision]) -> dict[int, Decision]:
     return {decision.row: decision for decision in decisions}
 
 
+def checked_latest(
+    decisions: list[Decision], rows: set[int], classes: set[str], path: Path
+) -> dict[int, Decision]:
+    """Return the last decision on each row; refuse a decision on a row or a label that does not exist."""
+    last = latest(decisions)
+    for decision in last.values():
+        if decision.row not in rows or (decision.label is not None and decision.label not in classes):
+            raise InvalidInputError(
+                f"{path} has a decision on row {decision.row} ({decision.label!r}), which does not belong to "
+                "this audit. Check the path."
+            )
+    return last
+
+
 def read_decisions(path: Path) -> list[Decision]:
     """Read the decisions that were not undone, without changing the file."""
     return replay(_parse(path.read_bytes(), path)[0]) if path.exists() else []

@@ -1,0 +1,81 @@
+"""Rank the rows of an audit again with the decisions of its review, without training."""
+
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from peerloss._files import atomic_folder
+from peerloss.audit._audit_page import PageContext
+from peerloss.audit._issues import make_audit
+from peerloss.audit._stored_evidence import read_evidence
+from peerloss.audit.folder import write_results
+from peerloss.audit.review._decisions_file import DecisionsFile, checked_latest
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from peerloss.audit._label_audit import LabelAudit
+    from peerloss.audit.folder import AuditFolder
+    from peerloss.audit.review._decisions_file import Decision
+
+
+def gold_from_decisions(folder: AuditFolder, decisions: list[Decision]) -> dict[int, str]:
+    """Return the labels that decisions make known, by row: the given one if kept, else the new one.
+
+    Skipped rows are not among them.
+
+    Raises
+    ------
+    InvalidInputError
+        If a decision does not belong to the audit.
+    """
+    given = dict(zip(folder.labels["row"].tolist(), folder.labels["given"].tolist(), strict=True))
+    known = checked_latest(decisions, set(given), set(folder.classes), folder.decisions_path)
+    gold = {row: given[row] for row, decision in known.items() if decision.action == "keep"}
+    return gold | {row: decision.label for row, decision in known.items() if decision.label is not None}
+
+
+def rerank(folder: AuditFolder) -> tuple[LabelAudit, int]:
+    """Compute the audit of a folder again with its decisions, and write it to the folder.
+
+    Decided rows have ``p_error`` 0 or 1 and gain 0. They also inform the estimated noise, so that the other
+    rows are ranked again. Training is not repeated. Labels, page and summary are replaced, completely or not
+    at all; data and decisions stay.
+
+    Returns
+    -------
+    The new audit, whose labels are text, and the number of rows with a known label.
+
+    Raises
+    ------
+    InvalidInputError
+        If the folder does not contain the numbers behind the audit, if there are no decisions, or if a review
+        of the folder is running.
+    """
+    evidence = read_evidence(folder)
+    rows = folder.labels["row"].to_numpy()
+    with DecisionsFile(folder.decisions_path) as file:
+        gold = gold_from_decisions(folder, file.decisions)
+        if not gold:
+            raise InvalidInputError(
+                f"{folder.path} has no decisions yet, so the ranking would not change. Decide on some "
+                "suspects with `peerloss review` first."
+            )
+        known = np.array([gold.get(row) for row in rows.tolist()], dtype=object)
+        evidence = evidence.with_gold(known)
+        features = folder.features()
+        folder.check_rows(rows, len(features))
+        audit = make_audit(evidence, evidence.posterior(), features.iloc[rows])
+        context = PageContext(str(folder.path), rows, folder.first_row, folder.pictures())
+        with atomic_folder(folder.path) as fresh:
+            for path in folder.path.iterdir():
+                if path.is_dir():
+                    shutil.copytree(path, fresh / path.name, symlinks=True)
+                else:
+                    shutil.copyfile(path, fresh / path.name, follow_symlinks=False)
+            manifest = folder.manifest | {"decisions": len(gold)}
+            source = folder.manifest.get("source", folder.path.name)
+            write_results(fresh, audit, manifest, context=context, title=f"Labels of {source}")
+    return audit, len(gold)
