@@ -4,7 +4,7 @@ VENV := .venv
 OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-TEST_TOOLS := pytest pytest-xdist hypothesis lightgbm xgboost-cpu numba pyarrow liac-arff ray matplotlib jinja2 selenium transformers accelerate lightning skorch sphinx furo myst-parser
+TEST_TOOLS := pytest pytest-xdist hypothesis lightgbm xgboost-cpu numba pyarrow liac-arff openpyxl ray matplotlib jinja2 selenium pillow transformers accelerate lightning skorch opacus sphinx furo myst-parser
 CHECK_TOOLS := ruff mypy pandas-stubs scipy-stubs build hatchling cleanlab
 
 .DEFAULT_GOAL := help
@@ -63,4 +63,4 @@ bench: venv ## measure speed and memory relative to other libraries
 	$(BIN)/python benchmarks/bench_audit_speed.py
 
 clean: ## remove everything that the other targets build
-	rm -rf $(VENV) $(OLDEST) dist build docs/_build docs/results docs/examples.md docs/api/command_line.md .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(OLDEST) dist build docs/_build docs/results docs/examples.md docs/tutorial.md docs/api/command_line.md .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,25 +1,28 @@
 """Time and memory of peer loss compared with ``torch.nn.functional.cross_entropy`` (``make bench``).
 
 Run ``python benchmarks/bench.py [--device cuda] [--output FILE]``. Times are medians of alternating
-rounds. Memory is the peak of a forward and backward pass beyond its inputs.
+rounds. Memory is the peak of a forward and backward pass beyond its inputs. ``--soft`` measures only the
+losses of soft targets, compared with ``cross_entropy`` of probabilities, in rounds that also measure class
+codes.
 """
 
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING
 
 import torch
-from measure import median_times, peak_bytes, provenance, publish
+from measure import median_times, paired_ratios, peak_bytes, provenance, publish
 from torch import Tensor, nn
 
 from peerloss import PeerLoss
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from peerloss.functional.batch import Batch
 
@@ -50,6 +53,68 @@ def loss_rows(device: str) -> list[str]:
                 f"| {peaks[name] / 2**20:.2f} MiB | {peak_ratio:.2f} | {_goal(goals[1])} |"
             )
     return rows
+
+
+def soft_rows(device: str) -> list[str]:
+    """Compare soft targets: the loss alone, forward and backward, and complete training steps."""
+    rows = ["| what | loss | targets | time | × | goal |", "|" + "---|" * 6]
+    reference, goals = ("cross entropy", "soft"), {("peer, unclipped", "soft"), ("peer, clipped", "soft")}
+    for what, calls, rounds in _soft_cases(device):
+        named = {f"{loss}, {kind}": call for (loss, kind), call in calls.items()}
+        times, ratios = paired_ratios(named, ", ".join(reference), rounds=rounds, device=device)
+        for loss, kind in calls:
+            seconds, ratio = (found[f"{loss}, {kind}"] for found in (times, ratios))
+            goal = "≤ 1.3" if (loss, kind) in goals and "(256, 10)" not in what else ""
+            rows.append(f"| {what} | {loss} | {kind} | {seconds * 1e3:.2f} ms | {ratio:.2f} | {goal} |")
+    return rows
+
+
+def _soft_cases(device: str) -> Iterator[tuple[str, dict[tuple[str, str], Callable[[], None]], int]]:
+    """Yield a name, the calls to compare by loss and kind of target, and the number of rounds."""
+    losses: dict[str, Callable[[], nn.Module]] = {
+        "cross entropy": nn.CrossEntropyLoss,
+        "peer, unclipped": lambda: PeerLoss(eps=0.0),
+        "peer, clipped": PeerLoss,
+    }
+    for n, k, rounds in ((256, 10, 5 * STEP_ROUNDS), *SHAPES):
+        z = torch.randn(n, k, device=device, requires_grad=True)
+        targets = {
+            "soft": torch.softmax(torch.randn(n, k, device=device), dim=1),
+            "class codes": torch.randint(k, (n,), device=device),
+        }
+        calls = {
+            (name, kind): _pass(make(), z, target)
+            for kind, target in targets.items()
+            for name, make in losses.items()
+        }
+        yield f"loss, ({n}, {k})", calls, rounds if k <= 1000 else FEW_ROUNDS
+    for name, width, k in (("784-256-256-10", 256, 10), ("784-256-256-1000", 256, 1000)):
+        model, X = nn.Sequential(*_mlp(width, k)).to(device), torch.randn(256, 784, device=device)
+        optimizer = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9)
+        targets = {
+            "soft": torch.softmax(torch.randn(256, k, device=device), dim=1),
+            "class codes": torch.randint(k, (256,), device=device),
+        }
+        calls = {
+            (loss, kind): _step(optimizer, partial(_model_loss, make(), model, X, target))
+            for kind, target in targets.items()
+            for loss, make in losses.items()
+        }
+        yield f"step, MLP {name}, batch 256", calls, STEP_ROUNDS
+
+
+def _model_loss(loss: nn.Module, model: nn.Module, X: Tensor, y: Tensor) -> Tensor:
+    value: Tensor = loss(model(X), y)
+    return value
+
+
+def _step(optimizer: torch.optim.Optimizer, loss: Callable[[], Tensor]) -> Callable[[], None]:
+    def call() -> None:
+        optimizer.zero_grad()
+        loss().backward()
+        optimizer.step()
+
+    return call
 
 
 def _pass(loss: nn.Module, z: Tensor, y: Tensor) -> Callable[[], None]:
@@ -116,20 +181,13 @@ def _steps(model: nn.Module, X: Tensor, n_classes: int) -> dict[str, Callable[[]
     others = torch.randperm(len(X), device=X.device)
     other_labels = torch.randperm(len(X), device=X.device)
     X_peer, y_peer = X[others], y[other_labels]
-
-    def step(loss: Callable[[], Tensor]) -> Callable[[], None]:
-        def call() -> None:
-            optimizer.zero_grad()
-            loss().backward()
-            optimizer.step()
-
-        return call
-
     return {
-        "cross entropy": step(lambda: plain(model(X), y)),
-        "peer, expected": step(lambda: peer(model(X), y)),
-        "peer, expected, without numba": step(lambda: peer_in_operations(model(X), y)),
-        "peer, two forward passes": step(lambda: plain(model(X), y) - plain(model(X_peer), y_peer)),
+        "cross entropy": _step(optimizer, lambda: plain(model(X), y)),
+        "peer, expected": _step(optimizer, lambda: peer(model(X), y)),
+        "peer, expected, without numba": _step(optimizer, lambda: peer_in_operations(model(X), y)),
+        "peer, two forward passes": _step(
+            optimizer, lambda: plain(model(X), y) - plain(model(X_peer), y_peer)
+        ),
     }
 
 
@@ -145,8 +203,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--device", default="cpu", choices=("cpu", "cuda"))
     parser.add_argument("--output", type=Path, help="also write the tables here")
+    parser.add_argument("--soft", action="store_true", help="measure soft targets only")
     arguments = parser.parse_args()
     torch.manual_seed(0)
+    if arguments.soft:
+        publish("\n".join(_soft_text(arguments.device)), arguments.output)
+        return
     *first, last = (count for *_, count in SHAPES)
     text = "\n".join(
         [
@@ -165,9 +227,23 @@ def main() -> None:
             "",
             *step_rows(arguments.device),
             "",
+            *_soft_text(arguments.device),
         ]
     )
     publish(text, arguments.output)
+
+
+def _soft_text(device: str) -> list[str]:
+    return [
+        "## Soft targets",
+        "",
+        f"Measured with `benchmarks/bench.py --soft`: {provenance(device)}, {_numba()}.",
+        "The reference of all ratios is `F.cross_entropy` with probabilities as targets. Calls alternate.",
+        "The ratio is the median of the ratios of single rounds, which a busy machine changes little.",
+        "",
+        *soft_rows(device),
+        "",
+    ]
 
 
 if __name__ == "__main__":

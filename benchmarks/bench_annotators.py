@@ -238,8 +238,8 @@ def interval_rows(folder: str | None) -> list[str]:
     for name in (*CROWDS, "labelme"):
         frame, gold, _ = load(name, folder)
         checked = frame.assign(gold=frame["task"].map(gold)).dropna()
-        exact = (checked["label"] == checked["gold"]).groupby(checked["worker"]).agg(["mean", "size"])
-        exact = exact.loc[exact["size"] >= 10, "mean"]
+        counted = (checked["label"] == checked["gold"]).groupby(checked["worker"]).agg(["mean", "size"])
+        exact = counted.loc[counted["size"] >= 10, "mean"]
         table = score_annotators(frame, n_bootstrap=20, random_state=0).loc[exact.index]
         error = (table["accuracy"] - exact).abs().mean()
         low, high = table["accuracy_low"], table["accuracy_high"]

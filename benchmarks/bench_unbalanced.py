@@ -144,7 +144,8 @@ def report(lines: pd.DataFrame, title: str) -> Iterator[str]:
             f"{means[name]:.3f}" for name in ("ap", "ap_plain", "f1", "mean_p_error", "share_of_errors")
         ]
         yield f"| {' | '.join(cells)} |"
-    spread = lines["gain"].mean(), lines["gain"].sem()
+    gains = lines["gain"].to_numpy(dtype=float)
+    spread = gains.mean(), gains.std(ddof=1) / np.sqrt(len(gains))
     yield f"\nAUROC minus that of self-confidence: {spread[0]:+.4f} ± {spread[1]:.4f} (standard error).\n"
 
 

@@ -24,6 +24,28 @@ def median_times(
     functions: Mapping[str, Callable[[], object]], *, rounds: int, device: str
 ) -> dict[str, float]:
     """Return the median seconds of each function. They are called alternately, so that drift affects all."""
+    times = _times(functions, rounds, device)
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def paired_ratios(
+    functions: Mapping[str, Callable[[], object]], reference: str, *, rounds: int, device: str
+) -> tuple[dict[str, float], dict[str, float]]:
+    """Return the median seconds of each function, and the median of its ratio to ``reference`` by round.
+
+    All functions run once per round, so on a busy machine a round slows them down together, and the ratios
+    vary less than the times.
+    """
+    times = _times(functions, rounds, device)
+    ratios = {
+        name: statistics.median(a / b for a, b in zip(values, times[reference], strict=True))
+        for name, values in times.items()
+    }
+    return {name: statistics.median(values) for name, values in times.items()}, ratios
+
+
+def _times(functions: Mapping[str, Callable[[], object]], rounds: int, device: str) -> dict[str, list[float]]:
+    """Return the seconds of each function in each round, after three calls that are not measured."""
     for function in functions.values():
         for _ in range(3):
             function()
@@ -31,7 +53,7 @@ def median_times(
     for _ in range(rounds):
         for name, function in functions.items():
             times[name].append(_seconds(function, device))
-    return {name: statistics.median(values) for name, values in times.items()}
+    return times
 
 
 def _seconds(function: Callable[[], object], device: str) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from importlib.util import find_spec
@@ -37,7 +38,8 @@ autodoc_member_order = "bysource"
 autodoc_default_options = {"exclude-members": "booster_, set_fit_request, set_score_request"}
 autodoc_typehints_format = "short"
 # Frameworks that are not installed are mocked, so that the pages can be built without them.
-autodoc_mock_imports = [name for name in ("transformers", "lightning", "skorch") if find_spec(name) is None]
+FRAMEWORKS = ("transformers", "lightning", "skorch", "opacus")
+autodoc_mock_imports = [name for name in FRAMEWORKS if find_spec(name) is None]
 autosummary_generate = False  # the pages of the API are written by hand
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 78
@@ -60,6 +62,7 @@ def write_pages() -> None:
     """Write the pages that are generated from other files: results, examples, the help of the commands."""
     pages = {f"results/{table.name}": include(table) for table in (ROOT / "results").glob("*.md")}
     pages |= {"examples.md": examples_page(), "api/command_line.md": command_page()}
+    pages["tutorial.md"] = notebook_page(DOCS / "tutorial.ipynb")
     shutil.copytree(ROOT / "results" / "figures", DOCS / "results" / "figures", dirs_exist_ok=True)
     for page in (DOCS / "results").glob("*.md"):
         if f"results/{page.name}" not in pages:
@@ -83,6 +86,34 @@ def examples_page() -> str:
         text += f"\n(script-{script.stem})=\n## The script {script.name}\n\n"
         text += f"```{{literalinclude}} ../examples/{script.name}\n```\n"
     return text
+
+
+def notebook_page(path: Path) -> str:
+    """Return a notebook as Markdown: its text, code and stored outputs; nothing is run."""
+    parts = []
+    for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
+        source = "".join(cell["source"])
+        if cell["cell_type"] == "markdown":
+            parts.append(source)
+            continue
+        parts.append(f"```{{code-block}} python\n{source}\n```")
+        streams: dict[str, str] = {}  # pieces of one stream belong together
+        for output in cell["outputs"]:
+            if output["output_type"] == "stream":
+                streams[output["name"]] = streams.get(output["name"], "") + "".join(output["text"])
+        parts += [f"```{{code-block}} text\n{text}```" for text in streams.values()]
+        parts += [_shown(output["data"]) for output in cell["outputs"] if "data" in output]
+    return "\n\n".join([*parts, f"This page is [a notebook]({path.name}), which you can run."]) + "\n"
+
+
+def _shown(data: dict[str, Any]) -> str:
+    """Return an output of a notebook as raw HTML; a wide one scrolls."""
+    if "image/png" in data:
+        picture = "".join(data["image/png"]).replace("\n", "")
+        shown = f'<img src="data:image/png;base64,{picture}" alt="The picture that this code draws">'
+    else:
+        shown = "".join(data["text/html"])
+    return f'````{{raw}} html\n<div class="notebook-output">{shown}</div>\n````'
 
 
 def command_page() -> str:

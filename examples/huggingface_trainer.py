@@ -5,7 +5,7 @@ from the upper half of the vocabulary. Half of the labels of class 1 and a tenth
 entropy, the default of the Trainer, learns the threshold of the noisy labels; peer loss does not. Accuracy is
 measured on clean labels.
 
-Run with ``python examples/huggingface_trainer.py`` (needs ``pip install "peerloss[hf]"``). It takes seconds.
+Run with ``python examples/huggingface_trainer.py`` (needs ``pip install ".[hf]"``). It takes seconds.
 """
 
 from __future__ import annotations

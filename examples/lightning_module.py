@@ -2,7 +2,7 @@
 
 A tenth of the labels of class 0 and two fifths of class 1 are flipped. Accuracy is measured on clean labels.
 
-Run with ``python examples/lightning_module.py`` (needs ``pip install "peerloss[lightning]"``). It takes
+Run with ``python examples/lightning_module.py`` (needs ``pip install ".[lightning]"``). It takes
 seconds.
 """
 

@@ -3,7 +3,7 @@
 A tenth of the labels of class 0 and two fifths of class 1 are flipped. The search compares values of α by the
 peer score on held-out noisy labels. The final accuracy is measured on clean labels.
 
-Run with ``python examples/skorch_classifier.py`` (needs ``pip install "peerloss[skorch]"``), in seconds.
+Run with ``python examples/skorch_classifier.py`` (needs ``pip install ".[skorch]"``), in seconds.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Every token has one correct successor, and a third of the targets are replaced b
 different lengths. The label of padding is -100, which is ignored: it is not in the loss, not among the peers
 and not in the prior, as the printed priors show.
 
-Run with ``python examples/token_labels.py`` (needs ``pip install "peerloss[hf]"``). It takes seconds.
+Run with ``python examples/token_labels.py`` (needs ``pip install ".[hf]"``). It takes seconds.
 """
 
 from __future__ import annotations

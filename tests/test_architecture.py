@@ -17,7 +17,7 @@ LAYERS = [
     {"audit"},
     {"crowd", "persistence"},
     {"estimators"},
-    {"boosting", "integrations"},
+    {"boosting", "integrations", "features"},
     {"posterior"},
     {"training", "datasets"},
     {"losses", "models"},
@@ -29,8 +29,8 @@ LAYERS = [
     {"_classifier"},
     {"_probabilities", "_holm"},
     {"_pages"},
-    {"_validation", "_random", "_files", "_device", "_unpacking"},
-    {"exceptions", "_version", "_deprecation"},
+    {"_validation", "_random", "_files", "_device", "_unpacking", "_progress", "_installing"},
+    {"exceptions", "_version", "_deprecation", "_lazy_names"},
 ]
 RANK = {name: rank for rank, layer in enumerate(LAYERS) for name in layer}
 FILES = sorted(p for p in ROOT.rglob("*.py") if p.parent != ROOT or p.stem not in {"__init__", "__main__"})

@@ -6,10 +6,10 @@ are fast.
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from peerloss._deprecation import warn_renamed
+from peerloss._deprecation import renamed
+from peerloss._lazy_names import lazy_names
 from peerloss._version import __version__
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from peerloss.persistence import load_model, save_model
 
 #: Package → public names that are imported from it.
-_PACKAGES = {
+_NAMES = {
     "audit": "find_label_issues",
     "boosting": "PeerBoostingClassifier",
     "crowd": "score_annotators",
@@ -50,10 +50,8 @@ _PACKAGES = {
     "noise": "NoiseModel estimate_noise flip_labels",
     "persistence": "load_model save_model",
 }
-_HOMES = {name: package for package, names in _PACKAGES.items() for name in names.split()}
+#: Packages that are attributes without having been imported.
 _MODULES = ("functional", "metrics", "noise", "peer_prediction", "theory")
-#: Deprecated name → public name.
-_RENAMED = {"BaseLoss": "PlainLoss"}
 
 __all__ = [
     "AlphaSchedule", "BackwardLoss", "CostSensitiveSVC", "DMILoss", "FDivergenceLoss", "ForwardLoss",
@@ -64,20 +62,5 @@ __all__ = [
     "score_annotators", "theory",
 ]  # fmt: skip
 
-
-def __getattr__(name: str) -> Any:
-    if name in _RENAMED:
-        warn_renamed(f"peerloss.{name}", f"peerloss.{_RENAMED[name]}")
-        return __getattr__(_RENAMED[name])
-    if name in _HOMES:
-        value = getattr(import_module(f"peerloss.{_HOMES[name]}"), name)
-    elif name in _MODULES:
-        value = import_module(f"peerloss.{name}")
-    else:
-        raise AttributeError(f"module 'peerloss' has no attribute {name!r}")
-    globals()[name] = value
-    return value
-
-
-def __dir__() -> list[str]:
-    return sorted(__all__)
+_get_name, __dir__ = lazy_names(__name__, _NAMES, modules=_MODULES)
+__getattr__ = renamed(__name__, {"BaseLoss": "peerloss.PlainLoss"}, otherwise=_get_name)

@@ -23,7 +23,9 @@ _Class = TypeVar("_Class", bound=type)
 _CALLERS_OF_INIT = ("dataclasses", "copy")
 
 
-def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
+def renamed(
+    module: str, names: Mapping[str, str], *, otherwise: Callable[[str], Any] | None = None
+) -> Callable[[str], Any]:
     """Return the ``__getattr__`` of a module that had these names.
 
     The new home is imported when an old name is used, so a package may point to one above it.
@@ -34,10 +36,14 @@ def renamed(module: str, names: Mapping[str, str]) -> Callable[[str], Any]:
         ``__name__`` of the module.
     names
         Old name → full new one, such as ``"split_budget": "peerloss.crowd.untruthful_split"``.
+    otherwise
+        The ``__getattr__`` for all other names; by default they raise ``AttributeError``.
     """
 
     def __getattr__(name: str) -> Any:  # noqa: N807 - the name that Python looks for
         if name not in names:
+            if otherwise is not None:
+                return otherwise(name)
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         home, _, new = names[name].rpartition(".")
         warn_renamed(f"{module}.{name}", names[name])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peerloss._validation import sorted_labels
+from peerloss._validation import as_shares, sorted_labels
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 BLOCK_CELLS = 1 << 17
 #: How far the sum of a row may be from one by default. Models in half precision are off by this much.
 SUM_TOLERANCE = 5e-3
+#: A model has learned something if it improves the score of the frequencies by this many standard errors,
+#: or by this share.
+STANDARD_ERRORS_LEARNED, SHARE_LEARNED = 3.0, 0.05
 
 
 def check_probabilities(
@@ -119,6 +122,43 @@ def label_frequencies(codes: IntArray, n_classes: int, weight: FloatArray | None
     """Return π̃, the (weighted) share of each label 0..K-1, shape (K,)."""
     counts = np.bincount(codes, weight, minlength=n_classes)
     return np.asarray(counts / counts.sum())
+
+
+def explain_nothing_learned(
+    proba: NDArray[Any],
+    codes: IntArray,
+    weight: FloatArray | None = None,
+    *,
+    rows: IntArray | None = None,
+) -> str:
+    """Return a message if held-out probabilities predict the labels no better than their frequencies do.
+
+    The measure is the mean difference of the two Brier scores. It must exceed three standard errors, or a
+    twentieth of the score of the frequencies, which few rows cannot show with certainty. Two standard errors
+    would be too few for calibrated probabilities: their calibration was chosen on the same rows. Do not use
+    it for probabilities that are not calibrated. If these are overconfident, they have a worse score than the
+    frequencies even if they are informative; ``explain_chance_level`` in :mod:`peerloss.noise` is for them.
+    ``rows`` is the row of each label if a row has several, such as the classes of a soft label.
+    """
+    n, k = proba.shape
+    share = as_shares(weight, n)
+    prior = label_frequencies(codes, k, weight)
+    by_class = np.square(prior).sum() - 2.0 * prior  # the score minus one, as for the model below
+    score = np.square(proba).sum(axis=1, dtype=np.float64) - 2.0 * take(proba, codes)
+    gain = by_class[codes] - score
+    mean = float(share @ gain)
+    deviation = share * (gain - mean)
+    if rows is not None:  # the labels of a row are one observation
+        deviation = np.bincount(rows, deviation)
+    error = float(np.sqrt(np.square(deviation).sum()))
+    of_frequencies = 1.0 + float(share @ by_class[codes])
+    if mean > min(STANDARD_ERRORS_LEARNED * error, SHARE_LEARNED * of_frequencies) + 1e-12:
+        return ""
+    return (
+        "nothing can be learned from these columns: predictions of held-out labels are no better than the "
+        f"label frequencies (Brier score {1.0 + share @ score:.3f}, of the frequencies "
+        f"{of_frequencies:.3f}, difference {mean:.4f} ± {error:.4f})"
+    )
 
 
 def encode(y: pd.Series, n_columns: int | None) -> tuple[NDArray[Any], IntArray]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,8 @@ BoolArray = NDArray[np.bool_]
 
 #: Allowed difference between 1 and the sum of probabilities: above rounding errors, below typing errors.
 PROBABILITY_TOLERANCE = 1e-6
+#: How far the sum of a soft label may be from one: they are often in single precision.
+SOFT_LABEL_TOLERANCE = 1e-4
 #: Integers from here on may be equal to their neighbours as float64.
 FIRST_INEXACT = 2**53
 #: Largest feature or weight. Trees, networks and XGBoost compute in float32, and sums of squares of larger
@@ -27,6 +29,8 @@ FIRST_INEXACT = 2**53
 LARGEST_NUMBER = float(np.finfo(np.float32).max)
 #: Standardised features are clipped here, so that the float32 numbers of networks do not overflow.
 MAX_STANDARDISED = 1e30
+#: Values of ``metric`` of the classifiers, here so that the command line can check them without scikit-learn.
+METRICS = ("accuracy", "balanced_accuracy")
 #: Counts must fit into the integers of compiled code.
 MAX_COUNT = 2**63 - 1
 
@@ -197,6 +201,78 @@ def as_labels(value: ArrayLike, name: str, *, n_classes: int | None = None) -> I
     if high > MAX_COUNT:
         raise InvalidInputError(f"`{name}` must hold class codes under 2**63; found {high}.")
     return array.astype(np.int64)
+
+
+class GivenLabels(NamedTuple):
+    """Checked labels."""
+
+    codes: IntArray
+    """(n,) class codes; −1 marks a row without a label. Of soft labels, the class of the largest share."""
+    shares: FloatArray | None = None
+    """(n, K) soft labels, NaN in rows without a label; ``None`` if every label is one class."""
+
+    @property
+    def is_known(self) -> BoolArray:
+        """(n,) whether a row has a label."""
+        return np.asarray(self.codes >= 0)
+
+
+def read_labels(y: Any, name: str, *, n_classes: int | None = None) -> GivenLabels:
+    """Check labels (n,) or soft labels (n, K); errors call the argument ``name``.
+
+    Floats in two dimensions are soft labels: class probabilities that sum to one in each row. Entries may be
+    negative (negative label smoothing). A row of NaN has no label.
+    """
+    array = np.asarray(y)
+    if array.ndim == 2 and array.dtype.kind == "f":
+        return _soft_labels(array, name, n_classes)
+    return GivenLabels(_codes_with_missing(array, name, n_classes))
+
+
+def _codes_with_missing(y: NDArray[Any], name: str, n_classes: int | None) -> IntArray:
+    signed = y.dtype.kind in "if"
+    if signed and (y < -1).any():
+        raise InvalidInputError(
+            f"`{name}` must hold class codes of at least 0, or -1 for rows without a label; found {y.min():g}"
+            ". Set these labels to -1."
+        )
+    missing = y == -1
+    if not signed or not missing.any():
+        return as_labels(y, name, n_classes=n_classes)
+    codes = as_labels(np.where(missing, 0, y), name, n_classes=n_classes)
+    if len(np.unique(codes[~missing])) < 2:
+        raise InvalidInputError(
+            f"`{name}` must have labels of more than one class; got {np.unique(y).tolist()}, of which -1 "
+            "marks rows without a label. If -1 and 1 are two classes, encode them as 0 and 1."
+        )
+    return np.where(missing, -1, codes)
+
+
+def _soft_labels(table: NDArray[Any], name: str, n_classes: int | None) -> GivenLabels:
+    if table.shape[1] < 2 or n_classes not in (None, table.shape[1]):
+        columns = "a column for each class" if n_classes is None else f"{n_classes} columns, one per class"
+        raise InvalidInputError(
+            f"`{name}` must have {columns}, if it holds soft labels (floats); got shape {table.shape}. Class "
+            "codes are one-dimensional."
+        )
+    shares: FloatArray = table.astype(np.float64)
+    missing = np.isnan(shares).all(axis=1)
+    if missing.all():
+        raise InvalidInputError(
+            f"`{name}` must have a label in some rows; all {len(table)} rows of soft labels are missing "
+            "(NaN). Pass the shares of the classes, and leave only unknown rows missing."
+        )
+    with np.errstate(invalid="ignore"):  # infinity minus infinity
+        sums = shares.sum(axis=1)
+    wrong = ~missing & ~(np.abs(sums - 1.0) <= SOFT_LABEL_TOLERANCE)
+    if wrong.any():
+        row = int(np.flatnonzero(wrong)[0])
+        what = f"row {row} sums to {sums[row]:g}" if np.isfinite(sums[row]) else f"row {row} is not finite"
+        raise InvalidInputError(
+            f"`{name}` must hold class probabilities that sum to 1 in each row, if it holds soft labels "
+            f"(floats); {what}. Divide votes by their number; a row of NaN has no label."
+        )
+    return GivenLabels(np.where(missing, -1, np.nan_to_num(shares).argmax(axis=1)), shares)
 
 
 def check_exact_labels(labels: NDArray[Any], where: str) -> None:

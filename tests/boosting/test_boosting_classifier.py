@@ -15,6 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from peerloss.boosting import PeerBoostingClassifier, libraries
+from peerloss.boosting._cross_fit import hold_out
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import make_peer_scorer, peer_score
 from peerloss.noise import NoiseModel, flip_labels
@@ -58,9 +59,10 @@ FOLD_REASON = "folds count rows, not weights: a row of weight 2 is not two rows"
     ],
     expected_failed_checks=lambda estimator: (
         {
-            "check_sample_weight_equivalence_on_dense_data": (
+            f"check_sample_weight_equivalence_on_{kind}_data": (
                 FOLD_REASON if estimator.alpha == "auto" else WEIGHT_REASON
-            ),
+            )
+            for kind in ("dense", "sparse")
         }
         if estimator.backend == "lightgbm" or estimator.alpha == "auto"
         else {}
@@ -132,7 +134,7 @@ def test_early_stopping_keeps_the_round_with_the_best_noisy_peer_score(backend):
     assert len(scores) == model.n_iter_ + 15 < 300
     truncated = small(backend=backend, alpha=0.5, n_estimators=300, early_stopping_rounds=15).fit(X, noisy)
     np.testing.assert_array_equal(truncated.predict_proba(X), model.predict_proba(X))
-    _, held_out = model._hold_out(noisy)
+    _, held_out = hold_out(noisy, share=model.validation_fraction, seed=model._settings.seed)
     found = peer_score(noisy[held_out], model.predict(X[held_out]), alpha=0.5)
     assert found == pytest.approx(max(scores))
 
@@ -142,7 +144,7 @@ def test_held_out_rows_do_not_train(backend):
     """Held-out rows only decide when to stop: changing their features does not change the first tree."""
     X, y = rings()
     model = small(backend=backend, alpha=0.0, early_stopping_rounds=50).fit(X, y)
-    _, held_out = model._hold_out(y)
+    _, held_out = hold_out(y, share=model.validation_fraction, seed=model._settings.seed)
     _, counts = np.unique(y[held_out], return_counts=True)
     assert len(held_out) == 150
     assert np.ptp(counts) <= 1
@@ -227,11 +229,18 @@ def test_categories_keep_their_meaning_at_prediction_time(backend):
     np.testing.assert_array_equal(model.predict_proba(unseen), model.predict_proba(missing))
 
 
-def test_text_that_is_not_declared_categorical_is_rejected():
-    """A text column must be declared categorical or converted."""
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_text_that_is_not_declared_is_categorical(backend):
+    """A text column is split as a set of categories; declared columns of numbers still are categories."""
     frame, y = fruit()
-    with pytest.raises(ValueError, match="could not convert"):
-        small().fit(frame, y)
+    model = small(backend=backend, num_leaves=2, n_estimators=10).fit(frame, y)
+    assert model.score(frame, y) > 0.99
+    assert model.encode_features(frame).shape == (len(frame), 2)
+    assert model.feature_importances_[0] > 0.9
+    numbers = frame.assign(kind=frame["kind"].map(ord), word=np.where(frame["size"] > 0, "v", "w"))
+    for column in ("kind", 0):
+        declared = small(backend=backend, num_leaves=2, n_estimators=10, categorical_features=[column])
+        assert declared.fit(numbers, y).score(numbers, y) > 0.99
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -314,7 +323,7 @@ def test_a_missing_library_is_named(monkeypatch):
     monkeypatch.setattr(libraries, "import_module", absent)
     X, y = rings(60)
     model = small(backend="xgboost")
-    with pytest.raises(ImportError, match=r'pip install "peerloss\[boost\]"'):
+    with pytest.raises(ImportError, match=r'pip install "lightgbm>=.*" "xgboost>=.*"'):
         model.fit(X, y)
     assert not hasattr(model, "classes_")
 

@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 from peerloss.cli import app
 from peerloss.crowd import aggregate_labels, read_reports, score_annotators
 from tests.crowd.crowds import random_crowd
+from tests.crowd.test_unpaid_copies import with_copier
 
 
 def run(*arguments):
@@ -52,7 +53,7 @@ def test_files_hold_what_the_functions_return(crowd, tmp_path):
     table = pd.read_csv(crowd, dtype=str)
     expected = score_annotators(table, budget="99.99", random_state=5)
     written = pd.read_csv(out, dtype={"worker": str}).set_index("worker")
-    pd.testing.assert_frame_equal(written, expected, check_index_type=False)
+    pd.testing.assert_frame_equal(expected, written, check_index_type=False)
     assert sum(round(float(p) * 100) for p in written["payment"]) < 9999
     assert f"{written['payment'].sum():.2f} of at most 99.99" in done.stdout
     aggregated = pd.read_csv(labels, dtype={"task": str}).set_index("task")
@@ -111,7 +112,7 @@ def test_known_labels_are_used(crowd, tmp_path):
     assert aggregated.loc[["003", "007"], "label"].tolist() == ["dog", "cat"]
     written = pd.read_csv(tmp_path / "s.csv", dtype={"worker": str}).set_index("worker")
     scores = score_annotators(table, gold=known, random_state=0)
-    pd.testing.assert_frame_equal(written, scores, check_index_type=False)
+    pd.testing.assert_frame_equal(scores, written, check_index_type=False)
 
 
 @pytest.mark.parametrize(
@@ -245,3 +246,67 @@ def test_refuses_outputs_that_would_overwrite_files(crowd, monkeypatch, output, 
     assert message in done.stderr
     assert crowd.read_bytes() == before
     assert [path.name for path in crowd.parent.iterdir()] == ["crowd.csv"]
+
+
+def test_columns_with_other_names_are_read(crowd, tmp_path):
+    """The scores are those of the same table with the usual names; so are those with known labels."""
+    names = ["image", "rater", "answer"]
+    options = ["--task-column", "image", "--worker-column", "rater", "--label-column", "answer"]
+    pd.read_csv(crowd, dtype=str).set_axis(names, axis=1).assign(task="unused").to_csv(
+        tmp_path / "named.csv", index=False
+    )
+    (tmp_path / "gold.csv").write_text("task,label\n003,dog\n")
+    (tmp_path / "gold named.csv").write_text("image,answer\n003,dog\n")
+    written = []
+    for table, gold, more in (
+        (crowd, "gold.csv", []),
+        (tmp_path / "named.csv", "gold.csv", options),
+        (tmp_path / "named.csv", "gold named.csv", options),
+    ):
+        done = run(table, "-o", tmp_path / "s.csv", "--gold", tmp_path / gold, *more)
+        assert done.exit_code == 0, done.output
+        written.append((tmp_path / "s.csv").read_text())
+    assert written == [written[0]] * 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "task (or item), label missing among ['image', 'worker', 'answer']"),
+        ([], "--task-column, --worker-column, --label-column"),
+        (["--task-column", "imag"], "has no column 'imag'; its columns are 'image', 'worker', 'answer'."),
+        (["--task-column", "imag"], "Did you mean 'image'?"),
+        (["--task-column", "image", "--label-column", "image"], "must be three different columns; got"),
+        (["--wide", "--label-column", "answer"], "--label-column cannot be used with it"),
+    ],
+)
+def test_missing_columns_are_listed_with_those_found(tmp_path, options, message):
+    """The message names the columns of the file and the options; nothing is written."""
+    (tmp_path / "c.csv").write_text("image,worker,answer\n1,a,x\n1,b,y\n")
+    done = run(tmp_path / "c.csv", "-o", tmp_path / "s.csv", *options)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert not (tmp_path / "s.csv").exists()
+
+
+def test_unpaid_copies_are_explained(tmp_path):
+    """The output lists the workers and how many of their tasks are not paid; `--pay-copies` pays them."""
+    table, _ = with_copier(0, 0.8)
+    table.to_csv(tmp_path / "c.csv", index=False)
+    done = run(tmp_path / "c.csv", "-o", tmp_path / "s.csv", "--budget", 100)
+    assert done.exit_code == 0, done.output
+    unpaid = 400 - pd.read_csv(tmp_path / "s.csv").set_index("worker").loc["copier", "paid_tasks"]
+    assert "An answer is paid once" in done.stdout
+    assert f"Tasks not paid: copier {unpaid:g}. Pay them with --pay-copies." in done.stdout
+    done = run(tmp_path / "c.csv", "-o", tmp_path / "s.csv", "--budget", 100, "--pay-copies", "--json")
+    assert json.loads(done.stdout)["unpaid_copies"] == {}
+
+
+def test_one_worker_is_singular(tmp_path):
+    """Numbers agree with their nouns."""
+    rows = [f"{t},{w},{'xy'[t % 2]}\n" for t in range(30) for w in "abc"] + [f"{t},d,x\n" for t in range(30)]
+    (tmp_path / "c.csv").write_text("task,worker,label\n" + "".join(rows))
+    done = run(tmp_path / "c.csv", "-o", tmp_path / "s.csv")
+    last = done.stdout.splitlines()[-1]
+    assert last.startswith("120 reports of 4 workers on 30 tasks, 2 labels; ")
+    assert "1 worker seems to guess" in last

@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from packaging.requirements import Requirement
@@ -38,6 +39,15 @@ def test_a_working_installation_is_reported():
     for title in ("Versions", "Devices", "Data", "Features"):
         assert f"{title}\n" in done.stdout
     assert "Problems" not in done.stdout
+    core, note = done.stdout.splitlines()[-2:]
+    assert core.startswith("The core is installed. Features not fully available: ")
+    assert note == "Packages were looked up, not imported. peerloss doctor --full imports those of the core."
+
+
+def test_the_full_check_imports_the_core():
+    """The last line then says that the core works, not only that it is installed."""
+    done = run("--full")
+    assert done.exit_code == 0, done.output
     assert done.stdout.splitlines()[-1].startswith("The core works. Features not fully available: ")
 
 
@@ -99,6 +109,42 @@ def test_a_core_package_that_cannot_be_imported_is_an_error(installed, monkeypat
     )
 
 
+def test_a_core_package_without_files_is_an_error(installed, monkeypatch):
+    """Metadata without the module are detected without an import."""
+    assert installed["numpy"] == "2.0.0"
+    monkeypatch.setattr(_doctor, "find_spec", lambda _: None)
+    (problem,) = _doctor.core_problems(full=False)
+    assert problem.startswith("numpy 2.0.0 cannot be imported (ModuleNotFoundError: No module named 'numpy')")
+
+
+@pytest.mark.parametrize(
+    ("answer", "cards"),
+    [
+        (
+            "NVIDIA H200, 143771, 9.0\nTesla, T4, 15360, 7.5\n",
+            [("NVIDIA H200", 140.4, True), ("Tesla, T4", 15.0, False)],
+        ),
+        ("No devices were found\n", []),
+        (None, []),
+    ],
+    ids=["two cards", "no card", "no driver"],
+)
+def test_the_driver_lists_the_cards(installed, monkeypatch, answer, cards):
+    """Without torch, nvidia-smi is asked; a driver that does not answer means no card."""
+
+    def answered(*_, **options):
+        assert options["timeout"] <= 10
+        if answer is None:
+            raise FileNotFoundError
+        return SimpleNamespace(stdout=answer)
+
+    monkeypatch.setattr(_doctor.subprocess, "run", answered)
+    assert _doctor.devices(full=False)["cuda"] == []  # this build of torch has no CUDA
+    installed["torch"] = "2.13.0"
+    found = _doctor.devices(full=False)["cuda"]
+    assert [(card["name"], card["memory_gib"], card["bf16"]) for card in found] == cards
+
+
 def test_files_without_an_installation_are_reported(monkeypatch):
     """The source files can be run without an installed package."""
 
@@ -158,7 +204,7 @@ def test_optional_packages_are_not_imported():
     code = """
 import sys
 from peerloss.cli import app
-app(["doctor"], standalone_mode=False)
+app(["doctor", "--full"], standalone_mode=False)
 print(*sys.modules)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

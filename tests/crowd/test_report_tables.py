@@ -87,3 +87,33 @@ def test_abstentions_are_missing_labels(tmp_path):
     table = read_reports(path, abstain="-1")
     assert table["label"].isna().tolist() == [True, False, False]
     assert table["label"].dropna().tolist() == ["y", "x"]
+
+
+def test_columns_may_have_other_names(tmp_path):
+    """`columns` names them; the result has the usual names."""
+    path = tmp_path / "c.csv"
+    path.write_text("image,rater,answer,label\n01,a,x,1\n01,b,y,2\n")
+    names = {"task": "image", "worker": "rater", "label": "answer"}
+    table = read_reports(path, columns=names)
+    assert table.astype(str).to_dict("list") == {
+        "task": ["01", "01"],
+        "worker": ["a", "b"],
+        "label": ["x", "y"],
+    }
+    path.write_text("image,ann,bob\n01,x,y\n")
+    wide = read_reports(path, columns={"task": "image"}, wide=True)
+    assert wide.astype(str)["task"].tolist() == ["01", "01"]
+
+
+def test_unknown_roles_are_refused(tmp_path):
+    """The message lists what `columns` may name."""
+    path = tmp_path / "c.csv"
+    path.write_text("task,worker,label\n1,a,x\n")
+    with pytest.raises(
+        InvalidInputError, match="`columns` must name the columns of 'task', 'worker', 'label'"
+    ):
+        read_reports(path, columns={"item": "task"})
+    with pytest.raises(
+        InvalidInputError, match="`columns` must name the columns of 'task' only; got 'label'"
+    ):
+        read_reports(path, columns={"label": "label"}, wide=True)

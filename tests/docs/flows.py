@@ -15,13 +15,15 @@ from peerloss.functional import peer_loss
 from peerloss.training import DeepRecipe, Sieve, train_deep
 
 ROOT = Path(peerloss.__file__).parent
+#: Files that compute nothing: they are not worth opening to understand a flow.
+NOT_IN_A_FLOW = {"__init__.py", "_deprecation.py", "_lazy_names.py", "_progress.py"}
 
 
 def files_of(call):
     """Return the Python files in which a function runs, in the order of their first use.
 
     The call is made twice, and the second one is traced: imports and compilation are not part of the flow.
-    Functions that only accept deprecated names are not either.
+    Functions that only accept deprecated names, import public names or report progress are not either.
     """
     files = {}
 
@@ -38,7 +40,7 @@ def files_of(call):
     finally:
         sys.setprofile(None)
         threading.setprofile(None)
-    return [name for name in files if name not in {"_deprecation.py", "__init__.py"}]
+    return [name for name in files if name not in NOT_IN_A_FLOW]
 
 
 def flows(folder):

@@ -38,7 +38,16 @@ NEEDS = {
     "a browser": lambda: False,
     **{
         package: lambda package=package: find_spec(package) is not None
-        for package in ("lightgbm", "xgboost", "ray", "transformers", "lightning", "skorch", "cleanlab")
+        for package in (
+            "lightgbm",
+            "xgboost",
+            "ray",
+            "transformers",
+            "lightning",
+            "skorch",
+            "opacus",
+            "cleanlab",
+        )
     },
 }
 

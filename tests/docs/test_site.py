@@ -12,7 +12,7 @@ from filelock import FileLock
 from tests.docs.pages import DOCS
 
 for package in ("sphinx", "furo", "myst_parser"):
-    pytest.importorskip(package, reason="needs the extra docs: pip install peerloss[docs]")
+    pytest.importorskip(package, reason='needs the extra docs: pip install ".[docs]"')
 
 
 @pytest.fixture(scope="session")

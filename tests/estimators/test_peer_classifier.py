@@ -28,7 +28,9 @@ FOLDS = "folds and standard errors count rows, not weights: a row of weight 2 is
 @pytest.mark.filterwarnings("ignore:.*folds are used")  # and few rows
 @parametrize_with_checks(
     [PeerClassifier(random_state=0)],
-    expected_failed_checks=lambda _: {"check_sample_weight_equivalence_on_dense_data": FOLDS},
+    expected_failed_checks=lambda _: {
+        f"check_sample_weight_equivalence_on_{kind}_data": FOLDS for kind in ("dense", "sparse")
+    },
 )
 def test_scikit_learn_accepts_it(estimator, check, small_portfolio):  # noqa: ARG001 (a fixture)
     """Every check of scikit-learn, with a small portfolio for speed."""

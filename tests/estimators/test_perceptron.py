@@ -39,8 +39,9 @@ def naive(X, y, margin, n_epochs, *, averaged=False, weight=None):
 @parametrize_with_checks(
     [MarginPerceptron(cv=2, margin_grid=(0.0, 1.0))],
     expected_failed_checks=lambda _: {
-        "check_sample_weight_equivalence_on_dense_data": "a weight scales one update; a repeated row updates "
-        "again only if the margin is still not met, and in another order",
+        f"check_sample_weight_equivalence_on_{kind}_data": "a weight scales one update; a repeated row "
+        "updates again only if the margin is still not met, and in another order"
+        for kind in ("dense", "sparse")
     },
 )
 def test_scikit_learn_conventions(estimator, check):

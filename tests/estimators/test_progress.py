@@ -1,12 +1,12 @@
-"""Reports of progress."""
+"""Reports of progress while models are fitted."""
 
 import numpy as np
 import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from peerloss import NoiseModel, PeerClassifier, flip_labels
-from peerloss.estimators.portfolio import listening
+from peerloss import NoiseModel, PeerClassifier, RobustMLPClassifier, find_label_issues, flip_labels
+from peerloss._progress import listening
 
 
 @pytest.fixture(scope="module")
@@ -19,18 +19,51 @@ def model(n_jobs=None):
     return make_pipeline(StandardScaler(), PeerClassifier(cv=2, n_jobs=n_jobs, random_state=0))
 
 
+def reports_of(call):
+    """Return the reports of a call, as (label, share), and its result."""
+    reports = []
+    with listening(lambda label, share: reports.append((label, share))):
+        result = call()
+    shares = [share for _, share in reports]
+    assert shares == sorted(shares)
+    assert shares[0] == 0.0
+    return reports, result
+
+
 @pytest.mark.parametrize("n_jobs", [None, 2])
 def test_listening_changes_nothing(task, n_jobs):
-    """Predictions are bit-equal; the reported steps count up to the total, except the later steps."""
+    """Predictions are bit-equal; models, networks, calibration and noise are reported in this order."""
     X, y = task
     silent = model().fit(X, y)
-    reports = []
-    with listening(lambda done, total: reports.append((done, total))):
-        listened = model(n_jobs).fit(X, y)
+    reports, listened = reports_of(lambda: model(n_jobs).fit(X, y))
     assert np.array_equal(silent.predict_proba(X), listened.predict_proba(X))
-    total = reports[0][1]
-    assert reports == [(done, total) for done in range(total)]
-    assert total > 10
+    phases = list(dict.fromkeys(label for label, _ in reports))
+    assert phases == ["fitting models", "training networks", "calibrating", "estimating the noise"]
+    by_phase = {name: [share for label, share in reports if label == name] for name in phases}
+    assert len(by_phase["fitting models"]) > 10
+    assert len(by_phase["training networks"]) > 10
+    # Steps inside a phase are small, so the line never stands still for long.
+    assert np.diff([share for _, share in reports]).max() < 0.15
+
+
+def test_an_audit_goes_on_after_the_fit(task):
+    """The classifier's phases are the first part of the audit's, and the noise is estimated after them."""
+    reports, _ = reports_of(lambda: find_label_issues(*task, cv=2))
+    labels = [label for label, _ in reports]
+    assert labels[0] == "fitting"
+    assert "training networks" in labels
+    assert reports[-1] == ("estimating the noise", pytest.approx(0.93))
+    assert max(share for label, share in reports if label == "training networks") < 0.9
+
+
+@pytest.mark.parametrize("alpha", [1.0, "auto"])
+def test_networks_report_their_steps(task, alpha):
+    """The search for α is a phase of its own, and its parts do not start again from zero."""
+    network = RobustMLPClassifier(alpha=alpha, max_steps=300, cv=2, random_state=0)
+    reports, _ = reports_of(lambda: network.fit(*task))
+    assert reports[-1] == ("training networks", 1.0)
+    assert ("searching alpha" in {label for label, _ in reports}) == (alpha == "auto")
+    assert len({share for _, share in reports}) > (10 if alpha == "auto" else 3)
 
 
 def test_the_listener_is_removed_after_the_block(task):
@@ -39,8 +72,34 @@ def test_the_listener_is_removed_after_the_block(task):
     reports = []
     with (
         pytest.raises(ValueError, match="metric"),
-        listening(lambda done, total: reports.append((done, total))),
+        listening(lambda *report: reports.append(report)),
     ):
         PeerClassifier(metric="nonsense").fit(X, y)
     model().fit(X, y)
     assert not reports
+
+
+@pytest.mark.parametrize(
+    ("call", "title"),
+    [
+        (lambda X, y: PeerClassifier(cv=2, verbose=True).fit(X, y), "PeerClassifier"),
+        (lambda X, y: find_label_issues(X, y, cv=2, verbose=True), "audit"),
+        (lambda X, y: RobustMLPClassifier(max_steps=50, verbose=True).fit(X, y), "RobustMLPClassifier"),
+    ],
+    ids=["classifier", "audit", "network"],
+)
+def test_verbose_prints_on_stderr_only(task, capsys, call, title):
+    """Outside a terminal there is a line per phase and one at the end, under one title."""
+    call(*task)
+    out, err = capsys.readouterr()
+    assert out == ""
+    lines = err.splitlines()
+    assert all(line.startswith(f"{title}: ") for line in lines)
+    assert "0 %, 0:00 elapsed, time left not known" in lines[0]
+    assert lines[-1].startswith(f"{title}: finished in ")
+
+
+def test_nothing_is_printed_by_default(task, capsys):
+    """`verbose` is off unless it is asked for."""
+    find_label_issues(*task, cv=2)
+    assert capsys.readouterr() == ("", "")

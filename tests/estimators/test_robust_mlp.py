@@ -16,11 +16,16 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from peerloss import NoiseModel, flip_labels, peer_scorer
 from peerloss.estimators import RobustMLPClassifier, _robust_mlp
 from peerloss.estimators._mlp_settings import CORRECTIONS, LOSSES
-from peerloss.exceptions import DivergenceError, DivergenceWarning, IdentifiabilityWarning
+from peerloss.exceptions import (
+    DivergenceError,
+    DivergenceWarning,
+    IdentifiabilityWarning,
+    InvalidInputError,
+)
 from tests.estimators.mlp_task import data, fast
 
 STOCHASTIC = "batches are random: a row of weight 2 is drawn once per epoch, two equal rows twice"
-EXEMPT = {"check_sample_weight_equivalence_on_dense_data": STOCHASTIC}
+EXEMPT = {f"check_sample_weight_equivalence_on_{kind}_data": STOCHASTIC for kind in ("dense", "sparse")}
 
 
 def expected_failed_checks(estimator):  # noqa: ARG001 (scikit-learn passes it)
@@ -258,3 +263,25 @@ def test_dmi_learns_ten_classes():
     dmi = RobustMLPClassifier("dmi", max_steps=400, warm_up_fraction=15 / 400, **options)
     dmi.fit(X[train], noisy[train])
     assert dmi.score(X[test], clean[test]) > max(0.75, 0.04 + warm.score(X[test], clean[test]))
+
+
+@pytest.mark.parametrize("missing", [-1, np.nan])
+@pytest.mark.parametrize(
+    "options", [{}, {"early_stopping": True}, {"alpha": "auto", "cv": 2, "max_steps": 30}]
+)
+def test_rows_without_a_label_are_left_out(missing, options):
+    """The model is that of the labelled rows, also if α is searched or rows are held out."""
+    X, _, noisy = data(k=3, noise=NoiseModel.uniform(3, 0.2))
+    known = np.arange(len(X)) % 3 > 0
+    labels = np.where(known, noisy, missing)
+    model = fast(**options).fit(X, labels)
+    expected = fast(**options).fit(X[known], noisy[known])
+    np.testing.assert_array_equal(model.classes_, [0, 1, 2])
+    np.testing.assert_array_equal(model.predict_proba(X), expected.predict_proba(X))
+
+
+def test_soft_labels_are_refused():
+    """The message names what accepts them."""
+    X, y, _ = data(k=3)
+    with pytest.raises(InvalidInputError, match=r"soft labels of shape \(300, 3\).*train_nets"):
+        fast().fit(X, 0.9 * np.eye(3)[y] + 0.1 / 3)

@@ -28,7 +28,8 @@ def moons(n=300, seed=0):
 
 # Before scikit-learn 1.7 the check passes repeated rows to the folds as if they were different rows.
 OLD_CHECK = {
-    "check_sample_weight_equivalence_on_dense_data": "this version's check ignores the estimator's folds"
+    f"check_sample_weight_equivalence_on_{kind}_data": "this version's check ignores the estimator's folds"
+    for kind in ("dense", "sparse")
 }
 
 

@@ -17,10 +17,16 @@ N, K = 12, 3
 pytestmark = pytest.mark.skipif(not distributed.is_gloo_available(), reason="needs torch's gloo backend")
 
 
-def joined_batch(step):
+def joined_batch(step, soft=False):
     generator = torch.Generator().manual_seed(step)
     z = torch.randn(N, K, generator=generator, dtype=torch.float64)
-    return z, torch.randint(K, (N,), generator=generator)
+    y = torch.randint(K, (N,), generator=generator)
+    return z, torch.softmax(z.flip(1) + y[:, None], dim=1) if soft else y
+
+
+def counting_losses():
+    """Return losses that count labels, and whether their targets are soft."""
+    return (PeerLoss(alpha=0.8), False), (FDivergenceLoss(), False), (PeerLoss(alpha=0.8), True)
 
 
 def worker(rank, port, job, results):
@@ -42,16 +48,16 @@ def on_two_ranks(job):
 
 def count_together(rank):
     results = []
-    for loss in (PeerLoss(alpha=0.8), FDivergenceLoss()):
+    for loss, soft in counting_losses():
         values = []
         for step in range(3):
-            z, y = joined_batch(step)
+            z, y = joined_batch(step, soft)
             values.append(loss(z[rank::2], y[rank::2]).item())
         if rank == 0:  # evaluation on one rank alone must not wait for the other
             with torch.no_grad():
-                loss(*joined_batch(8))  # in training mode, as validation loops leave it
+                loss(*joined_batch(8, soft))  # in training mode, as validation loops leave it
             loss.eval()
-            loss(*joined_batch(9))
+            loss(*joined_batch(9, soft))
         results.append((loss.label_counts.tolist(), values))
     return results
 
@@ -59,10 +65,13 @@ def count_together(rank):
 def test_two_ranks_have_the_prior_and_the_loss_of_the_joined_batch():
     """Counts are summed over ranks: prior and loss are those of one process. Validation never waits."""
     together = on_two_ranks(count_together)
-    for i, single in enumerate((PeerLoss(alpha=0.8), FDivergenceLoss())):
+    for i, (single, soft) in enumerate(counting_losses()):
         (counts_0, values_0), (counts_1, values_1) = together[0][i], together[1][i]
-        expected = [single(*joined_batch(step)).item() for step in range(3)]
-        assert counts_0 == counts_1 == single.label_counts.tolist()
+        expected = [single(*joined_batch(step, soft)).item() for step in range(3)]
+        assert counts_0 == counts_1
+        # Sums of soft targets are rounded in another order.
+        expected_counts = single.label_counts.tolist()
+        assert counts_0 == (pytest.approx(expected_counts, rel=1e-12) if soft else expected_counts)
         means = [(a + b) / 2 for a, b in zip(values_0, values_1, strict=True)]
         assert means == pytest.approx(expected, abs=1e-12)
 

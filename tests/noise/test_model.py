@@ -1,10 +1,12 @@
 import copy
 import pickle
+from itertools import product
 
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy.optimize import linprog
 from scipy.stats import binomtest
 
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
@@ -270,3 +272,73 @@ def test_bad_arguments_are_refused(call, message):
     """Each argument is refused by name with what was received."""
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+@FEW
+@given(st.integers(2, 12), st.floats(1e-3, 32.0))
+def test_randomized_response_has_its_epsilon(k, epsilon):
+    """e^ε/(e^ε + K − 1) on the diagonal, 1/(e^ε + K − 1) elsewhere; ε is found again from T."""
+    noise = NoiseModel.randomized_response(k, epsilon)
+    share = np.exp(epsilon) + k - 1
+    expected = np.where(np.eye(k, dtype=bool), np.exp(epsilon), 1.0) / share
+    np.testing.assert_allclose(noise.transition, expected, rtol=1e-12)
+    assert noise.epsilon == pytest.approx(epsilon, rel=1e-10)
+    assert noise.is_informative
+
+
+@FEW
+@given(transitions())
+def test_epsilon_is_the_largest_log_ratio(matrix):
+    """Against all pairs of true labels and all released labels, one by one; 0/0 does not count."""
+    k = len(matrix)
+    ratios = [
+        np.inf if matrix[other, j] == 0 else np.log(matrix[i, j] / matrix[other, j])
+        for i in range(k)
+        for other in range(k)
+        for j in range(k)
+        if matrix[i, j] > 0
+    ]
+    assert NoiseModel(matrix).epsilon == pytest.approx(max(ratios), rel=1e-9, abs=1e-12)
+
+
+def test_epsilon_of_extreme_noise():
+    """No noise has none, pure chance has perfect privacy, and a second noise never reduces privacy."""
+    assert NoiseModel(np.eye(3)).epsilon == np.inf
+    assert NoiseModel.uniform(4, 0.75).epsilon == pytest.approx(0.0, abs=1e-12)
+    assert NoiseModel([[1.0, 0.0], [1.0, 0.0]]).epsilon == 0.0  # label 1 is never released
+    first = NoiseModel.randomized_response(3, 2.0)
+    assert (first @ NoiseModel.pair_flip(3, 0.2)).epsilon < first.epsilon
+
+
+@pytest.mark.parametrize("k", [2, 3, 4])
+@pytest.mark.parametrize("epsilon", [0.3, 1.0, 3.0])
+def test_randomized_response_keeps_the_most_labels(k, epsilon):
+    """A linear programme over all T with this ε finds no larger mean of T[i, i]."""
+    bounds = []
+    for i, other, j in product(range(k), repeat=3):
+        if i != other:
+            row = np.zeros((k, k))
+            row[i, j], row[other, j] = 1.0, -np.exp(epsilon)
+            bounds.append(row.ravel())
+    sums = np.kron(np.eye(k), np.ones(k))
+    found = linprog(
+        -np.eye(k).ravel() / k, A_ub=bounds, b_ub=np.zeros(len(bounds)), A_eq=sums, b_eq=np.ones(k)
+    )
+    kept = np.diag(NoiseModel.randomized_response(k, epsilon).transition).mean()
+    assert -found.fun == pytest.approx(kept, rel=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "message"),
+    [
+        (0.0, "`epsilon` must be above 0 and at most 32; got 0.*no information"),
+        (-1.0, "`epsilon` must be above 0.*got -1"),
+        (40, "`epsilon`.*at most 32; got 40"),
+        (np.nan, "`epsilon` must be a finite number; got nan"),
+        (np.inf, "`epsilon` must be a finite number; got inf.*use the labels as they are"),
+    ],
+)
+def test_an_impossible_epsilon_is_refused(epsilon, message):
+    """The message says what to pass."""
+    with pytest.raises(InvalidInputError, match=message):
+        NoiseModel.randomized_response(2, epsilon)

@@ -4,6 +4,7 @@ import lightgbm  # noqa: F401 - imported once, before the fork
 import numpy as np
 import pandas as pd
 import xgboost  # noqa: F401 - as above
+from scipy.sparse import random_array
 from sklearn.datasets import make_classification
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis, QuadraticDiscriminantAnalysis
 from sklearn.ensemble import (
@@ -43,6 +44,8 @@ TEXT = np.array(
 TABLE = pd.DataFrame(X[:, :3], columns=["a", "b", "c"]).assign(
     kind=np.where(X[:, 3] > 0, "up", "down"), size=np.round(X[:, 4])
 )
+SENTENCES = TABLE.assign(text=[f"{text} in row {i}" for i, text in enumerate(TEXT)])
+SPARSE = random_array((60, 300), density=0.1, rng=0, format="csr")
 #: Enough rows for LightGBM to split by category.
 CATEGORIES = pd.concat([TABLE] * 15, ignore_index=True).assign(kind=pd.Categorical(np.arange(900) % 9))
 PARITY = (np.tile(CODES, 15) + np.arange(900) % 9) % 2
@@ -117,6 +120,12 @@ KINDS = {
         make_pipeline(TableEncoder(), MarginPerceptron(margin_grid=[0.0, 1.0])).fit(TABLE, CODES),
         TABLE,
     ),
+    "sentences": lambda: (MarginPerceptron(margin_grid=[1.0]).fit(SENTENCES, CODES), SENTENCES),
+    "sparse": lambda: (MarginPerceptron(margin_grid=[1.0]).fit(SPARSE, CODES), SPARSE),
+    "lightgbm, sentences": lambda: (
+        PeerBoostingClassifier(n_estimators=2, min_child_samples=5).fit(SENTENCES, CODES),
+        SENTENCES,
+    ),
     "network": lambda: (
         RobustMLPClassifier(max_steps=5, random_state=np.random.default_rng(0)).fit(X, CODES),
         X,
@@ -142,8 +151,11 @@ KINDS = {
         X,
     ),
 }
-#: Takes seconds to fit, so it is in the slow test only.
-LONG_KINDS = {"portfolio": lambda: (PeerClassifier(cv=2, random_state=0).fit(X, CODES), X)}
+#: They take seconds to fit, so they are in the slow test only.
+LONG_KINDS = {
+    "portfolio": lambda: (PeerClassifier(cv=2, random_state=0).fit(X, CODES), X),
+    "portfolio, sentences": lambda: (PeerClassifier(cv=2, random_state=0).fit(SENTENCES, CODES), SENTENCES),
+}
 
 
 def save_models(home, kinds=KINDS):

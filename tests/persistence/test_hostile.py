@@ -73,7 +73,7 @@ def test_a_newer_format_needs_a_newer_version(saved, tmp_path):
     folder = copy_of(saved, tmp_path)
     manifest = json.loads((folder / "manifest.json").read_text()) | {"format_version": 2}
     (folder / "manifest.json").write_text(json.dumps(manifest))
-    with pytest.raises(ModelFolderError, match=r"newer peerloss: format 2.*pip install --upgrade"):
+    with pytest.raises(ModelFolderError, match=r"newer peerloss: format 2.*pip install --upgrade \."):
         load_model(folder)
 
 

@@ -1,10 +1,12 @@
 """The page and its files are written completely or not at all."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
+from peerloss._installing import install_command
 from peerloss.exceptions import InvalidInputError
 from peerloss.report import _write, build_report, report_numbers, write_report
 from peerloss.report._write import file_name
@@ -76,6 +78,6 @@ def test_the_path_of_a_page_is_checked(tmp_path, name, message):
 def test_missing_packages_are_named_with_the_command(tmp_path, monkeypatch, report):
     """The numbers need neither; pages do, and the message says how to install them."""
     monkeypatch.setattr(_write, "find_spec", lambda name: None if name == "jinja2" else object())
-    with pytest.raises(InvalidInputError, match=r"need jinja2: pip install 'peerloss\[report\]'"):
+    with pytest.raises(InvalidInputError, match=re.escape(f"need jinja2: {install_command('report')}.")):
         write_report(report, tmp_path / "page.html")
     assert list(tmp_path.iterdir()) == []

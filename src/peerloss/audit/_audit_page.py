@@ -101,9 +101,10 @@ def _cell(value: Any) -> dict[str, str]:
 def _features(audit: LabelAudit) -> pd.DataFrame:
     """Return the features indexed by rank, since the index of the data may repeat."""
     ranks = audit.table["rank"].to_numpy()
-    if audit.X is None:
+    shown = audit.X if audit.shown is None else audit.shown
+    if shown is None:
         return pd.DataFrame(index=ranks)
-    table = audit.X if isinstance(audit.X, pd.DataFrame) else pd.DataFrame(np.asarray(audit.X))
+    table = shown if isinstance(shown, pd.DataFrame) else pd.DataFrame(np.asarray(shown))
     return table.iloc[:, :MAX_FEATURES].set_axis(ranks, axis=0)
 
 

@@ -45,6 +45,8 @@ class Evidence:
     """P(clean = k | features) of the second round, if there was one."""
     precision: float | None = None
     """The least expected precision of the flags; ``None`` for the best expected F1."""
+    useless: str = ""
+    """Why the probabilities of one label per row cannot be used, if that is known."""
 
     def posterior(self) -> LabelPosterior:
         """Return the posterior of the labels."""
@@ -53,7 +55,7 @@ class Evidence:
             return replace(self.annotations.posterior(features, self.gold), refitted=self.refitted)
         if self.proba is None:
             raise InvalidInputError("an audit of one label per row needs probabilities; it has none.")
-        found = label_posterior(self.proba, self.codes, gold=self.gold)
+        found = label_posterior(self.proba, self.codes, gold=self.gold, reason=self.useless)
         if self.refitted is None:
             return found
         return with_refitted(found, self.refitted, self.codes, self.gold)

@@ -109,7 +109,9 @@ def explain_suspects(audit: LabelAudit) -> Explanations:
         distances=np.full((size, N_NEAREST), np.nan),
         given_examples=np.full((size, N_EXAMPLES), -1),
         suggested_examples=np.full((size, N_EXAMPLES), -1),
-        unusual=find_unusual(audit.X, codes, suspects, suggested, audit.classes),
+        unusual=find_unusual(
+            audit.X if audit.shown is None else audit.shown, codes, suspects, suggested, audit.classes
+        ),
     )
     if features is not None:
         _fill_in_nearest(found, features, codes, suggested, flagged)

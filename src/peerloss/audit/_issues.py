@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,13 @@ from sklearn.base import clone
 from sklearn.model_selection import check_cv, cross_val_predict
 
 from peerloss._deprecation import renamed_parameters
-from peerloss._probabilities import check_probabilities, encode, label_frequencies
+from peerloss._probabilities import (
+    check_probabilities,
+    encode,
+    explain_nothing_learned,
+    label_frequencies,
+)
+from peerloss._progress import announce, phase, shows_progress
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
 from peerloss.audit._contradictions import find_contradictions
@@ -32,7 +39,12 @@ if TYPE_CHECKING:
     from peerloss.audit._annotations import Annotations
 
 
+#: Typical share of the time after which out-of-fold probabilities are known.
+FIT_END = 0.93
+
+
 @renamed_parameters(y="labels")
+@shows_progress("audit")
 def find_label_issues(
     X: Any = None,
     labels: Any = None,
@@ -48,6 +60,7 @@ def find_label_issues(
     level: float = 0.8,
     n_jobs: int | None = None,
     random_state: int | None = 0,
+    verbose: bool = False,  # noqa: ARG001 - read by the decorator
 ) -> LabelAudit:
     """Find rows whose label is probably wrong.
 
@@ -99,6 +112,8 @@ def find_label_issues(
         Number of processes; ``None`` is one.
     random_state
         Seed of folds and models.
+    verbose
+        Whether to show the progress on stderr: phase, percentage, elapsed time, time left.
 
     Returns
     -------
@@ -113,7 +128,8 @@ def find_label_issues(
     Warns
     -----
     IdentifiabilityWarning
-        If the noise rates cannot be estimated: rows are then ranked by the model's confidence in their label.
+        If the noise rates cannot be estimated, for example because nothing can be learned from the columns:
+        then no row is flagged, and rows are ranked by the model's confidence in their label.
         If the model adds nothing to the labels of several annotators: their reports alone are used.
 
     Notes
@@ -148,7 +164,8 @@ def find_label_issues(
     if pred_proba is not None:
         proba = check_probabilities(pred_proba, len(codes), len(classes))
     elif X is not None:
-        proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
+        with phase("fitting", 0.0, FIT_END):
+            proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         proba = _add_empty_classes(proba, codes, len(classes))
     elif reports is not None:
         proba = None
@@ -156,11 +173,22 @@ def find_label_issues(
         raise InvalidInputError(
             "pass `X`, `pred_proba`, or labels of several annotators; got only one label per row."
         )
+    announce("estimating the noise", FIT_END)
+    # Only the probabilities of the portfolio are calibrated, as this test needs.
+    is_tested = pred_proba is None and estimator is None
     evidence = Evidence(
-        given, classes, codes, proba, reports, gold_codes(gold, given.index, classes, codes), None, precision
+        given,
+        classes,
+        codes,
+        proba,
+        reports,
+        gold_codes(gold, given.index, classes, codes),
+        precision=precision,
+        useless=explain_nothing_learned(proba, codes) if proba is not None and is_tested else "",
     )
     found = evidence.posterior()
     if refit:
+        announce("fitting again", FIT_END)
         splits = cv.split(X, codes, groups)
         evidence, found = evidence.refit(found, X, estimator=estimator, folds=splits, n_jobs=n_jobs)
     _warn(found)
@@ -215,8 +243,8 @@ def _warn(found: LabelPosterior) -> None:
         warn_caller(message, IdentifiabilityWarning)
     if found.reason:
         message = (
-            f"the noise rates cannot be estimated from these data: {found.reason}. Rows are ranked by the "
-            f"model's confidence in their label instead. {advice}"
+            f"the noise rates cannot be estimated from these data: {found.reason}. No row is flagged. Rows "
+            f"are ranked by the model's confidence in their label. {advice}"
         )
         warn_caller(message, IdentifiabilityWarning)
 
@@ -275,13 +303,18 @@ def update_audit(audit: LabelAudit, gold: Any) -> LabelAudit:
 
 
 def _flags(evidence: Evidence, found: LabelPosterior, order: IntArray) -> BoolArray:
-    """Flag suspects; a row with a known label is flagged if its given label is wrong."""
+    """Flag suspects; a row with a known label is flagged if its given label is wrong.
+
+    If the noise cannot be estimated, no other row is flagged.
+    """
     gold, p_error = evidence.gold, found.p_error
-    if gold is None:
+    if gold is None and not found.reason:
         return flag_suspects(p_error, order, no_noise=found.no_noise, precision=evidence.precision)
+    if gold is None:
+        return np.zeros(len(p_error), dtype=bool)
     flagged: BoolArray = (gold >= 0) & (gold != evidence.codes)
     rest = np.flatnonzero(gold < 0)
-    if len(rest):
+    if len(rest) and not found.reason:
         among_rest = suspicious_first(p_error[rest])
         flagged[rest] = flag_suspects(
             p_error[rest], among_rest, no_noise=found.no_noise, precision=evidence.precision
@@ -318,8 +351,11 @@ def out_of_fold(
     found: FloatArray
     if estimator is None:
         features = TableEncoder(output="table").fit_transform(X) if isinstance(X, pd.DataFrame) else X
-        model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed).fit(features, codes, groups=groups)
-        found = model.oof_proba_
+        model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed)
+        with warnings.catch_warnings():
+            # The audit warns itself.
+            warnings.filterwarnings("ignore", "nothing can be learned", IdentifiabilityWarning)
+            found = model.fit(features, codes, groups=groups).oof_proba_
     else:
         folds = _splitter(cv, groups, seed)
         found = cross_val_predict(

@@ -16,6 +16,7 @@ from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
     from peerloss._validation import BoolArray, FloatArray
@@ -62,8 +63,8 @@ class LabelAudit:
     outlook: Outlook
     """Whether peer loss applies and what to expect from training."""
     reason: str = ""
-    """Why the noise rates cannot be estimated and rows are ranked by the model's confidence; empty if they
-    can be estimated."""
+    """Why the noise rates cannot be estimated, no row is flagged, and rows are ranked by the model's
+    confidence; empty if they can be estimated."""
     near_boundary: float = 0.0
     """The probability that labels flip near the boundary between two classes, and not by class. Above ½, the
     rates in ``noise`` are averages over rows."""
@@ -85,6 +86,8 @@ class LabelAudit:
     suspect_proba: FloatArray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     """(m, K) the probabilities of the classes of the first suspects, in the order of ``suspects``; at most
     5,000 rows."""
+    shown: pd.DataFrame | None = field(default=None, repr=False)
+    """Columns that pages show instead of ``X``, for example if ``X`` holds features of images."""
 
     @property
     def expected_errors(self) -> float:
@@ -107,6 +110,8 @@ class LabelAudit:
     @property
     def headline(self) -> str:
         """How many labels are suspect, and how many are expected to be wrong."""
+        if self.reason:
+            return f"No label is flagged, because it is not known which are wrong: {self.reason}."
         rows, expected = len(self.table), self.expected_errors
         text = (
             f"{int(self.table['flagged'].sum()):,} of {rows:,} labels are suspect; about {expected:,.0f} "
@@ -180,9 +185,10 @@ class LabelAudit:
         """Return features and labels; labels that are more likely wrong than right become the suggestion.
 
         With more than two classes, a label stays if the suggestion is less probable than it is. Rows need not
-        be flagged. The glossary compares flagged rows, expected errors and these labels.
+        be flagged. The glossary compares flagged rows, expected errors and these labels. If there is a
+        ``reason`` why the noise cannot be estimated, no label is changed.
         """
-        wrong = is_replaceable(self.table)
+        wrong = is_replaceable(self.table) & (not self.reason)
         labels = self.table["given"].where(~wrong, self.table["suggested"]).rename(self.label_name)
         return self.X, labels
 
@@ -238,7 +244,7 @@ class LabelAudit:
         write_csv(table, path, spreadsheet_safe=spreadsheet_safe)
 
     def to_parquet(self, path: str | Path) -> None:
-        """Write the table as Parquet to ``path`` (needs pyarrow: ``pip install peerloss[tables]``)."""
+        """Write the table as Parquet to ``path`` (needs the extra ``tables``)."""
         with atomic_files(_with_suffix(path, ".parquet", ".pq")) as (file,):
             self._exported().to_parquet(file)
 
@@ -252,6 +258,32 @@ class LabelAudit:
         page = audit_page(self, title=title)
         with atomic_files(_with_suffix(path, ".html", ".htm")) as (file,):
             file.write_text(page, encoding="utf-8")
+
+    def plot(self, kind: str = "ranking", *, ax: Axes | None = None) -> Axes:
+        """Draw a picture with matplotlib and return its ``Axes``.
+
+        Parameters
+        ----------
+        kind
+            ``"ranking"``: P(wrong) of the labels, most suspicious first, with the suspects and the expected
+            number of wrong labels. ``"noise"``: the estimated noise, true class by given label.
+        ax
+            Axes to draw on; a new figure by default.
+
+        Raises
+        ------
+        InvalidInputError
+            If matplotlib is missing, or for ``"noise"`` if the noise rates cannot be estimated.
+        """
+        from peerloss.audit._audit_view import plot_audit  # noqa: PLC0415 - few users need pictures
+
+        return plot_audit(self, kind, ax)
+
+    def _repr_html_(self) -> str:
+        """Return the view in a notebook."""
+        from peerloss.audit._audit_view import audit_card  # noqa: PLC0415 - only notebooks need it
+
+        return audit_card(self)
 
     def _exported(self) -> pd.DataFrame:
         table: pd.DataFrame = self.table.copy()

@@ -11,6 +11,7 @@ All are arrays of numbers, which are read without pickle and checked. Their SHA-
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,7 +48,7 @@ def write_evidence(folder: Path, audit: LabelAudit) -> dict[str, Any]:
         if array is not None:
             np.save(folder / name, np.asarray(array), allow_pickle=False)
             digests[name] = _digest(folder / name)
-    return {"sha256": digests, "precision": evidence.precision}
+    return {"sha256": digests, "precision": evidence.precision, "useless": evidence.useless}
 
 
 def read_evidence(folder: AuditFolder) -> Evidence:
@@ -59,7 +60,8 @@ def read_evidence(folder: AuditFolder) -> Evidence:
             "Run `peerloss audit` again."
         )
     try:
-        return _read_evidence(folder, stored["sha256"], stored["precision"])
+        found = _read_evidence(folder, stored["sha256"], stored["precision"])
+        return replace(found, useless=str(stored.get("useless", "")))
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInputError(
             f"{folder.path} is a damaged audit: {error} Run `peerloss audit` again."

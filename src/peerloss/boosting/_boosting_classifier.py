@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from sklearn.model_selection import train_test_split
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from peerloss._classifier import NoisyLabelClassifier, all_or_nothing, no_overflow
@@ -21,9 +20,11 @@ from peerloss._validation import (
     check_varies,
 )
 from peerloss.boosting import libraries
-from peerloss.boosting._cross_fit import LEAVES, cross_fit, stratified_folds
+from peerloss.boosting._cross_fit import LEAVES, cross_fit, hold_out, stratified_folds
 from peerloss.boosting._eval_set import read_eval_set
 from peerloss.boosting._objectives import BASES, PeerObjective, raw_to_proba
+from peerloss.boosting._table_input import encode, fit_encoder
+from peerloss.datasets.tables.sparse_encoder import as_dense
 from peerloss.exceptions import InvalidInputError, warn_caller
 from peerloss.posterior.decision import CleanMap, check_alpha_or_auto
 
@@ -62,7 +63,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     Parameters
     ----------
     backend
-        ``"lightgbm"`` or ``"xgboost"``; either comes with ``pip install "peerloss[boost]"``.
+        ``"lightgbm"`` or ``"xgboost"``; either comes with the extra ``boost``.
     alpha
         ``"auto"``, or a number: the weight of the peer term in the loss.
     base
@@ -114,6 +115,8 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         For the i-th pair of ``eval_set``, under ``"valid_i"``: the name of the metric → its value after each
         round. The metric is ``"log_loss"`` for ``alpha="auto"`` and ``"peer_score"`` for a number. It is that
         of the booster alone, before the noise is undone.
+    table_
+        The fitted :class:`~peerloss.estimators.TableEncoder` of a DataFrame with text, else ``None``.
     booster_
         The library's own ``Booster``; :meth:`encode_features` returns the features it takes.
     feature_importances_
@@ -193,7 +196,10 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         Parameters
         ----------
         X, y
-            Features, with NaN for missing values, and noisy labels of any dtype.
+            Features, with NaN for missing values, and noisy labels of any dtype. Text columns of a DataFrame
+            are categories, or, if they contain sentences, the components of their TF-IDF matrix
+            (:class:`~peerloss.estimators.TableEncoder`). A sparse matrix with more than 256 columns is
+            reduced to its leading components.
         sample_weight
             Non-negative weights of the rows.
         eval_set
@@ -203,7 +209,11 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         with all_or_nothing(self):
             labels = self._check_fit(X, y, sample_weight)
             validate_data(self, X, skip_check_array=True)
-            self._columns = libraries.CategoricalColumns.learn(X, self.categorical_features)
+            self.table_ = fit_encoder(X, self.categorical_features)
+            native = as_dense(X) if self.table_ is None else None
+            self._columns = libraries.CategoricalColumns.learn(
+                native, None if native is None else self.categorical_features
+            )
             used = np.flatnonzero(labels.weight)
             if len(np.unique(labels.codes[used])) < 2:
                 raise InvalidInputError(
@@ -271,11 +281,15 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         tags = super().__sklearn_tags__()
         tags.input_tags.allow_nan = True
         tags.input_tags.categorical = True
+        tags.input_tags.sparse = True
         tags.non_deterministic = False
         return tags
 
     def _features(self, X: ArrayLike) -> FloatArray:
         """Return checked features with categories as codes."""
+        if self.table_ is not None:
+            return encode(self.table_, X, self.categorical_features)
+        X = as_dense(X)
         allowed = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
         with no_overflow("`X`"):
             if self._columns.categories:
@@ -303,7 +317,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         return libraries.BoosterSettings(
             objective=None if alpha is None else PeerObjective(alpha, prior, base),
             n_classes=len(self.classes_),
-            categorical=list(self._columns.categories),
+            categorical=list(self._columns.categories if self.table_ is None else self.table_.categorical()),
             n_estimators=check_count(self.n_estimators, "n_estimators"),
             learning_rate=self._check_share("learning_rate"),
             num_leaves=check_count(leaves, "num_leaves", minimum=2),
@@ -354,7 +368,8 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         self.clean_map_ = self.noise_ = self.oof_proba_ = None
         held_out = None
         if self._settings.early_stopping_rounds is not None:
-            kept, rest = self._hold_out(rows.codes)
+            share = self._check_share("validation_fraction", high_open=True)
+            kept, rest = hold_out(rows.codes, share=share, seed=self._settings.seed)
             held_out, rows = rows.take(rest), rows.take(kept)
         history = self._train(rows, watched=watched, held_out=held_out)
         self.validation_scores_ = self._trained.scores
@@ -378,16 +393,3 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
 
     def _raw(self, features: FloatArray) -> FloatArray:
         return libraries.raw_scores(self._backend, self._trained, self._settings, features)
-
-    def _hold_out(self, codes: IntArray) -> tuple[IntArray, IntArray]:
-        share = self._check_share("validation_fraction", high_open=True)
-        try:
-            kept, held_out = train_test_split(
-                np.arange(len(codes)), test_size=share, stratify=codes, random_state=self._settings.seed
-            )
-        except ValueError as error:
-            raise InvalidInputError(
-                f"`validation_fraction`={share:g} of {len(codes)} rows cannot be held out with every class "
-                f"in both parts: {error} Use more rows, or `early_stopping_rounds=None`."
-            ) from error
-        return kept, held_out

@@ -7,11 +7,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-from sklearn.model_selection import StratifiedKFold
+from sklearn.model_selection import StratifiedKFold, train_test_split
 
 from peerloss.boosting._objectives import raw_to_proba
 from peerloss.boosting.libraries import BoosterSettings, Rows, raw_scores, train
-from peerloss.exceptions import warn_caller
+from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -85,3 +85,17 @@ def stratified_folds(codes: IntArray, classes: NDArray[Any], *, n_folds: int, se
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The least populated class")  # the warning above says it
         return list(StratifiedKFold(n_folds, shuffle=True, random_state=seed).split(codes, codes))
+
+
+def hold_out(codes: IntArray, *, share: float, seed: int) -> tuple[IntArray, IntArray]:
+    """Return the rows to train on and a held-out share of them, stratified by label."""
+    try:
+        kept, held_out = train_test_split(
+            np.arange(len(codes)), test_size=share, stratify=codes, random_state=seed
+        )
+    except ValueError as error:
+        raise InvalidInputError(
+            f"`validation_fraction`={share:g} of {len(codes)} rows cannot be held out with every class "
+            f"in both parts: {error} Use more rows, or `early_stopping_rounds=None`."
+        ) from error
+    return kept, held_out

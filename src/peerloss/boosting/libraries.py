@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from peerloss._installing import install_command
 from peerloss.exceptions import InvalidInputError
 from peerloss.metrics import peer_score
 
@@ -71,7 +72,7 @@ def import_backend(backend: str) -> Any:
     except ImportError as error:
         raise ImportError(
             f"`backend`={backend!r} needs the package {backend}, which cannot be imported ({error}). "
-            'Install it with: pip install "peerloss[boost]"'
+            f"Install it with: {install_command('boost')}"
         ) from error
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import atomic_files, check_output_file
-from peerloss.cli._terminal import say, say_json, visible
+from peerloss.cli._terminal import counted, say, say_json, visible
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 
 if TYPE_CHECKING:
@@ -23,6 +23,10 @@ PRINTED_WORKERS = 20
 NOT_AN_ACCURACY = (
     "The score is a basis for payment, not an accuracy. To compare how often workers are right, use accuracy "
     "(Dawid–Skene) and agreement."
+)
+UNPAID_COPIES = (
+    "Some workers gave the same answers, which independent workers would not. An answer is paid once: to the "
+    "source if it is clear who copied, otherwise in equal parts."
 )
 PAYMENT_NOTES = {
     "affine": "Payments total {paid} of at most {budget}. Each is base + rate × score per task. Base and "
@@ -37,6 +41,15 @@ def annotators(
         Path, typer.Argument(help="CSV, Parquet or ARFF file with columns task (or item), worker, label.")
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write, one row per worker.")],
+    task_column: Annotated[
+        str | None, typer.Option(help="Column that names the tasks, if it is not task or item.")
+    ] = None,
+    worker_column: Annotated[
+        str | None, typer.Option(help="Column that names the workers, if it is not worker.")
+    ] = None,
+    label_column: Annotated[
+        str | None, typer.Option(help="Column that holds the labels, if it is not label.")
+    ] = None,
     mechanism: Annotated[str, typer.Option(help="Score: ca, quadratic or log.")] = "ca",
     budget: Annotated[
         str | None, typer.Option(help="Compute payments of at most this total, e.g. 99.50.")
@@ -49,6 +62,10 @@ def annotators(
         ),
     ] = "affine",
     floor: Annotated[float, typer.Option(help="Minimum payment per task, for affine payments.")] = 0.0,
+    pay_copies: Annotated[
+        bool,
+        typer.Option("--pay-copies", help="Also pay for answers that were copied from another worker."),
+    ] = False,
     aggregate: Annotated[Path | None, typer.Option(help="CSV file to write with one label per task.")] = None,
     copies: Annotated[
         Path | None, typer.Option(help="CSV file to write with pairs of workers who seem to copy.")
@@ -81,25 +98,34 @@ def annotators(
     from rich.console import Console
 
     from peerloss._validation import check_choice
-    from peerloss.crowd import aggregate_labels, dawid_skene, find_copiers, read_reports, score_annotators
+    from peerloss.crowd import read_reports
+    from peerloss.crowd.choices import MECHANISMS, PAYMENTS
     from peerloss.crowd.report_tables import read_gold
-    from peerloss.crowd.scoring import MECHANISMS, PAYMENTS
-    from peerloss.peer_prediction import Reports
-    from peerloss.peer_prediction.reports import DUPLICATES
+    from peerloss.peer_prediction.reports import DUPLICATES, Reports
 
     check_choice(mechanism, "--mechanism", MECHANISMS)
     check_choice(payment, "--payment", PAYMENTS)
     check_choice(duplicates, "--duplicates", DUPLICATES)
+    given = {"task": task_column, "worker": worker_column, "label": label_column}
+    columns = {role: name for role, name in given.items() if name is not None}
+    if wide and columns.keys() - {"task"}:
+        raise InvalidInputError(
+            "--wide means one column per worker: --worker-column and --label-column cannot be used with it."
+        )
     paths = {"--output": output, "--aggregate": aggregate, "--copies": copies}
     _check_paths({name: path for name, path in paths.items() if path is not None}, data, gold)
     with warnings.catch_warnings(record=True) as caught, Console(stderr=True).status("reading") as status:
         warnings.simplefilter("always", IdentifiabilityWarning)
-        table = read_reports(data, wide=wide, duplicates=duplicates)
+        table = read_reports(data, columns=columns, wide=wide, duplicates=duplicates)
         missing = 0 if wide else int(table["label"].isna().sum())
         reports = Reports.from_table(table)
         del table
-        known = None if gold is None else read_gold(gold)
-        status.update(f"scoring {len(reports.workers):,} workers by {len(reports):,} reports")
+        known = None if gold is None else read_gold(gold, columns=columns)
+        # These import SciPy and scikit-learn; errors in the files and options come first.
+        from peerloss.crowd import aggregate_labels, dawid_skene, find_copiers, score_annotators
+
+        workers, size = counted(len(reports.workers), "worker"), counted(len(reports), "report")
+        status.update(f"scoring {workers} by {size}")
         model = dawid_skene(reports, gold=known)
         scores = score_annotators(
             model,
@@ -107,6 +133,7 @@ def annotators(
             budget=budget,
             payment=payment,
             floor=floor,
+            pay_copies=pay_copies,
             false_positive_rate=false_positive_rate,
             n_jobs=jobs,
             random_state=seed,
@@ -136,6 +163,7 @@ def annotators(
         "budget": budget,
         "payment": None if budget is None else payment,
         "paid": None if budget is None else f"{scores['payment'].sum():.2f}",
+        "unpaid_copies": None if budget is None else _unpaid(scores),
         "copies": None if pairs is None else pairs[["worker", "other"]].astype(str).to_numpy().tolist(),
         "warnings": sorted({str(warning.message) for warning in caught}),
         "note": NOT_AN_ACCURACY,
@@ -194,8 +222,9 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
     for line in _notes(scores, summary):
         say(line)
     say(
-        f"{summary['reports']:,} reports of {summary['workers']:,} workers on {summary['tasks']:,} tasks, "
-        f"{len(summary['labels'])} labels; {len(summary['uninformative'])} workers seem to guess; "
+        f"{counted(summary['reports'], 'report')} of {counted(summary['workers'], 'worker')} on "
+        f"{counted(summary['tasks'], 'task')}, {counted(len(summary['labels']), 'label')}; "
+        f"{counted(len(summary['uninformative']), 'worker seems', 'workers seem')} to guess; "
         f"written to {summary['scores']}."
     )
 
@@ -203,7 +232,8 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
 def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
     lines = []
     if len(scores) > PRINTED_WORKERS:
-        lines.append(f"{len(scores) - PRINTED_WORKERS} more workers in {summary['scores']}.")
+        more = counted(len(scores) - PRINTED_WORKERS, "more worker")
+        lines.append(f"{more} in {summary['scores']}.")
     lines.append(NOT_AN_ACCURACY)
     if summary["uninformative"]:
         names = ", ".join(summary["uninformative"][:PRINTED_WORKERS])
@@ -219,6 +249,10 @@ def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
         )
     if summary["budget"] is not None:
         lines.append(PAYMENT_NOTES[summary["payment"]].format(**summary))
+    if summary["unpaid_copies"]:
+        worst = sorted(summary["unpaid_copies"].items(), key=lambda pair: -pair[1])
+        listed = ", ".join(f"{name} {tasks:g}" for name, tasks in worst[:PRINTED_WORKERS])
+        lines.append(f"{UNPAID_COPIES} Tasks not paid: {listed}. Pay them with --pay-copies.")
     if summary["gold_tasks"]:
         lines.append(f"Tasks with a known label: {summary['gold_tasks']:,}.")
     if summary["rows_without_label"]:
@@ -226,6 +260,12 @@ def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
     if not summary["dawid_skene_settled"]:
         lines.append("Dawid–Skene did not converge in 100 iterations; accuracies are approximate.")
     return lines
+
+
+def _unpaid(scores: pd.DataFrame) -> dict[str, float]:
+    """Return how many tasks of each worker are not paid because the answer was copied."""
+    unpaid = (scores["n_tasks"] - scores["paid_tasks"]).round(2)
+    return {str(name): float(tasks) for name, tasks in unpaid[unpaid > 0].items()}
 
 
 def _cells(row: Mapping[Hashable, Any]) -> list[str]:

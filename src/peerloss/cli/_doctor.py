@@ -1,6 +1,7 @@
 """``peerloss doctor``: which features work on this machine, and what to install for the others.
 
-Optional packages are looked up, not imported. Core packages are imported, to test whether they work.
+Packages are looked up, not imported, which takes a fraction of a second. ``--full`` imports the packages of
+the core, to test whether they work, and lets torch list the devices.
 """
 
 from __future__ import annotations
@@ -8,14 +9,17 @@ from __future__ import annotations
 import os
 import platform
 import shutil
+import subprocess
 from dataclasses import asdict, dataclass
 from functools import partial
 from importlib import import_module, metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss._installing import pip_install, requirements
 from peerloss.cli._terminal import say_json
 from peerloss.exceptions import InvalidInputError
 
@@ -31,13 +35,15 @@ EXTRAS = {
     "fast": "compiled training of small networks",
     "tables": "Parquet and ARFF files",
     "ray": "peerloss reproduce on a Ray cluster",
-    "hf": "Hugging Face Trainer",
+    "images": "peerloss audit of a folder of images",
+    "hf": "Hugging Face Trainer, models of images and texts",
     "lightning": "Lightning modules",
     "skorch": "skorch classifiers",
+    "privacy": "differentially private training (Opacus)",
     "docs": "building the documentation",
 }
 #: Modules whose name is not that of their package.
-MODULES = {"scikit-learn": "sklearn"}
+MODULES = {"scikit-learn": "sklearn", "pillow": "PIL"}
 #: A package → other packages that provide the same module.
 STAND_INS = {"xgboost": ("xgboost-cpu",)}
 GIB = 2**30
@@ -57,15 +63,22 @@ class Feature:
     """What to do if it does not work; empty if it does."""
 
 
-def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False) -> None:
+def doctor(
+    *,
+    full: Annotated[
+        bool, typer.Option("--full", help="Import the core packages and let torch find the GPUs; slower.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
+) -> None:
     """Show versions, devices and data, which features work, and what to install for the others.
 
-    The exit code is 1 if the core does not work. Missing optional packages do not change it.
+    The exit code is 1 if the core does not work. Missing optional packages do not change it. Packages are
+    looked up; --full also imports those of the core, which takes some seconds.
 
     Example: peerloss doctor
     """
-    problems = core_problems()
-    machine = devices()
+    problems = core_problems(full=full)
+    machine = devices(full=full)
     folder = os.environ.get("PEERLOSS_DATA") or None
     facts: dict[str, Any] = {
         "core": {"works": not problems, "problems": problems},
@@ -78,12 +91,12 @@ def doctor(*, as_json: Annotated[bool, typer.Option("--json", help="Print JSON o
         facts["features"] = [asdict(feature) for feature in found]
         say_json(facts)
     else:
-        _print(facts, found)
+        _print(facts, found, full=full)
     if problems:
         raise typer.Exit(code=1)
 
 
-def _print(facts: dict[str, Any], found: list[Feature]) -> None:
+def _print(facts: dict[str, Any], found: list[Feature], *, full: bool) -> None:
     present = [f"{name} {version}" for name, version in facts["versions"].items() if version is not None]
     _section("Versions", [", ".join(present)])
     _section("Devices", _device_lines(facts["devices"]))
@@ -93,8 +106,10 @@ def _print(facts: dict[str, Any], found: list[Feature]) -> None:
     problems = facts["core"]["problems"]
     _section("Problems with the core", problems)
     missing = [feature.name for feature in found if feature.works != "yes"]
-    core = "The core works" if not problems else "The core does NOT work"
+    core = "The core does NOT work" if problems else "The core works" if full else "The core is installed"
     typer.echo(f"{core}. Features not fully available: {', '.join(missing) or 'none'}.")
+    if not full:
+        typer.echo("Packages were looked up, not imported. peerloss doctor --full imports those of the core.")
 
 
 def _section(title: str, lines: list[str]) -> None:
@@ -122,10 +137,13 @@ def _data_lines(data: dict[str, Any]) -> list[str]:
     return lines
 
 
-def core_problems() -> list[str]:
-    """Return the problems of the core packages, each with the command that solves it."""
+def core_problems(*, full: bool = True) -> list[str]:
+    """Return the problems of the core packages, each with the command that solves it.
+
+    With ``full`` every package is imported; otherwise its version and its files are looked up.
+    """
     try:
-        needed = _requirements(None)
+        needed = requirements(None)
     except metadata.PackageNotFoundError:
         return [
             "peerloss is not installed; only its source files were found. Run pip install -e . in its folder."
@@ -135,11 +153,12 @@ def core_problems() -> list[str]:
         version = _installed(requirement)
         if version is None or version not in requirement.specifier:
             problems.append(
-                f"{requirement} is required; {version or 'none'} is installed: {_pip_install([requirement])}"
+                f"{requirement} is required; {version or 'none'} is installed: {pip_install([requirement])}"
             )
             continue
+        module = MODULES.get(requirement.name, requirement.name)
         try:
-            import_module(MODULES.get(requirement.name, requirement.name))
+            (import_module if full else _look_up)(module)
         except Exception as error:  # noqa: BLE001 - a broken package may raise anything
             problems.append(
                 f"{requirement.name} {version} cannot be imported ({type(error).__name__}: {error}): "
@@ -148,26 +167,36 @@ def core_problems() -> list[str]:
     return problems
 
 
+def _look_up(module: str) -> None:
+    if find_spec(module) is None:
+        raise ModuleNotFoundError(f"No module named {module!r}")
+
+
 def versions() -> dict[str, str | None]:
     """Return versions of Python, peerloss and its requirements; ``None`` if a package is not installed."""
     found: dict[str, str | None] = {"python": platform.python_version(), "peerloss": _version("peerloss")}
     if found["peerloss"] is None:
         return found
     for extra in (None, *_extras()):
-        for requirement in _requirements(extra):
+        for requirement in requirements(extra):
             found[requirement.name] = _installed(requirement)
     return found
 
 
-def devices() -> dict[str, Any]:
-    """Return cores and memory, and accelerators if torch can be imported."""
+def devices(*, full: bool = True) -> dict[str, Any]:
+    """Return cores and memory, and accelerators: those of torch, or without ``full`` those of the system."""
     found: dict[str, Any] = {
         "system": f"{platform.system()} {platform.machine()}",
         "cores": _cores(),
         "memory_gib": _memory_gib(),
         "cuda": [],
         "mps": False,
+        "found_by": "torch" if full else "nvidia-smi",
     }
+    if not full:
+        found["cuda"] = [] if "+cpu" in (_version("torch") or "") else _nvidia_cards()
+        found["mps"] = (platform.system(), platform.machine()) == ("Darwin", "arm64")
+        return found
     try:
         import torch
     except Exception:  # noqa: BLE001 - listed among the problems of the core
@@ -179,6 +208,22 @@ def devices() -> dict[str, Any]:
     ]
     found["mps"] = torch.backends.mps.is_available()
     return found
+
+
+def _nvidia_cards() -> list[dict[str, Any]]:
+    """Return the cards that the driver lists; none without a driver, or if it does not answer."""
+    command = ["nvidia-smi", "--query-gpu=name,memory.total,compute_cap", "--format=csv,noheader,nounits"]
+    try:
+        done = subprocess.run(  # noqa: S603 (fixed words)
+            command, capture_output=True, text=True, timeout=10, check=True
+        )
+        rows = [[cell.strip() for cell in line.rsplit(",", 2)] for line in done.stdout.splitlines() if line]
+        return [
+            {"name": name, "memory_gib": round(float(mebibytes) / 1024, 1), "bf16": float(capability) >= 8}
+            for name, mebibytes, capability in rows
+        ]
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return []
 
 
 def data_parts(folder: str | None) -> dict[str, dict[str, Any]]:
@@ -210,11 +255,11 @@ def features(cuda: Iterable[Any]) -> list[Feature]:
 
 
 def _feature(extra: str) -> Feature:
-    needed = _requirements(extra)
+    needed = requirements(extra)
     found = {r.name: version for r in needed if (version := _installed(r)) is not None}
     lacking = [r for r in needed if r.name not in found or found[r.name] not in r.specifier]
     works = "yes" if not lacking else "no" if len(lacking) == len(needed) else "partly"
-    todo = _pip_install(lacking) if lacking else ""
+    todo = pip_install(lacking) if lacking else ""
     return Feature(extra, EXTRAS.get(extra, ""), works, found, todo)
 
 
@@ -242,18 +287,6 @@ def _extras() -> list[str]:
         return []
 
 
-def _requirements(extra: str | None) -> list[Requirement]:
-    """Return the requirements of the core (``None``), or those that an extra adds."""
-    from packaging.requirements import Requirement
-
-    needed = [Requirement(text) for text in metadata.requires("peerloss") or []]
-    if extra is None:
-        return [r for r in needed if r.marker is None or r.marker.evaluate({"extra": ""})]
-    return [
-        r for r in needed if r.marker and "extra" in str(r.marker) and r.marker.evaluate({"extra": extra})
-    ]
-
-
 def _installed(requirement: Requirement) -> str | None:
     names = (requirement.name, *STAND_INS.get(requirement.name, ()))
     return next(filter(None, map(_version, names)), None)
@@ -264,10 +297,6 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
-
-
-def _pip_install(requirements: list[Requirement]) -> str:
-    return "pip install " + " ".join(f'"{r.name}{r.specifier}"' for r in requirements)
 
 
 def _cores() -> int:

@@ -18,10 +18,12 @@ from typer.models import ArgumentInfo
 
 from peerloss._deprecation import RenamedWarning
 from peerloss._files import WRITE_ERRORS
-from peerloss.exceptions import PeerLossError
+from peerloss._progress import show_progress
+from peerloss.exceptions import DivergenceWarning, IdentifiabilityWarning, PeerLossError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from contextlib import AbstractContextManager
 
 #: Control and format characters (such as escape sequences), line separators, lone surrogates.
 _HIDDEN = {"Cc", "Cf", "Cs", "Zl", "Zp"}
@@ -36,6 +38,7 @@ _PARAMETERS = {
     "n_jobs": "jobs",
     "n_samples": "samples",
     "random_state": "seed",
+    "skip_unreadable": "skip_unreadable",
     "target": "target",
 }
 
@@ -55,6 +58,15 @@ def visible(text: object) -> str:
         ),
         str(text),
     )
+
+
+def counted(number: int, one: str, several: str | None = None) -> str:
+    """Return a number with its noun: "1 row", "2,000 rows".
+
+    >>> counted(1, "row"), counted(2000, "row"), counted(0, "class", "classes")
+    ('1 row', '2,000 rows', '0 classes')
+    """
+    return f"{number:,} {one if number == 1 else several or one + 's'}"
 
 
 def say(line: object, *, err: bool = False) -> None:
@@ -90,10 +102,12 @@ class Group(TyperGroup):
 def user_errors(command: Callable[..., None] | None = None) -> Iterator[None]:
     """End the command with exit code 2 and the message of an error of this library or the file system.
 
-    The message names the options of ``command`` instead of the parameters of the library.
+    The message names the options of ``command`` instead of the parameters of the library. Warnings of the
+    library become lines.
     """
     try:
-        yield
+        with _warnings_as_lines(command):
+            yield
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does; typer ends the command silently
         raise
     except (PeerLossError, OSError) as error:
@@ -136,43 +150,33 @@ def _message(error: Exception) -> str:
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[None]:
-    """Print warnings about stores and deprecated names as lines on stderr, each text once.
+def _warnings_as_lines(command: Callable[..., None] | None) -> Iterator[None]:
+    """Print warnings of this library as lines on stderr, each text once, in the words of the command.
 
-    Other warnings are shown as usual.
+    Those about deprecated names are printed too, which Python hides by default. Warnings of other libraries
+    are shown as usual.
     """
-    from peerloss.experiments import StoreWarning
-
-    kinds, printed = (StoreWarning, RenamedWarning), set()
+    printed: set[str] = set()
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if not issubclass(category, kinds):
+            text = str(message) if command is None else _with_options(str(message), command)
+            if not category.__module__.startswith("peerloss."):
                 usual(message, category, *where, **more)
-            elif str(message) not in printed:
-                printed.add(str(message))
-                say(f"Warning: {message}", err=True)
+            elif text not in printed:
+                printed.add(text)
+                say(f"Warning: {text}", err=True)
 
         warnings.showwarning = show
-        for kind in kinds:
+        for kind in (RenamedWarning, IdentifiabilityWarning, DivergenceWarning):
             warnings.simplefilter("always", kind)
         yield
 
 
-@contextmanager
-def training_bar(note: str, *, quiet: bool) -> Iterator[None]:
-    """Show the progress of the training inside the block, unless ``quiet``; the bar disappears at the end."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-    from rich.progress import TimeRemainingColumn as TimeLeft
+def training_bar(note: str, *, quiet: bool) -> AbstractContextManager[None]:
+    """Show phase, percentage, elapsed time and time left of the work inside the block, unless ``quiet``.
 
-    from peerloss.estimators.portfolio import listening
-
-    columns = (TextColumn(note), BarColumn(), TaskProgressColumn(), TimeElapsedColumn(), "left", TimeLeft())
-    console = Console(stderr=True)
-    hidden = quiet or not console.is_terminal  # no bar in log files
-    with Progress(*columns, console=console, disable=hidden, transient=True) as bar:
-        task = bar.add_task(note, total=None)
-        with listening(lambda done, total: bar.update(task, completed=done, total=total)):
-            yield
+    The line disappears at the end. Log files get none.
+    """
+    return show_progress(note, show=not quiet, terminal_only=True)

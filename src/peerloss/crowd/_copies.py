@@ -10,7 +10,7 @@ import pandas as pd
 from scipy import sparse, stats
 
 from peerloss._holm import holm
-from peerloss._validation import FloatArray, IntArray, check_in_range
+from peerloss._validation import BoolArray, FloatArray, IntArray, check_in_range
 from peerloss.peer_prediction.reports import as_reports
 from peerloss.peer_prediction.shared_reports import SharedReports, split_by_cost
 
@@ -96,9 +96,28 @@ def find_copiers(
 def copy_weights(reports: Reports) -> FloatArray | None:
     """Return weights of the reports by which copies of one answer count once; ``None`` without copiers.
 
+    If n workers of a group (:func:`copy_groups`) gave a task the same label, each of these reports has the
+    weight 1/n.
+    """
+    groups = copy_groups(reports)
+    return None if groups is None else shares_of_answers(reports, groups.of_worker)
+
+
+@dataclass(frozen=True, eq=False)
+class CopyGroups:
+    """Workers whose answers are copies of each other."""
+
+    of_worker: IntArray
+    """The group of each worker; most workers are alone in theirs."""
+    pairs: IntArray
+    """(pairs, 2) the workers of each listed pair, as codes."""
+
+
+def copy_groups(reports: Reports) -> CopyGroups | None:
+    """Group the workers who copy from each other; ``None`` if nobody does.
+
     Workers whom :func:`find_copiers` lists together, directly or through others, form a group, if they agree
-    on most of their common tasks: where copies outvote them, independent workers are listed too. If n workers
-    of a group gave a task the same label, each of these reports has the weight 1/n.
+    on most of their common tasks: where copies outvote them, independent workers are listed too.
     """
     pairs = find_copiers(reports)
     names, n = pd.Index(reports.workers), len(reports.workers)
@@ -108,11 +127,22 @@ def copy_weights(reports: Reports) -> FloatArray | None:
         return None
     edges = first[alike], second[alike]
     graph = sparse.csr_array((np.ones(len(edges[0])), edges), shape=(n, n))
-    n_groups, group = sparse.csgraph.connected_components(graph, directed=False)
-    answer = (reports.task_codes * n_groups + group[reports.worker_codes]) * len(reports.labels)
+    _, group = sparse.csgraph.connected_components(graph, directed=False)
+    return CopyGroups(group.astype(np.int64), np.stack(edges, axis=1))
+
+
+def shares_of_answers(reports: Reports, group: IntArray, left_out: BoolArray | None = None) -> FloatArray:
+    """Divide 1 equally among the reports of a group that gave a task the same label.
+
+    Reports of workers who are ``left_out`` have no share, unless all reports of an answer are theirs.
+    """
+    answer = (reports.task_codes * (group.max() + 1) + group[reports.worker_codes]) * len(reports.labels)
     _, place, count = np.unique(answer + reports.label_codes, return_inverse=True, return_counts=True)
-    weights: FloatArray = 1.0 / count[place]
-    return weights
+    if left_out is None:
+        return 1.0 / count[place]
+    counted = (~left_out[reports.worker_codes]).astype(np.float64)
+    total = _totals(place, counted)[place]
+    return np.where(total > 0, counted / np.maximum(total, 1.0), 1.0 / count[place])
 
 
 def _agreement(reports: Reports, first: IntArray, second: IntArray) -> FloatArray:

@@ -8,15 +8,17 @@ import numpy as np
 import pandas as pd
 
 from peerloss._validation import check_choice
-from peerloss.datasets import iter_table
+from peerloss.datasets import iter_table, require_columns
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction.reports import DUPLICATES, one_per_task_and_worker
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
 
     from numpy.typing import NDArray
+
+    from peerloss.datasets import ReadOptions
 
 #: Names that the column of tasks may have.
 TASK_NAMES = ("task", "item")
@@ -25,7 +27,12 @@ INTEGER = r"(?:0|-?[1-9][0-9]*)(?:\.0+)?"
 
 
 def read_reports(
-    path: str | Path, *, wide: bool = False, duplicates: str = "error", abstain: str | None = None
+    path: str | Path,
+    *,
+    columns: Mapping[str, str] | None = None,
+    wide: bool = False,
+    duplicates: str = "error",
+    abstain: str | None = None,
 ) -> pd.DataFrame:
     """Read a table of reports; tasks, workers and labels stay text as written, so that 007 is not 7.
 
@@ -33,9 +40,12 @@ def read_reports(
     ----------
     path
         CSV, Parquet or ARFF, as for :func:`peerloss.datasets.read_table`.
+    columns
+        The columns of the file that hold the ``"task"``, ``"worker"`` and ``"label"``, if they have other
+        names, such as ``{"task": "image", "worker": "rater", "label": "answer"}``.
     wide
         Whether the table has one column per worker instead of the columns worker and label. A column called
-        task or item names the tasks; without one, rows are numbered from 0.
+        task or item (or ``columns["task"]``) names the tasks; without one, rows are numbered from 0.
     duplicates
         If a worker labelled a task more than once, raise an ``"error"``, or keep the ``"first"`` or the
         ``"last"`` of its labels in the order of the file.
@@ -54,7 +64,9 @@ def read_reports(
     """
     check_choice(duplicates, "duplicates", DUPLICATES)
     names = [str(name) for name in next(iter_table(path, chunk_rows=1))]
-    task = next((name for name in TASK_NAMES if name in names), None)
+    given = _check_roles(columns, ("task",) if wide else ("task", "worker", "label"))
+    require_columns(names, given.values(), where=str(path))
+    task = given.get("task") or next((name for name in TASK_NAMES if name in names), None)
     if wide:
         workers = [name for name in names if name != task]
         if len(workers) < 2:
@@ -64,30 +76,49 @@ def read_reports(
             )
         table = _collect(_melted(path, task, workers, repeats=duplicates != "error"))
     else:
-        missing = [name for name in ("worker", "label") if name not in names]
+        worker, label = (given.get(name, name) for name in ("worker", "label"))
+        missing = [name for name in (worker, label) if name not in names]
         if task is None or missing:
             lacking = ", ".join((["task (or item)"] if task is None else []) + missing)
             raise InvalidInputError(
                 f"{path} must have the columns task (or item), worker and label; {lacking} missing among "
-                f"{names}. Rename them in the header line, or pass --wide for a table with one column per "
-                "worker."
+                f"{names}. If they have other names, pass them as `columns` (--task-column, --worker-column, "
+                "--label-column); pass --wide for a table with one column per worker."
             )
-        wanted = [task, "worker", "label"]
+        wanted = [task, worker, label]
+        if len(set(wanted)) < 3:
+            raise InvalidInputError(
+                f"{path}: tasks, workers and labels must be three different columns; got {wanted}."
+            )
         kinds = dict.fromkeys(wanted, "text")
         chunks = iter_table(path, chunk_rows=200_000, kinds=kinds)  # type: ignore[arg-type]
         table = _collect(chunk[wanted].set_axis(["task", "worker", "label"], axis=1) for chunk in chunks)
     if abstain in table["label"].cat.categories:
         table["label"] = table["label"].cat.remove_categories([abstain])
-    return _drop_duplicates(table, duplicates, columns=(task or "row", "worker"), source=str(path))
+    return _drop_duplicates(
+        table, duplicates, columns=(task or "row", given.get("worker", "worker")), source=str(path)
+    )
 
 
-def read_gold(path: str | Path) -> pd.Series:
+def _check_roles(columns: Mapping[str, str] | None, roles: tuple[str, ...]) -> dict[str, str]:
+    given = dict(columns or {})
+    unknown = [role for role in given if role not in roles]
+    if unknown:
+        listed = ", ".join(map(repr, roles))
+        raise InvalidInputError(f"`columns` must name the columns of {listed} only; got {unknown[0]!r}.")
+    return given
+
+
+def read_gold(path: str | Path, *, columns: Mapping[str, str] | None = None) -> pd.Series:
     """Read the known labels of some tasks from the columns task (or item) and label; both stay text.
 
     Parameters
     ----------
     path
         CSV, Parquet or ARFF, as for :func:`peerloss.datasets.read_table`.
+    columns
+        The columns that hold the ``"task"`` and the ``"label"``. A name that the file does not have is
+        ignored, so that the names of the reports can be passed.
 
     Returns
     -------
@@ -99,26 +130,36 @@ def read_gold(path: str | Path) -> pd.Series:
         If the file cannot be read, lacks a column, or holds a row without a task or a second label of a task.
     """
     names = [str(name) for name in next(iter_table(path, chunk_rows=1))]
-    task = next((name for name in TASK_NAMES if name in names), None)
-    if task is None or "label" not in names:
+    given = {role: name for role, name in (columns or {}).items() if name in names}
+    task = given.get("task") or next((name for name in TASK_NAMES if name in names), None)
+    label = given.get("label", "label")
+    if task is None or label not in names:
         raise InvalidInputError(
             f"{path} must have the columns task (or item) and label; its columns are {names}. Rename them in "
-            "the header line."
+            "the header line, or give them the names of the columns of the reports."
         )
-    kinds = {task: "text", "label": "text"}
+    kinds = {task: "text", label: "text"}
     chunks = iter_table(path, kinds=kinds)  # type: ignore[arg-type]
-    table = pd.concat([chunk[[task, "label"]] for chunk in chunks]).dropna(subset="label")
+    table = pd.concat([chunk[[task, label]] for chunk in chunks]).dropna(subset=label)
     if table[task].isna().any():
         raise InvalidInputError(f"{path} must name the {task} of every label. Drop or fill these rows.")
     twice = table.loc[table[task].duplicated(), task]
     if len(twice):
         raise InvalidInputError(f"{path} must have one label per {task}; {str(twice.iloc[0])!r} has more.")
-    return pd.Series(table["label"].to_numpy(dtype=object), index=pd.Index(table[task], dtype=object))
+    return pd.Series(table[label].to_numpy(dtype=object), index=pd.Index(table[task], dtype=object))
 
 
-def read_row_names(path: str | Path, column: str) -> pd.Series:
-    """Read the column that names the rows of a table, spelled as :func:`read_matched_reports` expects it."""
-    chunks = iter_table(path, kinds={column: "text"})
+def read_row_names(path: str | Path, column: str, *, options: ReadOptions | None = None) -> pd.Series:
+    """Read the column that names the rows of a table, spelled as :func:`read_matched_reports` expects it.
+
+    Parameters
+    ----------
+    path, options
+        As for :func:`peerloss.datasets.read_table`.
+    column
+        The name of the column.
+    """
+    chunks = iter_table(path, kinds={column: "text"}, options=options)
     return _normalised(pd.concat([chunk[column] for chunk in chunks]))
 
 

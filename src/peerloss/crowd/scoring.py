@@ -16,6 +16,7 @@ from peerloss._validation import (
     check_choice,
     check_count,
     check_finite,
+    check_flag,
     check_in_range,
 )
 from peerloss.crowd._dawid_skene import DawidSkene, dawid_skene, expected_correct
@@ -27,8 +28,11 @@ from peerloss.crowd._payments import (
     untruthful_split,
 )
 from peerloss.crowd._report_matrix import ReportMatrix
+from peerloss.crowd._score_view import AnnotatorScores
 from peerloss.crowd._shrunken_confusion import fit_shrunken
 from peerloss.crowd._uninformative import consensus, find_guessers
+from peerloss.crowd._unpaid_copies import paid_shares
+from peerloss.crowd.choices import MECHANISMS, PAYMENTS
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction import logarithmic_matrix, quadratic_matrix
 from peerloss.peer_prediction.reports import as_reports
@@ -47,10 +51,6 @@ if TYPE_CHECKING:
     from peerloss.peer_prediction import Reports
     from peerloss.peer_prediction.reports import ReportsLike
 
-#: Values of ``mechanism`` and ``payment`` of :func:`score_annotators`.
-MECHANISMS = ("ca", "quadratic", "log")
-PAYMENTS = ("affine", "untruthful_split")
-
 #: Largest number of random weights, and of resampled scores, in memory at once (8 bytes each).
 MAX_WEIGHTS = 1 << 24
 MAX_SCORES = 1 << 24
@@ -65,6 +65,7 @@ def score_annotators(
     budget: float | str | Decimal | None = None,
     payment: str = "affine",
     floor: float = 0.0,
+    pay_copies: bool = False,
     confidence: float = 0.95,
     false_positive_rate: float = 0.05,
     n_bootstrap: int = 400,
@@ -105,6 +106,12 @@ def score_annotators(
         honest work: see :func:`untruthful_split`.
     floor
         The least pay per task, for ``"affine"``.
+    pay_copies
+        Whether to pay for answers that were copied. By default, if workers who agree on 80 % of their tasks
+        are listed by :func:`find_copiers` (level .05), an answer that several of them gave is paid once. If
+        the answers that only one of them gave show who copied, the copier is not paid for the copies and the
+        source is paid in full; if not, each gets an equal part. All other workers are paid as without this
+        rule.
     confidence
         The level of the interval from ``low`` to ``high``, a Bayesian bootstrap over tasks, and of the
         interval of ``accuracy``.
@@ -148,6 +155,8 @@ def score_annotators(
         for a worker who does not look at the tasks (and for tasks without a score), at most ``budget`` in
         total. Each payment is rounded down, by less than a cent. ``"untruthful_split"``: sums to the budget
         exactly.
+    ``paid_tasks``
+        Only with ``budget``: the number of tasks that are paid, ``n_tasks`` without the copies.
 
     Raises
     ------
@@ -170,6 +179,7 @@ def score_annotators(
     rate = check_in_range(false_positive_rate, "false_positive_rate", 0.0, 1.0)
     draws = check_count(n_bootstrap, "n_bootstrap", minimum=20)
     _check_payment(budget, payment, floor, mechanism)
+    check_flag(pay_copies, "pay_copies")
     generator = as_generator(random_state)
     given = reports.reports if isinstance(reports, DawidSkene) else reports
     coded = as_reports(given, duplicates=duplicates)
@@ -189,7 +199,7 @@ def score_annotators(
     guessers = find_guessers(found, shared, false_positive_rate=rate)
     accuracy_low, accuracy_high = _accuracy_interval(model, level)
     n_tasks: IntArray = np.bincount(coded.worker_codes, minlength=len(coded.workers))
-    table = pd.DataFrame(
+    table = AnnotatorScores(
         {
             "score": score,
             "low": low,
@@ -208,7 +218,9 @@ def score_annotators(
     if budget is not None:
         if mechanism != "ca":
             score = shared.mean_by_worker(ca_influence(shared, common_matrix(matrix)))
-        table["payment"] = _pay(score, shared, n_tasks, budget=budget, payment=payment, floor=floor)
+        share = np.ones(len(coded)) if pay_copies else paid_shares(coded)
+        table["payment"] = _pay(score, shared, coded, share, budget=budget, payment=payment, floor=floor)
+        table["paid_tasks"] = np.bincount(coded.worker_codes, weights=share, minlength=len(coded.workers))
     return table
 
 
@@ -263,18 +275,25 @@ def _check_payment(budget: float | str | Decimal | None, payment: str, floor: fl
 def _pay(
     score: FloatArray,
     shared: SharedReports,
-    n_tasks: IntArray,
+    reports: Reports,
+    share: FloatArray,
     *,
     budget: float | str | Decimal,
     payment: str,
     floor: float,
 ) -> FloatArray:
+    """Pay the ``share`` of each report. Copied answers are on shared tasks; other tasks are paid in full."""
+    n_workers = len(reports.workers)
+    n_tasks = np.bincount(reports.worker_codes, minlength=n_workers)
+    copied = np.bincount(reports.worker_codes, weights=1.0 - share, minlength=n_workers)
     if payment == "untruthful_split":
-        return untruthful_split(np.nan_to_num(score) * shared.n_tasks, budget)
-    base, rate = payment_terms(budget, int(n_tasks.sum()), floor=floor)
+        return untruthful_split(np.nan_to_num(score) * (shared.n_tasks - copied), budget)
+    base, rate = payment_terms(budget, len(reports), floor=floor)
+    # With a negative floor, a worker can owe money for a task; copies do not reduce what it owes.
+    copied[base + rate * np.nan_to_num(score) < 0] = 0.0
     # Tasks that no other worker answered have no score: they are paid like a score of 0.
     unshared = base * (n_tasks - shared.n_tasks)
-    return round_down(unshared + affine_payments(score, shared.n_tasks, base=base, rate=rate))
+    return round_down(unshared + affine_payments(score, shared.n_tasks - copied, base=base, rate=rate))
 
 
 def _score_matrix(mechanism: str, pairs: IntArray) -> FloatArray:

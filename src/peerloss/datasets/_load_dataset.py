@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-from sklearn.datasets import load_breast_cancer
 
 from peerloss.datasets._catalogue import EMBEDDED, GENERATED, OTHER
-from peerloss.datasets._openml import read_openml
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
 from peerloss.datasets.tables._columns import split_target
-from peerloss.datasets.tables._read_table import TABLE_SUFFIXES, read_table
+from peerloss.datasets.tables._read_options import TABLE_SUFFIXES
+from peerloss.datasets.tables._read_table import read_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -85,6 +84,8 @@ def load_dataset(
             )
         return _load_built_in(text)
     if text.startswith("openml:"):
+        from peerloss.datasets._openml import read_openml  # noqa: PLC0415 - needs scikit-learn
+
         number = text.removeprefix("openml:")
         table, record = read_openml(number, data_dir)
         where = f"OpenML data set {number} ({record.name})"
@@ -129,6 +130,8 @@ def _read_embedded(name: str) -> tuple[pd.DataFrame, IntArray]:
 
 def _generate(name: str) -> tuple[pd.DataFrame, IntArray]:
     if name == "breast2":
+        from sklearn.datasets import load_breast_cancer  # noqa: PLC0415 - slow to import
+
         bunch = load_breast_cancer()
         malignant = np.asarray(1 - bunch.target, dtype=np.int64)  # scikit-learn counts benign as 1
         return pd.DataFrame(bunch.data, columns=[str(column) for column in bunch.feature_names]), malignant

@@ -1,11 +1,12 @@
 """Scikit-learn classifiers that are trained on noisy labels and predict the clean ones."""
 
 from peerloss._deprecation import renamed
+from peerloss.datasets.tables.column_use import describe_columns
+from peerloss.datasets.tables.table_encoder import TableEncoder
 from peerloss.estimators._baselines import CostSensitiveSVC, MarginPerceptron
 from peerloss.estimators._peer_classifier import PeerClassifier, PeerReport
 from peerloss.estimators._plug_in import PeerPlugInClassifier
 from peerloss.estimators._robust_mlp import RobustMLPClassifier
-from peerloss.estimators._table_encoder import TableEncoder
 
 __all__ = [
     "CostSensitiveSVC",
@@ -15,6 +16,7 @@ __all__ = [
     "PeerReport",
     "RobustMLPClassifier",
     "TableEncoder",
+    "describe_columns",
 ]
 
 __getattr__ = renamed(

@@ -170,12 +170,14 @@ def _mean_score(
 
 
 def search_folds(cv: Any, data: FitInput, groups: ArrayLike | None, seed: int) -> Folds:
-    """Return the folds of ``cv`` as indices into the rows with positive weight, the only rows in training.
+    """Return the folds of ``cv`` as indices into the rows with a label and a positive weight.
+
+    These are the only rows in training.
 
     Unlike in :func:`held_out_folds`, a class may have fewer rows than there are folds if ``cv`` is a number
     and there are no groups: the networks know the number of classes and can train without a class.
     """
-    used = data.weight > 0
+    used = data.is_used
     if is_fold_count(cv) and groups is None:
         n_folds = DEFAULT_FOLDS if cv is None else int(cv)
         numbers = assign_folds(data.codes[used], n_folds, seed)

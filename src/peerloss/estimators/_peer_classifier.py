@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
@@ -9,15 +10,16 @@ import numpy as np
 import pandas as pd
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import check_is_fitted, validate_data
 
-from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing, is_mixed_table
+from peerloss._classifier import MISSING, FitInput, all_or_nothing
 from peerloss._device import resolve_device
-from peerloss._probabilities import label_frequencies
-from peerloss._validation import MAX_STANDARDISED, BoolArray, FloatArray, check_choice
-from peerloss.estimators._table_encoder import TableEncoder
+from peerloss._probabilities import explain_nothing_learned, label_frequencies
+from peerloss._progress import announce, show_progress
+from peerloss._validation import MAX_STANDARDISED, METRICS, BoolArray, FloatArray, check_choice
+from peerloss.datasets.tables.table_encoder import Views
 from peerloss.estimators.folds import (
     Folds,
+    TableClassifier,
     folds_of_copies,
     held_out_folds,
     is_fold_count,
@@ -28,7 +30,7 @@ from peerloss.estimators.folds import (
 from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
 from peerloss.exceptions import IdentifiabilityWarning, warn_caller
 from peerloss.metrics import peer_score
-from peerloss.posterior.decision import LEVEL, METRICS, CleanMap, check_alpha_or_auto
+from peerloss.posterior.decision import LEVEL, CleanMap, check_alpha_or_auto
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -80,6 +82,9 @@ class PeerReport:
     repeated_rows: float = 0.0
     """Share of the rows that have the same features as another row. If equal rows have different labels, the
     data do not tell whether a label is wrong or the classes overlap."""
+    nothing_learned: str = ""
+    """Why the model is useless, if it predicts held-out labels no better than their frequencies do. Then
+    ``accuracy`` is at most that of a constant prediction."""
 
     @property
     def fits(self) -> bool:
@@ -93,7 +98,8 @@ class PeerReport:
     @property
     def doubts(self) -> tuple[str, ...]:
         """Reasons why the estimates of noise and accuracy are uncertain; empty if there are none."""
-        found = [] if self.fits else [f"{MISFIT[0].upper()}{MISFIT[1:]}"]
+        found = [f"{text[0].upper()}{text[1:]}." for text in (self.nothing_learned,) if text]
+        found += [] if self.fits else [f"{MISFIT[0].upper()}{MISFIT[1:]}"]
         if self.repeated_rows > MANY_REPEATED:
             found.append(
                 f"{self.repeated_rows:.0%} of the rows have the features of another row, so wrong labels "
@@ -108,6 +114,12 @@ class PeerReport:
                     f"{high[widest]:.2f}. More rows or some clean labels (`gold`) would help."
                 )
         return tuple(found)
+
+    def _repr_html_(self) -> str:
+        """Return the view in a notebook."""
+        from peerloss.estimators._report_view import report_card  # noqa: PLC0415 - only notebooks need it
+
+        return report_card(self)
 
     def __str__(self) -> str:
         best = self.candidates["weight"].idxmax()
@@ -124,7 +136,7 @@ class PeerReport:
         )
 
 
-class PeerClassifier(NoisyLabelClassifier):
+class PeerClassifier(TableClassifier):
     """A classifier for noisy labels that chooses everything from the noisy labels themselves.
 
     A portfolio of models estimates the probability of the *noisy* label of each row without having seen this
@@ -154,6 +166,8 @@ class PeerClassifier(NoisyLabelClassifier):
         table has at least 2,048 features. With fewer features a CPU is faster, since the networks are small.
     random_state
         Seed of folds and models.
+    verbose
+        Whether ``fit`` shows its progress on stderr: phase, percentage, elapsed time, time left.
 
     Attributes
     ----------
@@ -191,6 +205,7 @@ class PeerClassifier(NoisyLabelClassifier):
         n_jobs: int | None = None,
         device: str = "auto",
         random_state: Any = None,
+        verbose: bool = False,
     ) -> None:
         self.metric = metric
         self.alpha = alpha
@@ -198,6 +213,7 @@ class PeerClassifier(NoisyLabelClassifier):
         self.n_jobs = n_jobs
         self.device = device
         self.random_state = random_state
+        self.verbose = verbose
 
     def fit(
         self,
@@ -215,7 +231,9 @@ class PeerClassifier(NoisyLabelClassifier):
         X
             Features. A DataFrame may have categories, free text and missing values
             (:class:`~peerloss.estimators.TableEncoder` describes the columns). Trees use categories and
-            missing values as they are; linear models and networks use the encoded columns.
+            missing values as they are; linear models and networks use the encoded columns. With free text,
+            some linear models use its TF-IDF matrix, which stays sparse. So does a sparse matrix ``X``; the
+            other models use its leading components, or all columns if there are at most 256.
         y
             Noisy labels of any dtype. NaN, None and ``pandas.NA`` mean that a row has no label. So does -1 if
             all other labels are non-negative integers; only -1 and 1 alone are two classes. Rows without a
@@ -235,7 +253,7 @@ class PeerClassifier(NoisyLabelClassifier):
             estimated noise: only the other rows are explained by noise, and the pairs of gold and noisy
             labels are counted.
         """
-        with all_or_nothing(self):
+        with all_or_nothing(self), show_progress("PeerClassifier", show=bool(self.verbose)):
             check_choice(self.metric, "metric", METRICS)
             alpha = check_alpha_or_auto(self.alpha)
             rows, pairs, verified = replace_by_gold(self._check_fit(X, y, sample_weight), gold)
@@ -258,23 +276,28 @@ class PeerClassifier(NoisyLabelClassifier):
             )
             self.members_, self.weights_ = portfolio.members, portfolio.weights
             self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
-            self.clean_map_ = CleanMap.fit(
-                portfolio.oof_proba,
-                data.codes,
-                data.weight,
-                metric=self.metric,
-                alpha=alpha,
-                noisy_prior=self.noisy_prior_,
-                gold=pairs,
-                verified=verified,
-            )
+            announce("estimating the noise", 0.94)
+            useless = explain_nothing_learned(portfolio.oof_proba, data.codes, data.weight, rows=source)
+            with warnings.catch_warnings():
+                if useless:  # more would be said about rates that cannot be estimated
+                    warnings.simplefilter("ignore", IdentifiabilityWarning)
+                self.clean_map_ = CleanMap.fit(
+                    portfolio.oof_proba,
+                    data.codes,
+                    data.weight,
+                    metric=self.metric,
+                    alpha=alpha,
+                    noisy_prior=self.noisy_prior_,
+                    gold=pairs,
+                    verified=verified,
+                )
             self.classes_ = data.classes
             self.noise_ = self.clean_map_.noise
             self.alpha_ = self.clean_map_.implied_alpha()
             self.oof_proba_ = merge_copies(portfolio.oof_proba, source, len(rows.codes))
             if unlabelled.any():  # no model has seen a label of these rows
-                trees = None if rows.trees is None else rows.trees[unlabelled]
-                self.oof_proba_[unlabelled] = self._noisy_proba(scaled[unlabelled], trees)
+                views = (None if part is None else part[unlabelled] for part in (rows.trees, rows.wide))
+                self.oof_proba_[unlabelled] = self._noisy_proba(Views(scaled[unlabelled], *views))
             self.report_ = _make_report(
                 data,
                 portfolio,
@@ -283,19 +306,22 @@ class PeerClassifier(NoisyLabelClassifier):
                 verified=verified,
                 unlabelled=int(unlabelled.sum()),
                 repeated=float(pd.DataFrame(rows.X).duplicated(keep=False).mean()),
+                useless=useless,
             )
-            if not self.report_.fits:
+            if useless:
+                warn_caller(f"{useless}. Use other columns or more rows.", IdentifiabilityWarning)
+            elif not self.report_.fits:
                 warn_caller(f"{MISFIT} (p = {self.report_.misfit_p_value:.2g})", IdentifiabilityWarning)
         return self
 
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
         """Return estimates of P(noisy label | x), shape (n, K)."""
-        features, trees = self._views(X)
-        return self._noisy_proba(self._standardise(features), trees)
+        views = self._views(X)
+        return self._noisy_proba(views._replace(features=self._standardise(views.features)))
 
-    def _noisy_proba(self, scaled: FloatArray, trees: FloatArray | None) -> FloatArray:
+    def _noisy_proba(self, views: Views) -> FloatArray:
         members = zip(self.weights_, self.members_, strict=True)
-        parts = [w * member.proba(scaled, trees) for w, member in members]
+        parts = [w * member.proba(*views) for w, member in members]
         total: FloatArray = np.sum(parts, axis=0)
         return total
 
@@ -303,24 +329,6 @@ class PeerClassifier(NoisyLabelClassifier):
         """Return probabilities of the clean classes, shape (n, K)."""
         noisy = self.predict_noisy_proba(X)  # first, as it raises NotFittedError
         return self.clean_map_.transform(noisy)
-
-    def _check_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
-        """Check the arguments of ``fit``; columns of a mixed table are encoded for each kind of model."""
-        self.table_: TableEncoder | None = None
-        if not is_mixed_table(X):
-            return super()._check_fit(X, y, sample_weight)
-        self.table_ = TableEncoder().fit(X)
-        features, trees = self.table_.views(X)
-        data = super()._check_fit(features, y, sample_weight)
-        validate_data(self, X, skip_check_array=True)  # the names and number of the columns as given
-        return data._replace(trees=trees, categorical=self.table_.categorical())
-
-    def _views(self, X: Any) -> tuple[FloatArray, FloatArray | None]:
-        """Check the argument of ``predict``; return its features and those for trees of a mixed table."""
-        check_is_fitted(self)
-        if self.table_ is None:
-            return self._check_predict(X), None
-        return self.table_.views(X)
 
     def _standardise(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
@@ -346,6 +354,7 @@ def _make_report(
     verified: BoolArray | None,
     unlabelled: int,
     repeated: float,
+    useless: str,
 ) -> PeerReport:
     """Score every candidate under one α and estimate the clean accuracy of their average."""
     implied = clean_map.implied_alpha()
@@ -370,10 +379,19 @@ def _make_report(
         unlabelled,
         *clean_map.noise_posterior.interval(),
         repeated,
+        useless,
     )
+    if useless:
+        return _as_constant(report, clean_map.noisy_prior)
     if report.fits and repeated <= MANY_REPEATED:
         return report
     _, low, high = clean_map.accuracy(*held_out, seed=seed, as_labelled=True)
     return replace(
         report, accuracy_low=min(report.accuracy_low, low), accuracy_high=max(report.accuracy_high, high)
     )
+
+
+def _as_constant(report: PeerReport, noisy_prior: FloatArray) -> PeerReport:
+    """Limit the estimates to those of a constant prediction, whose accuracy on clean labels is not known."""
+    limit = float(noisy_prior.max()) if report.metric == "accuracy" else 1.0 / len(noisy_prior)
+    return replace(report, accuracy=min(report.accuracy, limit), accuracy_low=0.0, accuracy_high=limit)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from peerloss._classifier import MISSING
+from peerloss._classifier import MISSING, is_mixed_table
 from peerloss._probabilities import label_frequencies
 from peerloss._random import RandomState, as_generator
-from peerloss._validation import check_choice
+from peerloss._validation import METRICS, check_choice
+from peerloss.datasets.tables.sparse_encoder import as_dense, encoder_for
+from peerloss.datasets.tables.table_encoder import TableEncoder
 from peerloss.estimators.folds import (
     FoldClassifier,
     folds_of_copies,
@@ -22,7 +26,7 @@ from peerloss.estimators.folds import (
 )
 from peerloss.exceptions import InvalidInputError
 from peerloss.posterior.calibrator import Calibrator, as_score_columns, log_scores
-from peerloss.posterior.decision import METRICS, CleanMap, automatic_alpha, check_alpha_or_auto, clean_proba
+from peerloss.posterior.decision import CleanMap, automatic_alpha, check_alpha_or_auto, clean_proba
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -55,7 +59,10 @@ class PeerPlugInClassifier(FoldClassifier):
     ----------
     estimator
         A classifier with ``predict_proba`` or ``decision_function``; it is cloned. ``X`` is passed to it
-        unchanged, so it may be a pipeline that takes a DataFrame; ``sample_weight`` is passed on if given.
+        unchanged if it accepts it, so it may be a pipeline that takes a DataFrame. If it cannot be fitted to
+        a DataFrame with text or missing values, and is not a pipeline, the columns are encoded by
+        :class:`~peerloss.estimators.TableEncoder`. A sparse matrix that it does not accept is made dense, or
+        reduced to its components if it has more than 256 columns. ``sample_weight`` is passed on if given.
     alpha
         Weight of the peer term: any number, see :func:`peerloss.theory.optimal_alpha`. ``"auto"``: chosen
         from the noisy labels for accuracy, as α* at the noise rates estimated from the out-of-fold
@@ -92,6 +99,9 @@ class PeerPlugInClassifier(FoldClassifier):
         The decision if no α describes it, with the estimated noise as ``clean_map_.noise``; else ``None``.
     oof_proba_
         Calibrated out-of-fold probabilities of the noisy label, (n, K), one row per training row.
+    table_
+        The fitted encoder of ``X``, such as a :class:`~peerloss.estimators.TableEncoder`; ``None`` if ``X``
+        is passed on.
 
     Examples
     --------
@@ -128,7 +138,7 @@ class PeerPlugInClassifier(FoldClassifier):
         self.cv = cv
         self.random_state = random_state
 
-    def _check_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
+    def _check_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
         self._check_alpha()
         data = super()._check_fit(X, y, sample_weight)
         validate_data(self, X, skip_check_array=True)
@@ -136,7 +146,12 @@ class PeerPlugInClassifier(FoldClassifier):
             self._check_estimator(needs_weights="`y` has soft labels")
         else:
             self._check_estimator(needs_weights="`sample_weight` was given" if data.weighted else "")
-        return data._replace(X=indexable(X)[0])
+        if is_mixed_table(X):
+            self.table_ = None if self._accepts(X, data) else TableEncoder().fit(X)
+        elif not self._accepts_sparse:
+            self.table_ = encoder_for(X)
+            self.table_ = None if self.table_ is None else self.table_.fit(X)
+        return data._replace(X=indexable(self._as_accepted(X))[0])
 
     def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
         given, folds = data, held_out_folds(self.cv, data, seed=self._seed(), groups=groups)
@@ -165,7 +180,7 @@ class PeerPlugInClassifier(FoldClassifier):
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
         """Return calibrated probabilities of the *noisy* label, η̃, shape (n, K)."""
         check_is_fitted(self)
-        return self.calibrator_.proba(self._scores(self.estimator_, X))
+        return self.calibrator_.proba(self._scores(self.estimator_, self._as_accepted(X)))
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the clean classes, shape (n, K); their argmax is the decision.
@@ -185,6 +200,7 @@ class PeerPlugInClassifier(FoldClassifier):
             return tags  # `fit` raises the error, or the estimator is not scikit-learn's
         inner = get_tags(self.estimator)
         tags.input_tags = inner.input_tags
+        tags.input_tags.sparse = True
         tags.non_deterministic = inner.non_deterministic
         if inner.classifier_tags is not None:
             tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
@@ -243,6 +259,33 @@ class PeerPlugInClassifier(FoldClassifier):
                 f"{needs_weights}, but {type(estimator).__name__}.fit does not accept `sample_weight`. "
                 "Leave them out, or use an estimator that does (of a pipeline, wrap the last step)."
             )
+
+    def _as_accepted(self, X: Any) -> Any:
+        """Return features that the estimator accepts."""
+        if self.table_ is not None:
+            return self.table_.transform(X)
+        return X if self._accepts_sparse else as_dense(X)
+
+    @property
+    def _accepts_sparse(self) -> bool:
+        return not hasattr(self.estimator, "__sklearn_tags__") or get_tags(self.estimator).input_tags.sparse
+
+    def _accepts(self, X: Any, data: FitInput) -> bool:
+        """Return whether the estimator can be fitted to a table as it is; pipelines answer for themselves."""
+        inner = self.estimator
+        while inner is not None:  # a search or a calibration may contain a pipeline
+            if isinstance(inner, Pipeline):
+                return True
+            inner = getattr(inner, "estimator", None)
+        known = np.flatnonzero(data.is_used)
+        some = [row for code in np.unique(data.codes[known]) for row in known[data.codes[known] == code][:50]]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # the fit to all rows repeats them
+            try:
+                clone(self.estimator).fit(_safe_indexing(X, some), data.classes[data.codes[some]])
+            except (TypeError, ValueError):
+                return False
+        return True
 
     def _seed(self) -> int:
         """Return the seed of the folds; an integer is used directly."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from peerloss._deprecation import renamed_attribute, renamed_parameters
 from peerloss._device import resolve_device
+from peerloss._progress import phase, show_progress
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import MAX_STANDARDISED
 from peerloss.estimators._mlp_settings import (
@@ -23,7 +24,7 @@ from peerloss.estimators._mlp_settings import (
     search_folds,
 )
 from peerloss.estimators.folds import FoldClassifier, Folds
-from peerloss.exceptions import DivergenceError, DivergenceWarning, warn_caller
+from peerloss.exceptions import DivergenceError, DivergenceWarning, InvalidInputError, warn_caller
 from peerloss.functional.base import DEFAULT_EPS
 from peerloss.losses import LOGIT_LIMIT
 from peerloss.metrics import peer_score
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray, IntArray
 
+#: Typical share of the time after which α or the noise has been searched; the networks of the result follow.
+SEARCH_END = 0.9
 #: Points of the learning curves.
 N_RECORDS = 20
 #: The logits of this many rows are checked for divergence after training.
@@ -48,6 +51,8 @@ BLOCK_ROWS = 65536
 
 class RobustMLPClassifier(FoldClassifier):
     """Small neural networks for noisy labels; features are standardised inside.
+
+    Rows without a label (NaN, None, or -1 as in :class:`PeerClassifier`) are left out.
 
     Parameters
     ----------
@@ -92,6 +97,8 @@ class RobustMLPClassifier(FoldClassifier):
         units.
     random_state
         Seed, generator or ``None``.
+    verbose
+        Whether ``fit`` shows its progress on stderr: phase, percentage, elapsed time, time left.
 
     Attributes
     ----------
@@ -140,6 +147,7 @@ class RobustMLPClassifier(FoldClassifier):
         cv: Any = 5,
         device: str = "auto",
         random_state: RandomState = None,
+        verbose: bool = False,
     ) -> None:
         self.loss = loss
         self.alpha = alpha
@@ -160,6 +168,9 @@ class RobustMLPClassifier(FoldClassifier):
         self.cv = cv
         self.device = device
         self.random_state = random_state
+        self.verbose = verbose
+
+    _accepts_partial_labels = True
 
     warm_start_fraction = renamed_attribute("warm_start_fraction", "warm_up_fraction")
 
@@ -180,7 +191,12 @@ class RobustMLPClassifier(FoldClassifier):
 
     def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
         hidden, loss = check_parameters(self, len(data.classes))
-        used: Any = slice(None) if data.weight.all() else data.weight > 0
+        if data.shares is not None:
+            raise InvalidInputError(
+                f"`y` must be one label per row; got soft labels of shape {data.shares.shape}. Use "
+                "PeerClassifier, or train_nets, which accept them, or the most probable labels."
+            )
+        used: Any = slice(None) if data.is_used.all() else data.is_used
         features, codes, weight = data.X[used], data.codes[used], data.weight[used]
         self.mean_, self.scale_ = _mean_and_scale(features, weight)
         seed = int(as_generator(self.random_state).integers(2**62))
@@ -203,10 +219,17 @@ class RobustMLPClassifier(FoldClassifier):
         )
         self.report_: dict[str, Any] = {"loss": self.loss, "members": self.n_members, "diverged": []}
         self.noise_: NoiseModel | None = None  # plain nets estimate it
-        self.noise_ = self._find_noise(task)
-        self.alpha_ = self._find_alpha(task)
-        self.report_ |= {"alpha": self.alpha_, "noise": None if self.noise_ is None else repr(self.noise_)}
-        self.nets_ = self._train_members(task)
+        with show_progress("RobustMLPClassifier", show=bool(self.verbose)):
+            searched = SEARCH_END if needs_folds else 0.0
+            with phase("searching", 0.0, searched):
+                self.noise_ = self._find_noise(task)
+                self.alpha_ = self._find_alpha(task)
+            self.report_ |= {
+                "alpha": self.alpha_,
+                "noise": None if self.noise_ is None else repr(self.noise_),
+            }
+            with phase("training networks", searched, 1.0):
+                self.nets_ = self._train_members(task)
         self.loss_curve_, self.validation_score_curve_ = self.nets_.loss_curve, self.nets_.score_curve
         self.n_iter_ = int(self.nets_.best_step.max())
         self.report_ |= {"steps": self.nets_.best_step.tolist(), "backend": self.nets_.backend[0]}
@@ -245,7 +268,9 @@ class RobustMLPClassifier(FoldClassifier):
             return float("nan")
         if not isinstance(loss.alpha, str):
             return float(loss.alpha)
-        plain = self._out_of_fold(task, loss, (0.0,), stream=2)
+        first = 1.0 / len(ALPHA_GRID)  # the share of plain training
+        with phase("searching alpha", 0.0, first):
+            plain = self._out_of_fold(task, loss, (0.0,), stream=2)
         is_auto = self.scoring_alpha == "auto"
         rule = rule_for_alpha(plain[0], task.codes, task.weight) if is_auto else None
         scoring_alpha = 1.0 if is_auto else float(self.scoring_alpha)
@@ -253,8 +278,10 @@ class RobustMLPClassifier(FoldClassifier):
             scoring_alpha = rule.alpha
             if np.ptp(rule.label_weights):  # balanced labels have no α* unless they are weighted
                 task.weight = (1.0 if task.weight is None else task.weight) * rule.label_weights[task.codes]
-                plain = self._out_of_fold(task, loss, (0.0,), stream=2)
-        others = self._out_of_fold(task, loss, ALPHA_GRID[1:], stream=2)
+                with phase("searching alpha", first, first):
+                    plain = self._out_of_fold(task, loss, (0.0,), stream=2)
+        with phase("searching alpha", first, 1.0):
+            others = self._out_of_fold(task, loss, ALPHA_GRID[1:], stream=2)
         alpha, scores = search_alpha(
             np.concatenate([plain, others]), scoring_alpha, y=task.codes, weight=task.weight, folds=task.folds
         )

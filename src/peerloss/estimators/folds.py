@@ -1,4 +1,4 @@
-"""Folds that hold out each row once, rows as models take them, and the base of the classifiers with folds."""
+"""Folds that hold out each row once, rows as models take them, and the bases of the classifiers."""
 
 from __future__ import annotations
 
@@ -9,11 +9,15 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
+from sklearn.utils.validation import check_is_fitted, validate_data
 
-from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing
+from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing, is_mixed_table
 from peerloss._validation import BoolArray, FloatArray, IntArray, check_count
+from peerloss.datasets.tables.sparse_encoder import SparseEncoder, as_dense, encoder_for
+from peerloss.datasets.tables.table_encoder import TableEncoder, Views
 from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
@@ -25,7 +29,46 @@ Folds = list[tuple[IntArray, IntArray]]
 DEFAULT_FOLDS = 5
 
 
-class FoldClassifier(NoisyLabelClassifier):
+class TableClassifier(NoisyLabelClassifier):
+    """A classifier whose ``X`` may be a mixed table or a sparse matrix, besides an array of numbers.
+
+    A DataFrame with text, categories or missing values is encoded by
+    :class:`~peerloss.estimators.TableEncoder`, a sparse matrix with many columns by its components.
+    """
+
+    table_: TableEncoder | SparseEncoder | None
+    """The fitted encoder; ``None`` if the features were numbers."""
+
+    def _check_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
+        """Check the arguments of ``fit``; encode a mixed table or a sparse matrix for each kind of model."""
+        self.table_ = None
+        if not self._checks_features or not (is_mixed_table(X) or issparse(X)):
+            return super()._check_fit(X, y, sample_weight)
+        self.table_ = encoder_for(X)
+        if self.table_ is None:
+            return super()._check_fit(as_dense(X), y, sample_weight)
+        views = self.table_.fit(X).views(X)
+        data = super()._check_fit(views.features, y, sample_weight)
+        validate_data(self, X, skip_check_array=True)  # the names and number of the columns as given
+        return data._replace(trees=views.trees, categorical=self.table_.categorical(), wide=views.wide)
+
+    def _views(self, X: Any) -> Views:
+        """Check the argument of ``predict``; return its features for each kind of model."""
+        check_is_fitted(self)
+        if self.table_ is not None:
+            return self.table_.views(X)
+        return Views(super()._check_predict(as_dense(X) if issparse(X) else X))
+
+    def _check_predict(self, X: Any) -> FloatArray:
+        return self._views(X).features
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        return tags
+
+
+class FoldClassifier(TableClassifier):
     """A classifier with a parameter ``cv``; subclasses implement ``_fit``."""
 
     def fit(
@@ -41,7 +84,8 @@ class FoldClassifier(NoisyLabelClassifier):
         Parameters
         ----------
         X, y
-            Features and noisy labels of any dtype.
+            Features and noisy labels of any dtype. A DataFrame may have categories, free text and missing
+            values (:class:`~peerloss.estimators.TableEncoder`); a matrix may be sparse.
         sample_weight
             Non-negative weights of the rows.
         groups
@@ -247,6 +291,7 @@ def labelled_copies(data: FitInput) -> tuple[FitInput, IntArray]:
         weight=weight,
         shares=None,
         trees=None if data.trees is None else data.trees[rows],
+        wide=None if data.wide is None else data.wide[rows],
     ), rows
 
 

@@ -15,19 +15,36 @@ A :class:`Store` is a folder with one :class:`Record` per finished run. There ar
 10
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from peerloss._deprecation import renamed
-from peerloss.experiments._experiment import (
-    IMAGE_EXPERIMENTS,
-    Experiment,
-    Run,
-    list_experiments,
-    load_experiment,
-)
-from peerloss.experiments._record import Record, Result, final_results
-from peerloss.experiments._run_experiment import RunSummary, run_experiment
-from peerloss.experiments._store import Progress, Store, StoreWarning, progress
-from peerloss.experiments.tables._methods import METHODS, EstimatorMethod, NetMethod
-from peerloss.experiments.tables._table_experiment import PROTOCOLS, Recipe, TableExperiment, TableRun
+from peerloss._lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from peerloss.experiments._experiment import (
+        IMAGE_EXPERIMENTS,
+        Experiment,
+        Run,
+        list_experiments,
+        load_experiment,
+    )
+    from peerloss.experiments._record import Record, Result, final_results
+    from peerloss.experiments._run_experiment import RunSummary, run_experiment
+    from peerloss.experiments._store import Progress, Store, StoreWarning, progress
+    from peerloss.experiments.tables._methods import METHODS, EstimatorMethod, NetMethod
+    from peerloss.experiments.tables._table_experiment import PROTOCOLS, Recipe, TableExperiment, TableRun
+
+#: Module → public names that are imported from it.
+_NAMES = {
+    "_experiment": "IMAGE_EXPERIMENTS Experiment Run list_experiments load_experiment",
+    "_record": "Record Result final_results",
+    "_run_experiment": "RunSummary run_experiment",
+    "_store": "Progress Store StoreWarning progress",
+    "tables._methods": "METHODS EstimatorMethod NetMethod",
+    "tables._table_experiment": "PROTOCOLS Recipe TableExperiment TableRun",
+}
 
 __all__ = [
     "IMAGE_EXPERIMENTS",
@@ -53,4 +70,5 @@ __all__ = [
     "run_experiment",
 ]
 
-__getattr__ = renamed(__name__, {"Cell": "peerloss.experiments.TableRun"})
+_get_name, __dir__ = lazy_names(__name__, _NAMES)
+__getattr__ = renamed(__name__, {"Cell": "peerloss.experiments.TableRun"}, otherwise=_get_name)

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from joblib import Parallel, delayed, effective_n_jobs
 
+from peerloss._installing import install_command
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError, WorkerError
 
@@ -125,7 +126,7 @@ def _spread_on_ray(
         ray: Any = import_module("ray")
     except ImportError as error:
         raise InvalidInputError(
-            "`backend` 'ray' needs Ray: pip install 'peerloss[ray]'. Or use the backend 'joblib'."
+            f"`backend` 'ray' needs Ray: {install_command('ray')}. Or use the backend 'joblib'."
         ) from error
     if ray.is_initialized():
         yield from _take_from_ray(ray, function, items, n_jobs)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from peerloss._validation import check_choice
+from peerloss._validation import SOFT_LABEL_TOLERANCE, check_choice
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import values_are_checkable
 
@@ -30,9 +30,10 @@ class Batch(NamedTuple):
     logits: Tensor
     """(n, K) with K ≥ 2, float32 or float64."""
     target: Tensor
-    """(n,) int64; ignored entries hold 0."""
+    """(n,) int64, where ignored entries hold 0; (n, K) in the dtype of the logits for soft targets, where
+    rows without a label hold zeros."""
     valid: Tensor | None
-    """(n,) bool, or ``None`` when it is known that no target is ignored."""
+    """(n,) bool, or ``None`` when it is known that every row has a label."""
     largest: float | None = None
     """Largest finite |logit|, or ``None`` if the values were not read."""
     may_be_masked: bool = True
@@ -42,12 +43,21 @@ class Batch(NamedTuple):
     n_labels: int | None = None
     """L, the number of binary labels per example, or ``None`` if there is one label per row."""
 
+    @property
+    def is_soft(self) -> bool:
+        """Whether targets are probabilities of the classes instead of class codes."""
+        return self.target.ndim == 2
+
     def label_counts(self) -> Tensor:
         """Return how often each label occurs among the targets that are not ignored, int64.
 
-        The shape is (K,), or (L, 2) for L binary labels. Never waits for the device.
+        The shape is (K,), or (L, 2) for L binary labels. For soft targets it is their sum, in floating point;
+        no gradient flows through it. Never waits for the device.
         """
         k, y = self.logits.shape[1], self.target
+        if y.ndim == 2:
+            total = y.detach().sum(dim=0)
+            return total if total.device.type == "mps" else total.double()  # MPS has no float64
         if self.n_labels is not None:
             y = y + k * torch.arange(self.n_labels, device=y.device).repeat(len(y) // self.n_labels)
         size = k * (self.n_labels or 1)
@@ -65,6 +75,8 @@ class Batch(NamedTuple):
 
 def label_frequencies(counts: Tensor, dtype: torch.dtype) -> Tensor:
     """Return counts of labels as probabilities in the last dimension; zeros if nothing was counted."""
+    if counts.is_floating_point():  # of soft targets
+        counts = counts.to(dtype)
     return counts.to(dtype) / counts.sum(dim=-1, keepdim=True).clamp(min=1)
 
 
@@ -116,9 +128,12 @@ def has_binary_labels(logits: Tensor, target: Tensor) -> bool:
 def make_batch(logits: Tensor, target: Tensor, *, ignore_index: int, binary_labels: bool = False) -> Batch:
     """Check shapes (always) and values (on the CPU) and return the batch in canonical form.
 
-    Logits (N, K, d₁, …) have one row per position. With ``binary_labels``, logits and targets may also be
-    (n, L): each of the L labels is then 0 or 1.
+    Logits (N, K, d₁, …) have one row per position. Floating-point targets of the shape of the logits are
+    soft. With ``binary_labels``, logits and integer targets may also be (n, L): each of the L labels is then
+    0 or 1.
     """
+    if has_soft_targets(target):
+        return _make_soft_rows(logits, target)
     if has_positions(logits, target):
         return _make_rows(*flatten_positions(logits, target), ignore_index, target.shape)
     if binary_labels and has_binary_labels(logits, target):
@@ -133,18 +148,14 @@ def _make_rows(logits: Tensor, target: Tensor, ignore_index: int, shape: torch.S
         got = target.dtype if isinstance(target, Tensor) else type(target).__name__
         raise InvalidInputError(
             f"`target` must be an integer tensor of class codes 0..K-1; got {got}. Use `target.long()`; "
-            "soft labels are not supported."
+            "soft targets, floating-point probabilities, have one column per class."
         )
     if target.shape != z.shape[:1]:
         raise InvalidInputError(
             f"`target` must have shape ({z.shape[0]},) to go with logits of shape {tuple(logits.shape)}; "
             f"got {tuple(target.shape)}."
         )
-    if target.device != z.device:
-        raise InvalidInputError(
-            f"`target` must be on the device of `logits` ({z.device}); got {target.device}. "
-            "Use `target.to(logits.device)`."
-        )
+    _check_device(target, z)
     y = target.long()
     if values_are_checkable(z):
         return _check_values(z, y, ignore_index, shape)
@@ -152,22 +163,88 @@ def _make_rows(logits: Tensor, target: Tensor, ignore_index: int, shape: torch.S
     return Batch(z, y.masked_fill(~valid, 0), valid, shape=shape)
 
 
-def _check_values(z: Tensor, y: Tensor, ignore_index: int, shape: torch.Size | None) -> Batch:
-    if y.numel() == 0:
-        return Batch(z, y, None, may_be_masked=False, shape=shape)
+def has_soft_targets(target: Tensor) -> bool:
+    """Whether targets are class probabilities: floating-point, with a column per class."""
+    return isinstance(target, Tensor) and target.ndim >= 2 and target.is_floating_point()
+
+
+def _make_soft_rows(logits: Tensor, target: Tensor) -> Batch:
+    shape = None
+    if isinstance(logits, Tensor) and logits.ndim > 2 and target.shape == logits.shape:
+        shape = target[:, 0].shape
+        logits, target = (t.movedim(1, -1).reshape(-1, t.shape[1]) for t in (logits, target))
+    z = as_columns(logits)
+    if target.shape != z.shape:
+        raise InvalidInputError(
+            f"`target` of dtype {target.dtype} must hold class probabilities of shape {tuple(z.shape)} to go "
+            f"with logits of shape {tuple(logits.shape)}; got {tuple(target.shape)}. For class codes use an "
+            "integer tensor: `target.long()`."
+        )
+    _check_device(target, z)
+    # A row in half precision is rounded, so its sum is off by up to half a unit in the last place.
+    tolerance = max(SOFT_LABEL_TOLERANCE, torch.finfo(target.dtype).eps)
+    q = target.to(z.dtype)
+    off = (q.detach().sum(dim=1) - 1.0).abs()
+    if values_are_checkable(z):
+        largest, masked = _check_logits(z, shape) if len(z) else (None, False)
+        if not len(z) or off.max().item() <= tolerance:  # false for NaN
+            return Batch(z, q, None, largest, masked, shape)
+        missing = _find_unlabelled(q, off, tolerance, shape)
+        return Batch(z, q.masked_fill(missing[:, None], 0.0), ~missing, largest, masked, shape)
+    # Values cannot be read: rows that do not sum to one become NaN, as their loss then does.
+    missing = torch.isnan(q).all(dim=1)
+    q = q.masked_fill(~(off <= tolerance)[:, None], torch.nan).masked_fill(missing[:, None], 0.0)
+    return Batch(z, q, ~missing, shape=shape)
+
+
+def _find_unlabelled(q: Tensor, off: Tensor, tolerance: float, shape: torch.Size | None) -> Tensor:
+    """Return which soft targets are missing (all NaN), (n,) bool; refuse others that do not sum to one."""
+    missing = torch.isnan(q).all(dim=1)
+    wrong = ~missing & ~(off <= tolerance)
+    if wrong.any():
+        row = int(wrong.nonzero()[0])
+        place, total = _place(row, shape), q[row].sum().item()
+        what = f"{place} sums to {total:g}" if math.isfinite(total) else f"{place} is {q[row].tolist()[:8]}"
+        raise InvalidInputError(
+            "`target` of a floating-point dtype must hold class probabilities that sum to 1 in each row; "
+            f"{what}. Divide votes by their number; a row of NaN has no label. For class codes, or L binary "
+            "labels, use an integer tensor: `target.long()`."
+        )
+    return missing
+
+
+def _check_device(target: Tensor, z: Tensor) -> None:
+    if target.device != z.device:
+        raise InvalidInputError(
+            f"`target` must be on the device of `logits` ({z.device}); got {target.device}. "
+            "Use `target.to(logits.device)`."
+        )
+
+
+def _place(row: int, shape: torch.Size | None) -> str:
+    if shape is None:
+        return f"row {row}"
+    return f"position {tuple(int(i) for i in torch.unravel_index(torch.tensor(row), shape))}"
+
+
+def _check_logits(z: Tensor, shape: torch.Size | None) -> tuple[float, bool]:
+    """Return the largest finite |logit| and whether a logit is −inf; refuse NaN and +inf."""
     low, high = (extreme.item() for extreme in torch.aminmax(z.detach()))
     if not high < math.inf:  # comparisons with NaN are false; −inf (a masked class) is legal
         bad = torch.isnan(z) | torch.isposinf(z)
         row = int(bad.any(dim=1).nonzero()[0])
-        place = f"row {row}"
-        if shape is not None:
-            place = f"position {tuple(int(i) for i in torch.unravel_index(torch.tensor(row), shape))}"
         raise InvalidInputError(
-            f"`logits` must not hold NaN or +inf; {place} is {z[row].tolist()[:8]}. The model has "
-            "diverged or its inputs are not finite: check the inputs and lower the learning rate."
+            f"`logits` must not hold NaN or +inf; {_place(row, shape)} is {z[row].tolist()[:8]}. The model "
+            "has diverged or its inputs are not finite: check the inputs and lower the learning rate."
         )
     masked = low == -math.inf
-    largest = abs(high) if masked else max(high, -low)
+    return abs(high) if masked else max(high, -low), masked
+
+
+def _check_values(z: Tensor, y: Tensor, ignore_index: int, shape: torch.Size | None) -> Batch:
+    if y.numel() == 0:
+        return Batch(z, y, None, may_be_masked=False, shape=shape)
+    largest, masked = _check_logits(z, shape)
     first, last = (extreme.item() for extreme in torch.aminmax(y))
     if first >= 0 and last < z.shape[1] and not first <= ignore_index <= last:
         return Batch(z, y, None, largest, masked, shape)
@@ -176,7 +253,8 @@ def _check_values(z: Tensor, y: Tensor, ignore_index: int, shape: torch.Size | N
     if wrong.any():
         raise InvalidInputError(
             f"`target` must hold labels in 0..{z.shape[1] - 1}; found {int(y[wrong][0])}. Encode labels "
-            f"first (−1/+1 becomes 0/1), or mark rows to exclude with ignore_index={ignore_index}."
+            f"first (−1/+1 becomes 0/1), or mark rows to exclude with ignore_index={ignore_index}. If -1 "
+            "marks rows without a label, use ignore_index=-1."
         )
     ignored = None if bool(valid.all()) else valid
     return Batch(z, y.masked_fill(~valid, 0), ignored, largest, masked, shape)
@@ -226,14 +304,15 @@ def reduce_rows(rows: Tensor, batch: Batch, weight: Tensor | None, reduction: st
 
 
 def mean_divisor(batch: Batch, weight: Tensor | None) -> Tensor | int:
-    """Return the sum of the targets' weights, by which a mean divides.
+    """Return the sum of the targets' weights, by which a mean divides; Σ q·w for soft targets q.
 
     It is 1 for a batch without labels (empty, or every target ignored), whose mean loss and gradient are 0.
     """
     if weight is None:
         return max(len(batch.target), 1) if batch.valid is None else batch.valid.sum().clamp(min=1)
-    weights = weight[batch.target]
-    if batch.valid is not None:
-        weights = weights * batch.valid
-    total = weights.sum()
+    if batch.is_soft:  # rows without a label hold zeros
+        total = (batch.target.detach() @ weight).sum()
+    else:
+        weights = weight[batch.target]
+        total = weights.sum() if batch.valid is None else (weights * batch.valid).sum()
     return torch.where(total > 0, total, 1.0)

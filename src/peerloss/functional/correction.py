@@ -10,7 +10,7 @@ from torch import Tensor
 from peerloss._deprecation import renamed_parameters
 from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps, check_vector
 from peerloss.functional.batch import Batch, fit_to_batch, make_batch, reduce_rows, without_autocast
-from peerloss.functional.kernels.reference import weighted_sum
+from peerloss.functional.kernels.reference import rows_of_labels, weighted_sum
 from peerloss.noise import NoiseModel, as_noise_model
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ def backward_loss(
     """Return the backward-corrected loss ``Σ_k (T⁻¹)[ỹ_n, k] · L[n, k]``.
 
     Its expectation over the noise is the loss against the clean label. For two classes it is the unbiased
-    surrogate of Natarajan et al. that the paper compares with.
+    surrogate of Natarajan et al. that the paper compares with. It is linear in the label, so for a soft
+    target q the coefficients are ``(q T⁻¹)[n, k]``.
 
     Parameters
     ----------
@@ -65,7 +66,7 @@ def batch_backward_loss(
 ) -> Tensor:
     """Compute :func:`backward_loss` from a checked batch and T⁻¹ (shared with the module)."""
     with without_autocast(batch.logits):
-        coefficients = fit_to_batch(inverse, "noise", batch)[batch.target]
+        coefficients = rows_of_labels(fit_to_batch(inverse, "noise", batch), batch)
         if weight is not None:
             weight = fit_to_batch(weight, "weight", batch)
             coefficients = coefficients * weight
@@ -86,7 +87,10 @@ def forward_loss(
     """Return the forward-corrected cross entropy ``−log (p T)[ỹ_n]``.
 
     The predicted clean probabilities p give the probabilities p·T of the noisy label, so the minimiser
-    predicts clean probabilities. T need not be invertible.
+    predicts clean probabilities. T need not be invertible. For a soft target q the loss is
+    ``−Σ_k q[n, k] log (p T)[k]``: q are probabilities of the *noisy* label, such as shares of votes. If q are
+    probabilities of the clean label, use :func:`plain_loss`; ``−log Σ_k q[n, k] (p T)[k]``, the likelihood of
+    a set of possible labels, is another loss.
 
     Parameters
     ----------
@@ -110,13 +114,30 @@ def batch_forward_loss(batch: Batch, log_transition: Tensor, weight: Tensor | No
     """Compute :func:`forward_loss` from a checked batch and log T (shared with the module)."""
     with without_autocast(batch.logits):
         log_transition = fit_to_batch(log_transition, "noise", batch)
-        rows = forward_rows(batch.logits, log_transition.T[batch.target])
-        if weight is not None:
-            weight = fit_to_batch(weight, "weight", batch)
-            rows = rows * weight[batch.target]
+        weight = None if weight is None else fit_to_batch(weight, "weight", batch)
+        z, y = batch.logits, batch.target
+        if batch.is_soft:
+            columns = -noisy_log_probabilities(z, log_transition)
+            rows = weighted_sum(y if weight is None else y * weight, columns, batch)
+        else:
+            rows = forward_rows(z, log_transition.T[y])
+            rows = rows if weight is None else rows * weight[y]
         return reduce_rows(rows, batch, weight, reduction)
 
 
 def forward_rows(z: Tensor, log_likelihood: Tensor) -> Tensor:
     """Return −log Σ_k p_k T[k, ỹ_n] of rows ``z`` (…, n, K), from log T[k, ỹ_n] of the same shape."""
     return -torch.logsumexp(torch.log_softmax(z, dim=-1) + log_likelihood, dim=-1)
+
+
+def noisy_log_probabilities(z: Tensor, log_transition: Tensor) -> Tensor:
+    """Return log (p T)[k] of every noisy label k, (n, K), from logits ``z`` and log T.
+
+    If (p T)[k] would underflow because T has zeros, log p_k + log T[k, k] replaces its logarithm: one term of
+    the sum, with a gradient that does not vanish.
+    """
+    log_p = torch.log_softmax(z, dim=1)
+    noisy = log_p.exp() @ log_transition.exp()
+    floor = torch.finfo(z.dtype).tiny ** 0.8  # far above the numbers that lose digits
+    rare = log_p + log_transition.diagonal()
+    return torch.where(noisy > floor, noisy.clamp(min=floor).log(), rare)

@@ -34,6 +34,7 @@ from torch import Tensor
 from peerloss._validation import check_choice
 from peerloss.functional.base import check_eps, check_prior, values_are_checkable
 from peerloss.functional.batch import Batch, fit_to_batch, make_batch, reduce_rows, without_autocast
+from peerloss.functional.kernels.reference import label_entries, weighted_sum
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -98,7 +99,10 @@ def batch_divergence_loss(batch: Batch, divergence: str, prior: Tensor, reductio
             log_two = torch.log(log_ratio.new_tensor(2.0))
             own = log_two - torch.nn.functional.softplus(-log_ratio)
             peers = torch.nn.functional.softplus(log_ratio) - log_two
-        rows = peers @ prior - own.gather(1, batch.target[:, None]).squeeze(1)
+        if batch.is_soft:
+            rows = peers @ prior - weighted_sum(batch.target, own, batch)
+        else:
+            rows = peers @ prior - label_entries(own, batch.target)
         return reduce_rows(rows, batch, None, reduction)
 
 
@@ -169,4 +173,6 @@ def _joint(batch: Batch, rows: Tensor | int) -> Tensor:
     p = torch.softmax(batch.logits, dim=1)
     if batch.valid is not None:
         p = p * batch.valid[:, None]
+    if batch.is_soft:
+        return batch.target.T @ p / rows
     return p.new_zeros(k, k).index_add(0, batch.target, p) / rows

@@ -19,8 +19,8 @@ from peerloss.functional.base import (
     values_are_checkable,
 )
 from peerloss.functional.batch import as_columns, fit_to_batch, make_batch, reduce_rows, without_autocast
-from peerloss.functional.kernels.dispatch import PeerSettings, compute_peer_loss
-from peerloss.functional.kernels.reference import label_entries
+from peerloss.functional.kernels.dispatch import PeerSettings, compute_peer_loss, cross_entropy
+from peerloss.functional.kernels.reference import label_entries, weighted_sum
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -70,7 +70,7 @@ def plain_loss(
     ignore_index: int = -100,
     reduction: str = "mean",
 ) -> Tensor:
-    """Return the plain loss ``L[n, ỹ_n]``: peer loss at α = 0.
+    """Return the plain loss ``L[n, ỹ_n]``, or ``Σ_k q[n, k]·L[n, k]`` of soft targets: peer loss at α = 0.
 
     ``logits``, ``target``, ``base``, ``eps``, ``weight``, ``ignore_index`` and ``reduction`` are those of
     :func:`peer_loss`.
@@ -86,6 +86,11 @@ def plain_loss(
             weight = fit_to_batch(check_vector(weight, "weight"), "weight", batch)
         record, z, y = as_base(base), batch.logits, batch.target
         clip = record.clip(check_eps(eps))
+        if batch.is_soft:
+            if record.log_loss:
+                return cross_entropy(batch, z.new_zeros(z.shape[1]), clip, weight, reduction)
+            rows = weighted_sum(y if weight is None else y * weight, record.columns(z, clip), batch)
+            return reduce_rows(rows, batch, weight, reduction)
         if record.log_loss:  # without computing the other columns
             exact = torch.nn.functional.cross_entropy(z, y, reduction="none")
             rows = exact if clip == 0 else -torch.log(torch.exp(-exact) + clip)
@@ -129,8 +134,13 @@ def peer_loss(
         pixels, as in ``torch.nn.functional.cross_entropy``: every position is a row. (n, L) for L binary
         labels, as in ``binary_cross_entropy_with_logits``: each label is a two-class problem of its own.
     target
-        Noisy labels (n,), integers in 0..K-1 or ``ignore_index``; (N, d₁, …) for positions; (n, L) of 0 and
-        1 for L binary labels.
+        Noisy labels (n,), integers in 0..K-1 or ``ignore_index``; (N, d₁, …) for positions; integers (n, L)
+        of 0 and 1 for L binary labels.
+
+        *Floating-point* targets of the shape of the logits, (n, K) or (N, K, d₁, …), are soft: each row holds
+        the probabilities of the classes, such as shares of votes, mixed, smoothed or predicted labels. The
+        row's loss is ``Σ_k q[n, k]·L[n, k] − α·Σ_k π̃_k L[n, k]``, and a counted π̃ is the mean target. Rows
+        sum to one; entries may be negative (negative label smoothing). A row of NaN has no label.
     alpha
         Weight of the peer term, any finite number; 0 is the plain loss.
     noisy_prior
@@ -141,7 +151,8 @@ def peer_loss(
 
     Returns
     -------
-    A scalar, or a tensor of the shape of ``target`` with ``reduction="none"``. It is often negative.
+    A scalar, or with ``reduction="none"`` a tensor of the shape of ``target``, without the dimension of the
+    classes if targets are soft. It is often negative.
 
     Raises
     ------
@@ -153,6 +164,8 @@ def peer_loss(
     >>> logits = torch.tensor([[2.0, 0.0], [0.0, 1.0]])
     >>> peer_loss(logits, torch.tensor([0, 1]), base="zero_one")
     tensor(-0.5000)
+    >>> peer_loss(logits, torch.tensor([[0.8, 0.2], [0.4, 0.6]]), base="zero_one")
+    tensor(-0.2000)
 
     References
     ----------

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from torch.nn.functional import pad
 
+from peerloss._installing import install_command
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
 from peerloss.losses import AlphaSchedule
@@ -77,4 +78,4 @@ def go_to(schedule: AlphaSchedule, step: int) -> None:
 
 def missing_extra(error: ImportError, extra: str) -> ImportError:
     """Return ``error`` with the command that installs what is missing."""
-    return ImportError(f'{error}. Install what this module needs with: pip install "peerloss[{extra}]"')
+    return ImportError(f"{error}. Install what this module needs with: {install_command(extra)}")

@@ -92,7 +92,7 @@ class PriorLoss(LabelLoss):
 
     def reset_prior(self) -> None:
         """Set the counts to zero, for example because the data change."""
-        self.label_counts = self.label_counts.new_zeros(0)
+        self.label_counts = self.label_counts.new_zeros(0, dtype=torch.int64)
 
     def _counts_labels(self) -> bool:
         """Whether the labels of the current batch are counted, unless the prior is given."""
@@ -130,6 +130,10 @@ class PriorLoss(LabelLoss):
                 f"have been counted, these logits have {_count_classes(counts)}. Use one loss per task, or "
                 "`reset_prior()`."
             )
+        if counts.is_floating_point() and self.label_counts.dtype != counts.dtype:
+            # The first soft targets after class codes, or after the module was cast to half precision.
+            self.label_counts = self.label_counts.to(counts.dtype) + counts
+            return
         if not torch.compiler.is_compiling() and self.label_counts.is_inference():
             self.label_counts = self.label_counts.clone()  # loaded under torch.inference_mode()
         self.label_counts.add_(counts)
@@ -148,8 +152,9 @@ class PriorLoss(LabelLoss):
     def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *args: Any) -> None:
         # Checkpoints of losses that did not count labels have no counts.
         saved = state_dict.setdefault(f"{prefix}label_counts", self.label_counts)
-        if saved.shape != self.label_counts.shape:
-            self.label_counts = self.label_counts.new_zeros(saved.shape)
+        if saved.shape != self.label_counts.shape or saved.dtype != self.label_counts.dtype:
+            # Counts of soft targets are not integers.
+            self.label_counts = self.label_counts.new_zeros(saved.shape, dtype=saved.dtype)
         super()._load_from_state_dict(state_dict, prefix, *args)
 
     def extra_repr(self) -> str:

@@ -55,7 +55,7 @@ class BackwardLoss(LabelLoss):
         self.register_buffer("inverse", torch.tensor(as_noise_model(noise, "noise").inverse()))
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of logits (n, K) against noisy labels (n,)."""
+        """Return the loss of logits (n, K) against noisy labels (n,), or soft targets (n, K)."""
         batch, base = self.batch(logits, target), as_base(self.base)
         return batch_backward_loss(batch, self.inverse, base, self.eps, self.weight, self.reduction)
 
@@ -96,6 +96,6 @@ class ForwardLoss(LabelLoss):
         self.register_buffer("log_transition", transition.log())
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of logits (n, K) against noisy labels (n,)."""
+        """Return the loss of logits (n, K) against noisy labels (n,), or soft targets (n, K)."""
         batch = self.batch(logits, target)
         return batch_forward_loss(batch, self.log_transition, self.weight, self.reduction)

@@ -38,7 +38,7 @@ class DMILoss(LabelLoss):
         self.eps = check_eps(eps)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of logits (n, K) against noisy labels (n,)."""
+        """Return the loss of logits (n, K) against noisy labels (n,), or soft targets (n, K)."""
         return dmi_loss(logits, target, eps=self.eps, ignore_index=self.ignore_index)
 
     def extra_repr(self) -> str:
@@ -80,7 +80,7 @@ class FDivergenceLoss(PriorLoss):
         self.divergence = check_choice(divergence, "divergence", DIVERGENCES)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of logits (n, K) against noisy labels (n,)."""
+        """Return the loss of logits (n, K) against noisy labels (n,), or soft targets (n, K)."""
         batch = self.batch(logits, target)
         return batch_divergence_loss(batch, self.divergence, self._prior(batch), self.reduction)
 

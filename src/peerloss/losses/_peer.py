@@ -35,7 +35,8 @@ class PlainLoss(LabelLoss):
     eps
         Clip of ``"cross_entropy"``, −log(p + eps).
     weight, ignore_index, reduction
-        As in ``torch.nn.CrossEntropyLoss``, except that the mean of a batch without labels is 0, not NaN.
+        As in ``torch.nn.CrossEntropyLoss``, except that the mean of a batch without labels is 0, not NaN, and
+        that the mean of weighted soft targets divides by their weights, as for class codes.
 
     Examples
     --------
@@ -91,6 +92,11 @@ class PeerLoss(PriorLoss):
     ``nn.CrossEntropyLoss``. Logits and targets of the same shape (n, L) are L binary labels per example, as
     in ``nn.BCEWithLogitsLoss``. Then every label has its own prior, and the mean is over all n·L entries.
 
+    Floating-point targets of the shape of the logits are soft: probabilities of the classes in each row, such
+    as shares of votes, or mixed or smoothed labels. The dtype decides: binary labels are integers. The
+    counted prior is the mean target. Rows sum to one, or are NaN if they have no label; on CUDA, where values
+    are not read, a row with another sum has the loss NaN.
+
     Parameters
     ----------
     base
@@ -112,9 +118,10 @@ class PeerLoss(PriorLoss):
         has two entries, the same for all labels.
     ignore_index
         Rows with this target are excluded: from the loss, from the peers and from the prior. With positions
-        or binary labels, single entries of the target are excluded.
+        or binary labels, single entries of the target are excluded. Soft targets exclude rows of NaN instead.
     reduction
-        ``"mean"`` (divided by the sum of the targets' weights), ``"sum"`` or ``"none"``.
+        ``"mean"`` (divided by the sum of the targets' weights, Σ_k w_k q[n, k] for soft targets), ``"sum"``
+        or ``"none"``.
     generator
         Source of sampled peers, on the device of the logits.
 
@@ -188,7 +195,7 @@ class PeerLoss(PriorLoss):
         self._alpha_input.fill_(self._alpha)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        """Return the loss of logits (n, K) against noisy labels (n,), or of positions or binary labels."""
+        """Return the loss of logits (n, K) against noisy labels (n,), or another shape of ``peer_loss``."""
         result = self._compute(logits, target)
         if result.value is not None or values_are_readable():  # compiled graphs leave out the watch
             self._watch(result.batch, result.loss, self._alpha, value=result.value)

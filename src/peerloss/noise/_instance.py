@@ -192,6 +192,9 @@ def flip_labels(
 ) -> IntArray:
     """Return a noisy copy of the labels ``y``; the caller's array is not modified.
 
+    This simulates noise and makes no promise of privacy, because the seed reveals the labels. To publish
+    labels use :func:`peerloss.noise.release_labels`.
+
     Parameters
     ----------
     y

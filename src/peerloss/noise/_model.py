@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Self
+import math
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from peerloss._validation import (
     as_labels,
     as_prior,
     check_count,
+    check_finite,
     check_in_range,
 )
 from peerloss.exceptions import InvalidInputError, NotIdentifiableError
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
 #: A T with a larger condition number is treated as singular: inverting it would amplify the sampling noise of
 #: any estimate by more than this factor.
 MAX_CONDITION = 1e8
+#: Largest ε of a private release. A label then flips with a probability of about e⁻³² = 10⁻¹⁴.
+MAX_EPSILON = 32.0
 
 
 class NoiseModel:
@@ -75,6 +79,12 @@ class NoiseModel:
             return f"NoiseModel.binary(e_neg={self.e_neg:g}, e_pos={self.e_pos:g})"
         return f"NoiseModel({self.n_classes} classes, flip rates {np.round(self.flip_rates, 4).tolist()})"
 
+    def _repr_html_(self) -> str:
+        """Return the view in a notebook."""
+        from peerloss.noise.noise_table import noise_card  # noqa: PLC0415 - only notebooks need it
+
+        return noise_card(self.transition)
+
     @classmethod
     def binary(cls, e_neg: float, e_pos: float) -> Self:
         """Two classes: ``e_neg = P(1 | clean 0)`` (the paper's e₋₁), ``e_pos = P(0 | clean 1)`` (e₊₁)."""
@@ -97,6 +107,38 @@ class NoiseModel:
         k = check_count(n_classes, "n_classes", minimum=2)
         flip = check_in_range(rate, "rate", 0.0, 1.0)
         return cls((1.0 - flip) * np.eye(k) + flip * np.roll(np.eye(k), 1, axis=1))
+
+    @classmethod
+    def randomized_response(cls, n_classes: int, epsilon: float) -> Self:
+        """Return the noise of labels released under local differential privacy ``epsilon``.
+
+        ``T[i, i] = e^ε / (e^ε + K − 1)`` and every other entry is ``1 / (e^ε + K − 1)``, so that the
+        probability of a released label changes at most by the factor e^ε if the true label changes.
+
+        Of all T with this ε it keeps the most labels of equally frequent classes: in column j every entry is
+        at least e^−ε T[j, j], and the entries of all columns add up to K, so
+        ``mean(T[j, j]) ≤ 1 / (1 + (K − 1) e^−ε)``.
+
+        Parameters
+        ----------
+        n_classes
+            K, at least 2.
+        epsilon
+            ε, above 0 and at most 32.
+
+        Examples
+        --------
+        >>> noise = NoiseModel.randomized_response(2, epsilon=1.0)
+        >>> noise.transition.round(3).tolist()
+        [[0.731, 0.269], [0.269, 0.731]]
+        >>> round(noise.epsilon, 12)
+        1.0
+        """
+        k = check_count(n_classes, "n_classes", minimum=2)
+        weight = math.exp(-check_epsilon(epsilon))  # e^ε itself would make the small entries less accurate
+        matrix = np.full((k, k), weight)
+        np.fill_diagonal(matrix, 1.0)
+        return cls(matrix / (1.0 + (k - 1) * weight))
 
     @property
     def n_classes(self) -> int:
@@ -154,6 +196,17 @@ class NoiseModel:
             return self.sum_of_rates < 1.0
         kept = np.diag(self.transition)
         return bool((kept > (self.transition - np.diag(kept)).max(axis=0)).all())
+
+    @property
+    def epsilon(self) -> float:
+        """ε of the local differential privacy of a label that is released through this noise.
+
+        The largest ``log(T[i, j] / T[i', j])`` over all released labels j and true labels i and i'. It is
+        infinite if a released label excludes a true one, and 0 if the released label says nothing.
+        """
+        used = self.transition[:, self.transition.any(axis=0)]  # labels that are never released tell nothing
+        with np.errstate(divide="ignore"):
+            return float(np.ptp(np.log(used), axis=0).max())
 
     def noisy_prior(self, clean_prior: ArrayLike) -> FloatArray:
         """Return π̃ = π T, the distribution of the noisy labels; ``clean_prior`` is P(Y = 1) or (K,)."""
@@ -238,6 +291,20 @@ def draw_labels(probabilities: FloatArray, rng: np.random.Generator) -> IntArray
     cumulated = probabilities.cumsum(axis=1)
     u = rng.random(len(cumulated))[:, None] * cumulated[:, -1:]  # the last entry is 1 up to rounding
     return np.asarray((u >= cumulated).sum(axis=1), dtype=np.int64)
+
+
+def check_epsilon(epsilon: Any) -> float:
+    """Return ``epsilon`` as a float above 0 and at most ``MAX_EPSILON``."""
+    number = check_finite(
+        epsilon, "epsilon", advice="Pass a number such as 1.0; without privacy, use the labels as they are."
+    )
+    if not 0.0 < number <= MAX_EPSILON:
+        raise InvalidInputError(
+            f"`epsilon` must be above 0 and at most {MAX_EPSILON:g}; got {number:g}. Smaller is more "
+            "private: at 0 a release would contain no information, beyond the maximum it would hide nothing. "
+            "Pass a number such as 1.0."
+        )
+    return number
 
 
 def as_noise_model(noise: NoiseModel | ArrayLike, name: str = "noise") -> NoiseModel:

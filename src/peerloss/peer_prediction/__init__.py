@@ -6,29 +6,44 @@ score of reports on unrelated tasks, which takes the reward from uninformed repo
 :mod:`peerloss.crowd` applies these mechanisms to real crowds.
 """
 
-from peerloss.peer_prediction._mechanisms import (
-    correlated_agreement,
-    estimate_joint,
-    logarithmic_score,
-    plain_agreement,
-    quadratic_score,
-)
-from peerloss.peer_prediction._score_matrices import (
-    expected_ca_score,
-    expected_score,
-    logarithmic_matrix,
-    quadratic_matrix,
-)
-from peerloss.peer_prediction._simulate import (
-    Strategy,
-    constant,
-    majority_guess,
-    permuted,
-    random_guess,
-    simulate_reports,
-    truthful,
-)
-from peerloss.peer_prediction.reports import Reports
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from peerloss._lazy_names import lazy_names
+
+if TYPE_CHECKING:
+    from peerloss.peer_prediction._mechanisms import (
+        correlated_agreement,
+        estimate_joint,
+        logarithmic_score,
+        plain_agreement,
+        quadratic_score,
+    )
+    from peerloss.peer_prediction._score_matrices import (
+        expected_ca_score,
+        expected_score,
+        logarithmic_matrix,
+        quadratic_matrix,
+    )
+    from peerloss.peer_prediction._simulate import (
+        Strategy,
+        constant,
+        majority_guess,
+        permuted,
+        random_guess,
+        simulate_reports,
+        truthful,
+    )
+    from peerloss.peer_prediction.reports import Reports
+
+#: Module → public names that are imported from it.
+_NAMES = {
+    "_mechanisms": "correlated_agreement estimate_joint logarithmic_score plain_agreement quadratic_score",
+    "_score_matrices": "expected_ca_score expected_score logarithmic_matrix quadratic_matrix",
+    "_simulate": "Strategy constant majority_guess permuted random_guess simulate_reports truthful",
+    "reports": "Reports",
+}
 
 __all__ = [
     "Reports",
@@ -49,3 +64,5 @@ __all__ = [
     "simulate_reports",
     "truthful",
 ]
+
+__getattr__, __dir__ = lazy_names(__name__, _NAMES, modules=("reports", "shared_reports"))

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from scipy import sparse
 
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+    from scipy import sparse
 
     from peerloss._validation import BoolArray, IntArray
 
@@ -104,6 +104,8 @@ class Reports:
         )
         label_codes, known = _code_labels(label_column[used], labels)
         task_codes, worker_codes = task_codes[used], worker_codes[used]
+        from scipy import sparse  # noqa: PLC0415 - reading and checking a table does not need it
+
         ones = np.ones(len(label_codes), dtype=np.int64)
         counts = sparse.csr_array((ones, (task_codes, label_codes)), shape=(len(tasks), len(known)))
         counts.sum_duplicates()

@@ -12,6 +12,7 @@ from sklearn.pipeline import Pipeline
 
 from peerloss.boosting import PeerBoostingClassifier, PeerObjective
 from peerloss.boosting.libraries import BoosterSettings, CategoricalColumns, TrainedBooster
+from peerloss.datasets.tables.sparse_encoder import SparseEncoder
 from peerloss.estimators import (
     CostSensitiveSVC,
     MarginPerceptron,
@@ -21,7 +22,7 @@ from peerloss.estimators import (
     RobustMLPClassifier,
     TableEncoder,
 )
-from peerloss.estimators.portfolio import FoldBooster, FoldNet, Member
+from peerloss.estimators.portfolio import FoldBooster, FoldNet, Member, SparseLogistic
 from peerloss.noise import NoiseModel
 from peerloss.posterior import NoisePosterior, TabulatedPosterior
 from peerloss.posterior.calibrator import Calibrator
@@ -61,6 +62,8 @@ OWN_TYPES: dict[str, type] = {
     "Plan": BoosterSettings,
     "RandomForestClassifier": ensemble.RandomForestClassifier,
     "RobustMLPClassifier": RobustMLPClassifier,
+    "SparseEncoder": SparseEncoder,
+    "SparseLogistic": SparseLogistic,
     "TableEncoder": TableEncoder,
     "TabulatedPosterior": TabulatedPosterior,
     "Trained": TrainedBooster,
@@ -74,8 +77,18 @@ RENAMED_FIELDS = {
 }
 #: Name in the file → fields that earlier versions did not have, with the values that they used.
 NEW_FIELDS: dict[str, dict[str, Any]] = {
-    "PeerBoostingClassifier": {"n_folds": 5, "clean_map_": None, "noise_": None, "oof_proba_": None},
-    "PeerPlugInClassifier": {"random_state": 0},
+    "CostSensitiveSVC": {"table_": None},
+    "MarginPerceptron": {"table_": None},
+    "PeerBoostingClassifier": {
+        "n_folds": 5,
+        "clean_map_": None,
+        "noise_": None,
+        "oof_proba_": None,
+        "table_": None,
+    },
+    "PeerClassifier": {"table_": None, "verbose": False},
+    "PeerPlugInClassifier": {"random_state": 0, "table_": None},
+    "RobustMLPClassifier": {"table_": None, "verbose": False},
     "TableEncoder": {"output": "features", "free_text_": [], "_text_models": {}, "_codes": {}},
 }
 

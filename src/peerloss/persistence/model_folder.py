@@ -22,23 +22,37 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import check_is_fitted
 
 from peerloss._classifier import NoisyLabelClassifier
-from peerloss._files import atomic_folder, restore_folder
+from peerloss._files import atomic_folder
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 from peerloss.persistence._skops_parts import dump_parts, load_parts
 from peerloss.persistence._state import Reader, Writer
+from peerloss.persistence.manifest import (
+    ARRAYS,
+    FORMAT,
+    FORMAT_VERSION,
+    MANIFEST,
+    PARTS,
+    STATE,
+    check_replaceable,
+    read_files,
+    read_manifest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sklearn.base import BaseEstimator
 
-FORMAT = "peerloss model"
-FORMAT_VERSION = 1
-MANIFEST, STATE, ARRAYS, PARTS = "manifest.json", "state.json", "arrays.safetensors", "parts.skops"
 _LIBRARIES = ("peerloss", "numpy", "pandas", "scikit-learn", "scipy", "torch", "skops", "safetensors")
 
 
-def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[str] = ()) -> Path:
+def save_model(
+    model: BaseEstimator,
+    folder: str | Path,
+    *,
+    trusted: Sequence[str] = (),
+    reading: Mapping[str, Any] | None = None,
+) -> Path:
     """Save a fitted classifier of this library, or a pipeline that ends in one, as a folder without pickle.
 
     The write is atomic. An existing folder is replaced only if it is a model folder.
@@ -55,6 +69,9 @@ def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[st
         trees, forests, boosting, bagging and voting of scikit-learn need not be named, nor do the usual
         scalers, encoders and text vectorizers. Nearest neighbours, Gaussian processes and ``MLPClassifier``,
         for example, must be named, because their content cannot be checked.
+    reading
+        How the table of the training was read, as ``ReadOptions.as_dict`` returns it; it is written to the
+        manifest.
 
     Returns
     -------
@@ -96,7 +113,7 @@ def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[st
     }
     if state.parts:
         files[PARTS] = dump_parts(state.parts, trusted)
-    files[MANIFEST] = _json(_manifest(model, files), indent=2)
+    files[MANIFEST] = _json(_manifest(model, files) | {"reading": dict(reading or {})}, indent=2)
     with atomic_folder(target) as fresh:
         for name, content in files.items():
             (fresh / name).write_bytes(content)
@@ -125,7 +142,7 @@ def load_model(folder: str | Path, *, trusted: Sequence[str] = ()) -> Any:
         names a type that is not trusted.
     """
     home = Path(folder)
-    files = _read_files(home, read_manifest(home)["files"])
+    files = read_files(home, read_manifest(home)["files"])
     try:
         state = json.loads(files[STATE])
         arrays = safetensors.numpy.load(files[ARRAYS])
@@ -142,41 +159,6 @@ def load_model(folder: str | Path, *, trusted: Sequence[str] = ()) -> Any:
             f"{home} cannot be loaded: it contains a value of type {type(model).__name__}, not a classifier."
         )
     return model
-
-
-def read_manifest(folder: str | Path) -> dict[str, Any]:
-    """Return the manifest of a model folder: class, classes, names of the features, versions, files.
-
-    Parameters
-    ----------
-    folder
-        A model folder.
-    """
-    home = Path(folder)
-    restore_folder(home)
-    if not home.is_dir():
-        what = "is a file" if home.exists() else "does not exist"
-        raise ModelFolderError(f"{home} {what}; expected a model folder written by save_model.")
-    try:
-        manifest = json.loads(_read_regular(home / MANIFEST))
-    except FileNotFoundError as error:
-        raise ModelFolderError(
-            f"{home} is not a model folder: it has no {MANIFEST}. Pass a folder written by save_model or "
-            "`peerloss fit`."
-        ) from error
-    except (OSError, ValueError, RecursionError) as error:
-        raise ModelFolderError(f"{home}: {MANIFEST} is damaged: {error}. Save the model again.") from error
-    if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
-        raise ModelFolderError(f"{home} is not a model folder: {MANIFEST} belongs to another format.")
-    version = manifest.get("format_version")
-    if not isinstance(version, int) or not isinstance(manifest.get("files"), dict):
-        raise ModelFolderError(f"{home}: {MANIFEST} is damaged. Save the model again.")
-    if version > FORMAT_VERSION:
-        raise ModelFolderError(
-            f"{home} was written by a newer peerloss: format {version}, but this version "
-            f"reads formats up to {FORMAT_VERSION}. Install a newer version: pip install --upgrade peerloss."
-        )
-    return manifest
 
 
 def _is_savable(model: Any) -> bool:
@@ -212,52 +194,3 @@ def _version(library: str) -> str | None:
 
 def _json(content: Any, *, indent: int | None = None) -> bytes:
     return (json.dumps(content, ensure_ascii=False, allow_nan=False, indent=indent) + "\n").encode()
-
-
-def _read_files(home: Path, listed: Mapping[str, Any]) -> dict[str, bytes]:
-    """Read each file once and compare it with its hash."""
-    files = {}
-    for name, digest in listed.items():
-        if Path(name).name != name:
-            raise ModelFolderError(f"{home}: {MANIFEST} names {name!r}, which is outside the folder.")
-        try:
-            files[name] = _read_regular(home / name)
-        except (OSError, ValueError) as error:
-            raise ModelFolderError(
-                f"{home}: {name} cannot be read: {error}. Copy the folder again."
-            ) from error
-        if hashlib.sha256(files[name]).hexdigest() != digest:
-            raise ModelFolderError(
-                f"{home}: {name} was changed (its SHA-256 is not the one in {MANIFEST}). Copy the folder "
-                "again, or save the model again."
-            )
-    for name in (STATE, ARRAYS):
-        if name not in files:
-            raise ModelFolderError(f"{home}: {MANIFEST} does not list {name}. Save the model again.")
-    return files
-
-
-def _read_regular(path: Path) -> bytes:
-    """Read a regular file; a device or a pipe may never end."""
-    if path.exists() and not path.is_file():
-        raise OSError("it is not a regular file")
-    return path.read_bytes()
-
-
-def check_replaceable(target: Path) -> None:
-    """Raise an error unless ``target`` is free, an empty folder, or a model folder without other files."""
-    if not target.exists() or (target.is_dir() and not any(target.iterdir())):
-        return
-    advice = "Choose another folder, or remove this one yourself."
-    try:
-        manifest = json.loads((target / MANIFEST).read_text(encoding="utf-8"))
-        known, is_model = {MANIFEST, *manifest["files"]}, manifest["format"] == FORMAT
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        is_model = False
-    if not is_model:
-        raise ModelFolderError(f"{target} exists and is not a model folder; it was not changed. {advice}")
-    others = sorted(path.name for path in target.iterdir() if path.name not in known)
-    if others:
-        raise ModelFolderError(
-            f"{target} contains more than a model ({', '.join(others[:5])}); it was not changed. {advice}"
-        )

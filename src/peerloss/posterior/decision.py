@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from peerloss._validation import BoolArray, FloatArray, IntArray
     from peerloss.noise import NoiseModel
 
-METRICS = ("accuracy", "balanced_accuracy")
 #: Noisy labels with |δ_p̃| below this count as balanced: α* = d/δ_p̃ would be large and unstable.
 NEAR_BALANCE = 0.05
 #: Log-likelihood per label that even the best candidate for T may lose: few candidates are quite noise-free,

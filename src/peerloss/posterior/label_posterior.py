@@ -105,7 +105,9 @@ class LabelPosterior:
         return self.noise is not None and self.near_boundary <= BOUNDARY_PROBABILITY
 
 
-def label_posterior(proba: NDArray[Any], codes: IntArray, *, gold: IntArray | None = None) -> LabelPosterior:
+def label_posterior(
+    proba: NDArray[Any], codes: IntArray, *, gold: IntArray | None = None, reason: str = ""
+) -> LabelPosterior:
     """Return the posterior of every row's label.
 
     If a model predicts the given labels no better than chance, rows are ranked by its confidence in their
@@ -119,10 +121,12 @@ def label_posterior(proba: NDArray[Any], codes: IntArray, *, gold: IntArray | No
         The known clean labels, −1 if unknown, shape (n,). They inform the noise and decide their own rows.
         Rows may be selected by their features and given labels, for example the most suspicious ones:
         candidates for the noise are weighted by P(clean | x, given label).
+    reason
+        Why the model cannot be used, if that is known already.
     """
     if gold is not None and not (gold >= 0).any():
         gold = None
-    reason = explain_chance_level(proba, codes)
+    reason = reason or explain_chance_level(proba, codes)
     if reason:
         found = _by_self_confidence(proba, codes, reason)
     else:

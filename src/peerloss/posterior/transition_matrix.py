@@ -5,12 +5,14 @@ often than T[i, i]. So each class against the rest is a problem of two classes
 (:mod:`peerloss.posterior.rate_curves`) whose second rate is 1 − T[i, i]. Its first rate, the frequency of
 label i among rows of other classes, is not one number but depends on the class; only its lowest level enters.
 With few rows per class the diagonal is uncertain, so the classes share a prior, a Beta distribution. Its
-parameters are averaged in proportion to how well they explain all classes.
+parameters are averaged in proportion to how well they explain all classes. Where classes overlap, the curves
+of all classes are wrong in the same direction, so the evidence of K classes counts as √(2/K) of their sum.
 
 **Other entries.** The labels that rows near the top of class i have instead of i are counted. Their shares
 are shrunk towards equal shares, by as much as the counts of all classes support.
 
-The candidates for T are a sample from this posterior: the quantiles of each diagonal entry in random order.
+A candidate for T has the same quantile of every diagonal entry, for the same reason: with independent rates,
+the errors of many classes would cancel, and the interval of the accuracy would be too narrow.
 """
 
 from __future__ import annotations
@@ -135,6 +137,7 @@ def _share_prior(flips: FloatArray) -> tuple[FloatArray, float]:
     Also return the posterior probability that all rates are 0.
     """
     rate = np.clip(TABLE, LEAST_RATE, None)
+    independent = np.sqrt(2.0 / len(flips))  # the share of the evidence that counts
     log_evidence, posteriors = [], []
     for mean in MEANS:
         for concentration in CONCENTRATIONS:
@@ -142,10 +145,10 @@ def _share_prior(flips: FloatArray) -> tuple[FloatArray, float]:
             density = np.exp((a - 1.0) * np.log(rate) + (b - 1.0) * np.log1p(-rate) - betaln(a, b))
             joint = flips * (density / density.sum())
             total = np.maximum(joint.sum(axis=1, keepdims=True), 1e-300)
-            log_evidence.append(float(np.log(total).sum()))
+            log_evidence.append(independent * float(np.log(total).sum()))
             posteriors.append(joint / total)
     log_of_some = float(logsumexp(log_evidence)) - np.log(len(log_evidence))
-    log_of_none = float(np.log(flips[:, 0]).sum())
+    log_of_none = independent * float(np.log(flips[:, 0]).sum())
     odds = np.log(NO_NOISE) - np.log1p(-NO_NOISE) + log_of_none - log_of_some
     weights = np.exp(np.array(log_evidence) - max(log_evidence))
     return np.tensordot(weights / weights.sum(), np.array(posteriors), axes=1), float(expit(odds))
@@ -176,15 +179,14 @@ def _shrink_shares(counts: FloatArray) -> FloatArray:
 
 
 def _sample(flips: FloatArray, shares: FloatArray, no_noise: float) -> NoisePosterior:
-    """Return candidates for T: no noise, then stratified quantiles of each class's rate in random order."""
+    """Return candidates for T: no noise, then the quantiles of all rates, the lower ones first."""
     k = len(flips)
     size = max(1, min(N_CANDIDATES, MAX_ENTRIES // k**2))
-    rng = np.random.default_rng(0)
     levels = (np.arange(size) + 0.5) / size
     transitions = np.empty((size, k, k))
     for i, table in enumerate(flips):
         below = np.append(0.0, np.cumsum(table))
-        level = rng.permutation(levels) * below[-1]
+        level = levels * below[-1]
         cell = np.minimum(np.searchsorted(below, level, side="right") - 1, len(TABLE) - 1)
         inside = (level - below[cell]) / np.maximum(table[cell], 1e-300) - 0.5
         rates = TABLE[cell] + np.where(cell > 0, inside * TABLE[1], 0.0)  # a rate of 0 is exactly 0

@@ -11,6 +11,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from peerloss._files import atomic_files
+from peerloss._installing import install_command
 from peerloss._pages import render
 from peerloss.exceptions import InvalidInputError
 from peerloss.report import _exports as export
@@ -83,7 +84,7 @@ def _check_installed() -> None:
     missing = [name for name in ("matplotlib", "jinja2") if find_spec(name) is None]
     if missing:
         raise InvalidInputError(
-            f"Pages and pictures need {' and '.join(missing)}: pip install 'peerloss[report]'."
+            f"Pages and pictures need {' and '.join(missing)}: {install_command('report')}."
         )
 
 

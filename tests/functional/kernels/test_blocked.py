@@ -105,3 +105,30 @@ def test_single_precision_agrees_with_double(monkeypatch):
             )
             assert single.dtype == torch.float32
             torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("k", [2, 3, 100])
+@pytest.mark.parametrize("eps", [0.0, 1e-5, 0.1])
+@pytest.mark.parametrize("masked", [False, True])
+def test_blocks_of_soft_targets_agree_with_the_plain_formula(monkeypatch, k, eps, masked):
+    """Values, gradients, second derivatives; entries may be negative, and a masked class has the factor 0."""
+    z, _ = example(10, k)
+    q = torch.softmax(example(10, k, seed=1)[0], dim=1) * 1.2 - 0.2 / k
+    shared = -0.7 * torch.softmax(torch.arange(k, dtype=z.dtype) / k, 0)
+    if masked and k > 2:
+        z[2, 1], q[2, 1], shared[1] = -torch.inf, 0.0, 0.0
+    upstream = torch.linspace(-1, 2, 10, dtype=z.dtype)
+    results = []
+    monkeypatch.setattr(blocked, "SOFT_BLOCK", 4 * k)  # four rows
+    paths = [reference.cross_entropy_rows, blocked.blocked_rows]
+    if eps == 0:  # as on a GPU
+        paths.append(lambda t, q, own, shared, *_, **__: blocked._UnclippedRows.apply(t, q, own, shared))
+    for compute in paths:
+        t = z.clone().requires_grad_()
+        rows = compute(t, q, None, shared, eps, masked=masked)
+        (grad,) = torch.autograd.grad(rows, t, upstream, create_graph=True)
+        (second,) = torch.autograd.grad(grad.square().sum(), t)
+        (first,) = torch.autograd.grad(compute(t, q, None, shared, eps, masked=masked), t, upstream)
+        results.append((rows.detach(), grad.detach(), second, first))
+    for found in results[1:]:
+        torch.testing.assert_close(found, results[0], rtol=1e-9, atol=1e-12)

@@ -90,7 +90,7 @@ def test_the_table_of_an_earlier_training_is_kept(tmp_path):
 
 
 def test_each_epoch_is_logged_once(tmp_path, capsys):
-    """The table has the history, also of a resumed training, and the bar shows the epochs."""
+    """The table has the history, also of a resumed training, and the epochs are shown on stderr."""
     X, noisy, _ = images()
     for _ in range(2):
         result = train_deep(
@@ -106,7 +106,9 @@ def test_each_epoch_is_logged_once(tmp_path, capsys):
     with (tmp_path / "metrics.csv").open(encoding="utf-8") as stream:
         rows = list(csv.DictReader(stream))
     assert [float(row["loss"]) for row in rows] == [record["loss"] for record in result.history]
-    assert f"{RECIPE.epochs}/{RECIPE.epochs}" in capsys.readouterr().out
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    assert f"training: epoch {RECIPE.epochs} of {RECIPE.epochs}, loss " in shown.err
 
 
 def test_epochs_without_validation_have_blank_scores(tmp_path):

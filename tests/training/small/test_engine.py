@@ -350,7 +350,7 @@ def test_without_numba_the_torch_backend_is_used(monkeypatch):
     monkeypatch.setattr("peerloss.training.small._step_backends.has_numba", lambda: False)
     X, y = data()
     assert train_nets(X, [Net(y)], n_classes=2, max_steps=2).backend == ("torch",)
-    with pytest.raises(InvalidInputError, match="pip install numba"):
+    with pytest.raises(InvalidInputError, match='pip install "numba>='):
         train_nets(X, [Net(y)], n_classes=2, max_steps=2, backend="numba")
 
 

@@ -6,7 +6,15 @@
 ``_fit_portfolio``  the weights, and the complete fit.
 """
 
-from peerloss.estimators.portfolio._candidates import GPU_FEATURES, FoldBooster, FoldNet
-from peerloss.estimators.portfolio._fit_portfolio import Member, Portfolio, fit_portfolio, listening
+from peerloss.estimators.portfolio._candidates import GPU_FEATURES, FoldBooster, FoldNet, SparseLogistic
+from peerloss.estimators.portfolio._fit_portfolio import Member, Portfolio, fit_portfolio
 
-__all__ = ["GPU_FEATURES", "FoldBooster", "FoldNet", "Member", "Portfolio", "fit_portfolio", "listening"]
+__all__ = [
+    "GPU_FEATURES",
+    "FoldBooster",
+    "FoldNet",
+    "Member",
+    "Portfolio",
+    "SparseLogistic",
+    "fit_portfolio",
+]

@@ -14,6 +14,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 
+from peerloss._progress import phase
 from peerloss.posterior.calibrator import as_score_columns
 from peerloss.training import Net, TrainedNets, train_nets
 
@@ -38,6 +39,8 @@ MAX_TREE_ROWS = 50_000
 MIN_COMPONENTS, ROWS_PER_COMPONENT, MAX_COMPONENTS = 150, 20, 500
 #: Candidate → the most rows that it is trained on in a fold. Its cost would otherwise dominate large tables.
 MAX_TRAINING_ROWS = {"kernel logistic": 20_000}
+#: Inverse strengths of the penalty of logistic regression on sparse features.
+SPARSE_STRENGTHS = (0.05, 0.5, 5.0)
 #: With at least this many features, one H200 trains the networks of all folds as fast as 16 CPU cores.
 GPU_FEATURES = 2048
 #: Width of the two hidden layers and training steps of the small networks, which are always trained.
@@ -124,8 +127,23 @@ def is_boosting(model: Any) -> bool:
     return isinstance(model, HistGradientBoostingClassifier | LightGBMSettings)
 
 
-def features_for(model: Any, X: FloatArray, trees: FloatArray | None) -> FloatArray:
-    """Return the features that a model uses: ``trees``, if the table has mixed columns and it has trees."""
+class SparseLogistic(LogisticRegression):
+    """Logistic regression on the sparse features of a table with free text, or of a sparse matrix."""
+
+
+def sparse_models() -> dict[str, SparseLogistic]:
+    """Return the models for sparse features by name."""
+    return {f"sparse logistic C={C:g}": SparseLogistic(C=C, max_iter=500) for C in SPARSE_STRENGTHS}
+
+
+def features_for(model: Any, X: FloatArray, trees: FloatArray | None, wide: Any = None) -> Any:
+    """Return the features that a model uses.
+
+    These are ``trees``, if the table has mixed columns and the model has trees, and ``wide``, if the model is
+    for sparse features.
+    """
+    if isinstance(model, SparseLogistic):
+        return wide
     has_trees = is_forest(model) or is_boosting(model) or isinstance(model, FoldBooster)
     return trees if trees is not None and has_trees else X
 
@@ -199,10 +217,12 @@ def fit_networks(
     With thousands of rows, wide networks are trained too. Small ones remain the best for smooth problems with
     many wrong labels. The list of a network that diverges on any fold is empty.
     """
-    fitted = _fit_size(data, folds, SMALL_NETWORK, seed=seed, device=device)
     wide = [size for least, *size in WIDE_NETWORKS if len(data.codes) >= least]
+    with phase("training networks", 0.0, 0.5 if wide else 1.0):
+        fitted = _fit_size(data, folds, SMALL_NETWORK, seed=seed, device=device)
     if wide:
-        more = _fit_size(data, folds, (wide[-1][0], wide[-1][1]), seed=seed, device=device)
+        with phase("training wide networks", 0.5, 1.0):
+            more = _fit_size(data, folds, (wide[-1][0], wide[-1][1]), seed=seed, device=device)
         fitted |= {f"wide {name}": parts for name, parts in more.items()}
     return fitted
 

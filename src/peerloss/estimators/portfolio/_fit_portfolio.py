@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -15,6 +13,7 @@ from scipy.optimize import nnls
 from sklearn.base import clone
 
 from peerloss._classifier import FitInput
+from peerloss._progress import announce, phase, tracker
 from peerloss.estimators.portfolio._candidates import (
     MAX_TRAINING_ROWS,
     TREES_PER_FOLD,
@@ -23,6 +22,7 @@ from peerloss.estimators.portfolio._candidates import (
     fit_networks,
     is_boosting,
     is_forest,
+    sparse_models,
 )
 from peerloss.estimators.portfolio._held_out_fits import (
     SHRINKAGES,
@@ -39,15 +39,14 @@ from peerloss.estimators.portfolio._spread_labels import SPREAD_LABELS, fit_spre
 from peerloss.posterior.calibrator import Calibrator, log_scores
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from peerloss._validation import FloatArray, IntArray
     from peerloss.estimators.folds import Folds
 
-    #: Called with the number of finished steps and the total number of steps.
-    Listener = Callable[[int, int], None]
-
-_LISTENER: ContextVar[Listener | None] = ContextVar("listener", default=None)
+#: Typical shares of the time of ``PeerClassifier.fit`` after which the models, and then the networks, are
+#: fitted. The rest is calibration and the estimate of the noise.
+MODELS_END, NETWORKS_END = 0.7, 0.92
 #: Penalty on the squared weights, which draws them to equal weights, for 500 rows; ∝ 1/√n.
 RIDGE, RIDGE_ROWS = 0.02, 500
 #: With this many rows, the two kinds of weights have the same share.
@@ -62,16 +61,6 @@ MIN_GAIN = 1.5
 _BLOCK_ROWS = 20_000
 
 
-@contextmanager
-def listening(listener: Listener) -> Iterator[None]:
-    """Call ``listener(done, total)`` after each step of the fits inside the block, however deep they are."""
-    token = _LISTENER.set(listener)
-    try:
-        yield
-    finally:
-        _LISTENER.reset(token)
-
-
 @dataclass(frozen=True)
 class Member:
     """A candidate: its models, one per fold or one forest, and its calibration."""
@@ -80,12 +69,12 @@ class Member:
     models: list[Any]
     calibrator: Calibrator
 
-    def proba(self, X: FloatArray, trees: FloatArray | None = None) -> FloatArray:
+    def proba(self, X: FloatArray, trees: FloatArray | None = None, wide: Any = None) -> FloatArray:
         """Return calibrated probabilities of the noisy label, the mean over the models, shape (n, K).
 
-        ``trees`` are the features of a mixed table for trees.
+        ``trees`` are the features of a mixed table for trees, ``wide`` the sparse ones for linear models.
         """
-        averaged = np.mean([m.predict_proba(features_for(m, X, trees)) for m in self.models], axis=0)
+        averaged = np.mean([m.predict_proba(features_for(m, X, trees, wide)) for m in self.models], axis=0)
         return self.calibrator.proba(log_scores(averaged))
 
 
@@ -132,13 +121,16 @@ def fit_portfolio(
     belong together, since a bootstrap sample may then contain a near copy of an out-of-bag row.
     ``unlabelled`` has standardised features of rows without a label, for one more candidate.
     """
-    fitted = _fit_models(data, folds, seed, n_jobs, out_of_bag=out_of_bag)
-    networks = fit_networks(data, folds, seed=seed, device=device)
+    with phase("fitting models", 0.0, MODELS_END):
+        fitted = _fit_models(data, folds, seed, n_jobs, out_of_bag=out_of_bag)
+    with phase("training networks", MODELS_END, NETWORKS_END):
+        networks = fit_networks(data, folds, seed=seed, device=device)
     fitted |= {name: _cross_fitted(folds, parts, data) for name, parts in networks.items() if parts}
     if unlabelled is not None:
         first_draw = folds[: _n_folds_per_draw(folds)]
         if spread := fit_spread_labels(data, unlabelled, first_draw, seed=seed):
             fitted[SPREAD_LABELS] = _cross_fitted(first_draw, spread, data)
+    announce("calibrating", NETWORKS_END)
     calibrators, held_out = [], []
     for candidate in fitted.values():
         scores = log_scores(candidate.proba)
@@ -185,6 +177,8 @@ def _fit_models(
 ) -> dict[str, Fitted]:
     """Return models and held-out probabilities by the name of the candidate."""
     candidates = candidate_models(len(data.codes), data.X.shape[1], len(data.classes), seed=seed)
+    if data.wide is not None:
+        candidates |= sparse_models()
     once = folds[: _n_folds_per_draw(folds)]
     shared = _share(data)
     tasks: list[tuple[str, Any]] = []
@@ -275,15 +269,14 @@ def _for_folds(model: Any) -> Any:
 
 
 def _run(tasks: list[Any], n_jobs: int | None) -> list[Any]:
-    """Run joblib's delayed calls; the networks count as one more step in the reports of progress."""
-    listener = _LISTENER.get()
-    if listener is None:
+    """Run joblib's delayed calls and report each result."""
+    report = tracker(len(tasks))
+    if report is None:
         return list(Parallel(n_jobs=n_jobs)(tasks))
     results: list[Any] = []
-    listener(0, len(tasks) + 1)
     for result in Parallel(n_jobs=n_jobs, return_as="generator")(tasks):
         results.append(result)
-        listener(len(results), len(tasks) + 1)
+        report(len(results))
     return results
 
 

@@ -58,7 +58,7 @@ def fit_fold(
     """
     model: Any = clone(estimator)
     with _one_thread():
-        X = features_for(model, data.X, data.trees)
+        X = features_for(model, data.X, data.trees, data.wide)
         model.fit(X[train], data.codes[train], **_weights(model, data.weight[train]))
         if not is_forest(model):
             return model, [model.predict_proba(X[test])]

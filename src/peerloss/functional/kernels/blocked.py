@@ -15,6 +15,8 @@ from peerloss.functional.kernels.reference import combine_columns, cross_entropy
 
 #: Elements in a block on the CPU: 4 MB of float32, measured best between the sizes of L2 and L3.
 BLOCK = 1 << 20
+#: The same for soft targets, which need more intermediate tensors: measured best at a quarter.
+SOFT_BLOCK = 1 << 18
 #: Up to this many classes, elementwise exp beats ATen's softmax kernel on the CPU (measured: 2× at 10).
 FEW_CLASSES = 64
 
@@ -22,7 +24,7 @@ FEW_CLASSES = 64
 def blocked_rows(
     z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, *, masked: bool = True
 ) -> Tensor:
-    """Return ``reference.cross_entropy_rows``, shape (n,). No gradient flows into ``own`` and ``shared``."""
+    """Return ``reference.cross_entropy_rows``, shape (n,). Gradients flow into ``z`` only."""
     rows: Tensor
     if z.is_cuda and eps == 0:
         rows = _UnclippedRows.apply(z, y, own, shared)
@@ -37,8 +39,11 @@ class _UnclippedRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor) -> Tensor:
         logs = torch.log_softmax(z, dim=1)
-        label = logs.gather(1, y[:, None]).squeeze(1)
         ctx.save_for_backward(logs, z, y, own, shared)
+        if y.ndim == 2:
+            c = y + shared
+            return -(c * logs.masked_fill(c == 0, 0.0)).sum(dim=1)
+        label = logs.gather(1, y[:, None]).squeeze(1)
         finite = logs.masked_fill(shared == 0, 0.0)
         return -(label if own is None else own * label) - combine_columns(finite, shared)
 
@@ -47,9 +52,12 @@ class _UnclippedRows(torch.autograd.Function):
         logs, z, y, own, shared = ctx.saved_tensors
         if torch.is_grad_enabled():  # for a second derivative
             return cross_entropy_gradient(z, y, own, shared, 0.0, grad), None, None, None
-        column = grad if own is None else grad * own
-        to_logs = grad[:, None] * -shared
-        to_logs.scatter_add_(1, y[:, None], -column[:, None])
+        if y.ndim == 2:
+            to_logs = (y + shared).mul_(-grad[:, None])
+        else:
+            column = grad if own is None else grad * own
+            to_logs = grad[:, None] * -shared
+            to_logs.scatter_add_(1, y[:, None], -column[:, None])
         gradient = torch.ops.aten._log_softmax_backward_data(to_logs, logs, 1, z.dtype)  # noqa: SLF001
         return gradient, None, None, None
 
@@ -60,18 +68,23 @@ class _BlockedRows(torch.autograd.Function):
         ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, masked: bool
     ) -> Tensor:
         n, k = z.shape
-        size = max(1, BLOCK // k) if z.device.type == "cpu" else n  # a GPU needs no blocks
+        block = BLOCK if y.ndim == 1 else SOFT_BLOCK
+        size = max(1, block // k) if z.device.type == "cpu" else n  # a GPU needs no blocks
         gradient = torch.empty_like(z)
         blocks = [slice(start, start + size) for start in range(0, n, size)]
         # Without a clip, the loss of a masked class is infinite, which only the general function leaves out.
         has_two_classes = k == 2 and (eps > 0 or not masked)
         rows = []
         for i in blocks:
-            weights = None if own is None else own[i, None]
+            weights = None if own is None else own[i]
             coefficients = shared if shared.ndim == 1 else shared[i]
             if has_two_classes:
-                rows.append(_two_class_block(z[i], y[i, None], weights, coefficients, eps, gradient[i]))
+                c = _two_class_coefficients(y[i], weights, coefficients, z.dtype)
+                rows.append(_two_class_block(z[i], *c, eps, gradient[i]))
+            elif y.ndim == 2:
+                rows.append(_soft_block(z[i], y[i] + coefficients, eps, masked, gradient[i]))
             else:
+                weights = None if weights is None else weights[:, None]
                 rows.append(_block(z[i], y[i, None], weights, coefficients, eps, masked, gradient[i]))
         ctx.save_for_backward(gradient, z, y, own, shared)
         ctx.eps = eps
@@ -85,14 +98,20 @@ class _BlockedRows(torch.autograd.Function):
         return gradient * grad[:, None], None, None, None, None, None
 
 
-def _two_class_block(
-    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, out: Tensor
-) -> Tensor:
+def _two_class_coefficients(
+    y: Tensor, own: Tensor | None, shared: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, Tensor]:
+    """Return the coefficients of the losses of class 0 and class 1, (n,) each."""
+    if y.ndim == 2:
+        return y[:, 0] + shared[..., 0], y[:, 1] + shared[..., 1]
+    is_one = y.to(dtype)
+    c_one = shared[..., 1] + (is_one if own is None else own * is_one)
+    c_zero = shared[..., 0] + (1.0 - is_one if own is None else own * (1.0 - is_one))
+    return c_zero, c_one
+
+
+def _two_class_block(z: Tensor, c_zero: Tensor, c_one: Tensor, eps: float, out: Tensor) -> Tensor:
     """Return what :func:`_block` returns, for two classes: losses are functions of the log-odds alone."""
-    is_one = y.squeeze(1).to(z.dtype)
-    weight = None if own is None else own.squeeze(1)
-    c_one = shared[..., 1] + (is_one if weight is None else weight * is_one)
-    c_zero = shared[..., 0] + (1.0 - is_one if weight is None else weight * (1.0 - is_one))
     log_odds = z[:, 1] - z[:, 0]
     one, zero = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
     if eps == 0:
@@ -108,20 +127,48 @@ def _two_class_block(
     return rows
 
 
+def _softmax_into(z: Tensor, out: Tensor) -> Tensor | None:
+    """Write softmax(z) into ``out``; return the largest logit of each row, (n, 1), if it was computed."""
+    if z.shape[1] > FEW_CLASSES:
+        torch.softmax(z, dim=1, out=out)
+        return None
+    largest = z.amax(dim=1, keepdim=True)
+    torch.sub(z, largest, out=out).exp_()
+    out.div_(out.sum(dim=1, keepdim=True))
+    return largest
+
+
+def _log_sum(z: Tensor, p: Tensor, largest: Tensor | None) -> Tensor:
+    """Return log Σ exp z of each row, (n, 1), from p = softmax(z): from the most probable class."""
+    largest = z.amax(dim=1, keepdim=True) if largest is None else largest
+    return largest - p.amax(dim=1, keepdim=True).log_()
+
+
+def _soft_block(z: Tensor, c: Tensor, eps: float, masked: bool, out: Tensor) -> Tensor:
+    """Return what :func:`_block` returns, for coefficients ``c`` (n, K) of all classes; overwrites ``c``."""
+    largest = _softmax_into(z, out)
+    if eps == 0:
+        total = c.sum(dim=1, keepdim=True)
+        log_sum = _log_sum(z, out, largest)
+        out.mul_(total).sub_(c)
+        finite = z.masked_fill(c == 0, 0.0) if masked else z
+        return (total * log_sum).squeeze(1) - c.mul_(finite).sum(dim=1)
+    clipped = out + eps
+    ratio = torch.div(out, clipped).mul_(c)
+    rows = clipped.log_().mul_(c).sum(dim=1).neg_()
+    out.mul_(ratio.sum(dim=1, keepdim=True)).sub_(ratio)
+    return rows
+
+
 def _block(
     z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, masked: bool, out: Tensor
 ) -> Tensor:
     """Return the losses of one block and write their gradient into ``out``; y and own have shape (n, 1)."""
-    largest = z.amax(dim=1, keepdim=True)
-    if z.shape[1] <= FEW_CLASSES:
-        torch.sub(z, largest, out=out).exp_()
-        out.div_(out.sum(dim=1, keepdim=True))
-    else:
-        torch.softmax(z, dim=1, out=out)
+    largest = _softmax_into(z, out)
     p_label = out.gather(1, y)
     if eps == 0:
         total = shared.sum(dim=-1, keepdim=True) + (1.0 if own is None else own)
-        log_sum = largest - out.amax(dim=1, keepdim=True).log_()  # log Σ exp z, from the most probable class
+        log_sum = _log_sum(z, out, largest)
         label = z.gather(1, y)
         finite = z.masked_fill(shared == 0, 0.0) if masked else z
         own_label = label if own is None else own * label

@@ -1,8 +1,8 @@
 """Choose how a peer loss is computed. Both twins call :func:`compute_peer_loss`.
 
 `triton_gpu` (on a GPU) and `numba_cpu` (small batches) handle the common case only: cross entropy, expected
-peers, no class weights, no score matrix, a mean or a sum. They decline all other cases before anything has
-changed. Those are computed by `blocked` (large batches of cross entropy) or `reference`.
+peers, no class weights, no score matrix, no soft targets, a mean or a sum. They decline all other cases
+before anything has changed. Those are computed by `blocked` (large batches of cross entropy) or `reference`.
 """
 
 from __future__ import annotations
@@ -167,23 +167,27 @@ def _compute_in_torch(
     if batch.n_labels is not None:
         shared = shared.repeat(len(batch.target) // batch.n_labels, 1)
     if base.log_loss and score_matrix is None:
-        return _cross_entropy(batch, shared, base.clip(eps), weight, reduction)
+        return cross_entropy(batch, shared, base.clip(eps), weight, reduction)
     rows = reference.expected_rows(base.columns(batch.logits, eps), shared, weight, score_matrix, batch)
     return reduce_rows(rows, batch, weight, reduction)
 
 
-def _cross_entropy(
-    batch: Batch, shared: Tensor, clip: float, weight: Tensor | None, reduction: str
-) -> Tensor:
-    """Compute expected peer cross entropy; a large batch that needs a gradient goes through `blocked`."""
+def cross_entropy(batch: Batch, shared: Tensor, clip: float, weight: Tensor | None, reduction: str) -> Tensor:
+    """Compute expected peer cross entropy; a large batch that needs a gradient goes through `blocked`.
+
+    ``shared`` are the coefficients of the peer term; the other arguments are checked settings.
+    """
     z, y = batch.logits, batch.target
-    own, masked = None if weight is None else weight[y], batch.may_be_masked
+    own, masked = None, batch.may_be_masked
+    if weight is not None:
+        y, own = (y * weight, None) if batch.is_soft else (y, weight[y])
     is_compiling = torch.compiler.is_compiling()
     is_small = z.numel() < MIN_BLOCKED_LOGITS and not is_compiling
     if is_small and reduction != "none" and batch.valid is None:
         total = reference.cross_entropy_sum(z, y, own, shared, clip, masked=masked)
         return total if reduction == "sum" else total / mean_divisor(batch, weight)
-    in_torch = is_compiling or is_small or not z.requires_grad or needs_operations(z)
+    differentiates_target = batch.is_soft and (y.requires_grad or needs_operations(y))
+    in_torch = is_compiling or is_small or not z.requires_grad or needs_operations(z) or differentiates_target
     compute = reference.cross_entropy_rows if in_torch else blocked_rows
     rows = compute(z, y, own, shared, clip, masked=masked)
     return reduce_rows(rows, batch, weight, reduction)

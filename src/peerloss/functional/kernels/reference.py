@@ -7,8 +7,11 @@ With the loss matrix L, noisy labels ỹ, the noisy prior π̃ and the weight α
 
 Class weights w multiply the columns of L. The score matrix M of correlated agreement replaces L by L·M.
 Without M the expected form is ``own_n·L[n, ỹ_n] + Σ_k shared_k·L[n, k]`` with own = w[ỹ_n], shared = −α·w·π̃.
+Peer loss is linear in the label. So a soft target q_n, probabilities of the classes, replaces L[n, ỹ_n] by
+Σ_k q[n, k] L[n, k] (and the peer's L[n₁, ỹ_{n₂}] by the same sum with q_{n₂}); π̃ is then the mean target.
 
-For L = −log(p + eps) the row is −Σ_k c_k log(p_k + eps) with coefficients c = own·1[ỹ] + shared. Its gradient
+For L = −log(p + eps) the row is −Σ_k c_k log(p_k + eps) with coefficients c = own·1[ỹ] + shared, or
+c = w·q + shared for a soft target. Its gradient
 with respect to the logits is (Σ_k c_k r_k)·p − c·r, where r = p/(p + eps). Without a clip (eps = 0) r is 1,
 and peer loss has the gradient (1 − α)·p − 1[ỹ] + α·π̃. `blocked`, `numba_cpu` and `triton_gpu` compute these
 two formulas faster; their tests compare them with this file.
@@ -75,7 +78,7 @@ def sampled_rows(
     """Return the peer loss of each row against the ``peers`` (n₁, n₂) drawn for it, shape (n,)."""
     (first, second), y = peers, batch.target
     own = _against_labels(losses, y, weight, score_matrix, batch)
-    if score_matrix is not None:
+    if score_matrix is not None or batch.is_soft:
         peer = _against_labels(losses[first], y[second], weight, score_matrix, batch)
     else:  # selects n entries instead of copying n rows
         peer = losses[first, y[second]]
@@ -118,9 +121,20 @@ def _against_labels(
 ) -> Tensor:
     """Return the weighted loss of each row against its label. A score matrix already includes the weights."""
     if score_matrix is not None:
-        return weighted_sum(score_matrix.T[labels], losses, batch)
+        return weighted_sum(rows_of_labels(score_matrix.T, batch, labels), losses, batch)
+    if batch.is_soft:
+        return weighted_sum(labels if weight is None else labels * weight, losses, batch)
     picked = label_entries(losses, labels)
     return picked if weight is None else picked * weight[labels]
+
+
+def rows_of_labels(table: Tensor, batch: Batch, labels: Tensor | None = None) -> Tensor:
+    """Return the row of ``table`` (K, …) of each label, or the mean of rows under each soft target.
+
+    The ``labels`` are the targets of the batch, unless others of the same kind are given.
+    """
+    labels = batch.target if labels is None else labels
+    return labels @ table if batch.is_soft else table[labels]
 
 
 def weighted_sum(coefficients: Tensor, losses: Tensor, batch: Batch) -> Tensor:
@@ -146,8 +160,9 @@ def cross_entropy_rows(
     """Return ``own_n · L[n, y_n] + Σ_k shared_k · L[n, k]`` for cross entropy, shape (n,).
 
     ``own`` (n,) is 1 if it is ``None``; ``shared`` is (K,), the same for every row, or (n, K); ``eps`` is
-    the clip. If logits may be −inf (``masked``), the infinite loss of such a class is left out if its factor
-    is 0.
+    the clip. ``y`` may be (n, K), soft targets times their weights: the first term is Σ_k y[n, k]·L[n, k]
+    then, and ``own`` is ``None``. If logits may be −inf (``masked``), the infinite loss of such a class is
+    left out if its factor is 0.
     """
     c, logs = _terms(z, y, own, shared, eps, masked=masked)
     return -(c * logs).sum(dim=1)
@@ -158,7 +173,7 @@ def cross_entropy_sum(
 ) -> Tensor:
     """Return the sum of :func:`cross_entropy_rows` as one product."""
     c, logs = _terms(z, y, own, shared, eps, masked=masked)
-    return -torch.dot(c.view(-1), logs.view(-1))
+    return -torch.dot(c.reshape(-1), logs.reshape(-1))
 
 
 def cross_entropy_gradient(
@@ -178,8 +193,11 @@ def _terms(
     z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, *, masked: bool
 ) -> tuple[Tensor, Tensor]:
     """Return the coefficients c and log(p + eps), both (n, K)."""
-    column = torch.ones_like(y, dtype=z.dtype) if own is None else own
-    c = shared.expand(z.shape).scatter_add(1, y[:, None], column[:, None])
+    if y.ndim == 2:
+        c = y + shared
+    else:
+        column = torch.ones_like(y, dtype=z.dtype) if own is None else own
+        c = shared.expand(z.shape).scatter_add(1, y[:, None], column[:, None])
     if eps > 0:
         return c, torch.log(torch.softmax(z, dim=1) + eps)
     logs = torch.log_softmax(z, dim=1)

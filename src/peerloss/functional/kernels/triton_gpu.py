@@ -65,6 +65,7 @@ def fast_peer_loss(
         or known.shape != logits.shape[1:]
         or known.device != logits.device
         or counts.device != logits.device
+        or counts.dtype != torch.int64  # sums of soft targets
         or not known.is_contiguous()
         or known.requires_grad
         or needs_operations(known)

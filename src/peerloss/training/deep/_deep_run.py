@@ -69,7 +69,7 @@ class Run:
     ) -> None:
         self.recipe, self.device, self.loss = recipe, device, loss
         self.sieve_recipe = recipe.for_rounds()
-        self.X, self.y = training_rows(X, y, model, recipe, device)
+        self.X, self.y, self.targets = training_rows(X, y, model, recipe, device)
         self.model = model.to(device)
         if is_images(self.X):
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
@@ -81,7 +81,8 @@ class Run:
             mode = "reduce-overhead" if device.type == "cuda" else None
             self.forward = torch.compile(model, dynamic=False, mode=mode)
             logits = torch.bfloat16 if recipe.half_precision else torch.float32
-            if not (isinstance(loss, PeerLoss) and loss.has_kernels(device, logits)):
+            is_soft = self.targets.ndim == 2  # there are no kernels for soft targets
+            if is_soft or not (isinstance(loss, PeerLoss) and loss.has_kernels(device, logits)):
                 self.criterion = torch.compile(loss, dynamic=False)
             self.soft_criterion = torch.compile(soft_loss, dynamic=False)
         self.optimizer = torch.optim.SGD(
@@ -102,7 +103,7 @@ class Run:
         self.decisions = [] if self.sieve is None else self.sieve.decisions
         knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
         self.schedule = AlphaSchedule(loss, knots) if knots else None
-        self.settings = training_settings(recipe, model, loss, self.X, self.y)
+        self.settings = training_settings(recipe, model, loss, self.X, self.targets)
         self.largest_label = largest_label(self.y, ignored=getattr(loss, "ignore_index", None))
         self.before_sieve: Weights | None = None
         self.history: list[Record] = []
@@ -227,7 +228,8 @@ class Run:
         if targets is None:
             logits = self._forward(inputs)
             if step == 0:
-                check_outputs(logits, self.largest_label, "y", sieve=self.recipe.sieve)
+                n_columns = self.targets.shape[1] if self.targets.ndim == 2 else None
+                check_outputs(logits, self.largest_label, "y", sieve=self.recipe.sieve, n_columns=n_columns)
             loss = self._label_loss(logits, rows)
         else:
             inputs, targets = self._mixed(inputs, targets)
@@ -269,7 +271,7 @@ class Run:
 
     def _label_loss(self, logits: Tensor, rows: Tensor) -> Tensor:
         try:
-            loss: Tensor = self.criterion(logits, self.y[rows])
+            loss: Tensor = self.criterion(logits, self.targets[rows])
         except InvalidInputError as error:  # on the CPU a loss refuses logits that are not finite
             if bool(torch.isfinite(logits).all()):
                 raise

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from peerloss._validation import as_labels, as_prior, check_same_length
+from peerloss._validation import as_labels, as_prior, check_same_length, read_labels
 from peerloss.exceptions import InvalidInputError
 from peerloss.training.deep._predict import is_images
 
@@ -21,12 +21,23 @@ if TYPE_CHECKING:
 
 def training_rows(
     X: Any, y: Any, model: nn.Module, recipe: DeepRecipe, device: torch.device
-) -> tuple[Tensor, Tensor]:
-    """Return inputs and labels on the device; −1 marks a row without a label."""
-    inputs, labels = _inputs(X, "X", model), _labels_with_missing(_array(y))
-    check_same_length(X=inputs, y=labels)  # type: ignore[arg-type]
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return inputs, class codes and targets of the loss on the device.
+
+    The code −1 marks a row without a label. The targets are the codes, or soft labels in float32.
+    """
+    inputs, labels = _inputs(X, "X", model), read_labels(_array(y), "y")
+    check_same_length(X=inputs, y=labels.codes)  # type: ignore[arg-type]
     _check_augmentation(inputs, recipe)
-    return inputs.to(device), torch.as_tensor(labels).to(device)
+    codes = torch.as_tensor(labels.codes).to(device)
+    if labels.shares is None:
+        return inputs.to(device), codes, codes
+    if recipe.sieve is not None:
+        raise InvalidInputError(
+            "`y` must be one label per row for a `sieve`, which compares it with the predicted class; got "
+            "soft labels. Use sieve=None, or the most probable labels: y.argmax(axis=1)."
+        )
+    return inputs.to(device), codes, torch.as_tensor(labels.shares, dtype=torch.float32).to(device)
 
 
 def held_out_rows(validation: Any, model: nn.Module, device: torch.device) -> tuple[Tensor, IntArray]:
@@ -41,16 +52,29 @@ def held_out_rows(validation: Any, model: nn.Module, device: torch.device) -> tu
     return inputs.to(device), labels
 
 
-def check_outputs(outputs: Tensor, largest_label: int, name: str, *, sieve: Sieve | None = None) -> None:
+def check_outputs(
+    outputs: Tensor,
+    largest_label: int,
+    name: str,
+    *,
+    sieve: Sieve | None = None,
+    n_columns: int | None = None,
+) -> None:
     """Refuse labels for which the model has no output.
 
     On a GPU the losses do not check labels: the loss would be NaN, or CUDA would abort with an assertion.
+    Soft labels must have ``n_columns`` equal to the number of classes.
     """
     if outputs.ndim > 2:  # a row has several predictions, whose classes only the loss knows
         return
     n_classes = max(2, outputs.shape[1]) if outputs.ndim == 2 else 2  # one logit stands for two classes
     if sieve is not None and not isinstance(sieve.balance, bool):
         as_prior(sieve.balance, "balance", n_classes=n_classes)  # now, not hours later
+    if n_columns not in (None, n_classes):
+        raise InvalidInputError(
+            f"`{name}` must have a column for each of the {n_classes} classes of the model's outputs; got "
+            f"soft labels with {n_columns} columns. Change the labels or the model's last layer."
+        )
     if largest_label >= n_classes:
         raise InvalidInputError(
             f"`{name}` must hold labels in 0..{n_classes - 1}, because the model has outputs for {n_classes} "
@@ -115,22 +139,3 @@ def _tensor(X: Any, name: str) -> Tensor:
 
 def _array(y: Any) -> NDArray[Any]:
     return np.asarray(y.cpu() if isinstance(y, Tensor) else y)
-
-
-def _labels_with_missing(y: NDArray[Any]) -> IntArray:
-    signed = y.dtype.kind in "if"
-    if signed and (y < -1).any():
-        raise InvalidInputError(
-            f"`y` must hold class codes of at least 0, or -1 for rows without a label; found {y.min():g}. "
-            "Set these labels to -1."
-        )
-    if not signed or not (y == -1).any():
-        return as_labels(y, "y")
-    missing = y == -1
-    codes = as_labels(np.where(missing, 0, y), "y")
-    if len(np.unique(codes[~missing])) < 2:
-        raise InvalidInputError(
-            f"`y` must have labels of more than one class; got {np.unique(y).tolist()}, of which -1 marks "
-            "rows without a label. If -1 and 1 are two classes, encode them as 0 and 1."
-        )
-    return np.where(missing, -1, codes)

@@ -19,7 +19,7 @@ from peerloss.training.deep._training_output import (
     TABLE,
     check_writable,
     epoch_log,
-    progress_bar,
+    epoch_progress,
     resume,
     save_checkpoint,
 )
@@ -57,7 +57,9 @@ def train_deep(
     X, y
         Inputs and noisy labels, which are kept on the device. uint8 images (n, height, width, channels) are
         scaled and augmented; other inputs are passed to the model unchanged. A label of -1 marks a row
-        without a label: the loss ignores it, and a sieve trains it on the predictions of the model.
+        without a label: the loss ignores it, and a sieve trains it on the predictions of the model. Soft
+        labels (n, K) are floats that sum to one in each row, or NaN in a row without a label. The losses of
+        this package accept them as targets; a sieve does not.
     recipe
         All settings that affect the result; see :class:`DeepRecipe`.
     validation
@@ -73,7 +75,7 @@ def train_deep(
         Folder for ``metrics.csv`` and, if TensorBoard is installed, its events. The table of an earlier
         training run in the folder is renamed.
     progress
-        Whether to show a progress bar with the remaining time.
+        Whether to show the progress on stderr: epoch, its results, percentage, elapsed time, time left.
 
     Raises
     ------
@@ -103,7 +105,7 @@ def train_deep(
         check_writable(folder / TABLE, "log_dir")
     with (
         epoch_log(folder, done=run.epoch) as log,
-        progress_bar(run.recipe.epochs, done=run.epoch, show=progress) as advance,
+        epoch_progress(run.recipe.epochs, done=run.epoch, show=progress) as advance,
     ):
         while not run.finished:
             number = run.epoch + 1

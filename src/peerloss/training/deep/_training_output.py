@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from peerloss._files import atomic_stream, check_output_file
+from peerloss._progress import announce, show_progress
 from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
@@ -102,14 +103,17 @@ def _unreadable(path: Path) -> InvalidInputError:
 def training_settings(
     recipe: DeepRecipe, model: nn.Module, loss: Any, X: Tensor, y: Tensor
 ) -> dict[str, Any]:
-    """Return what must be equal in a checkpoint and a run; call it before the first step changes α."""
+    """Return what must be equal in a checkpoint and a run; call it before the first step changes α.
+
+    ``y`` are class codes, or soft labels, which are NaN in rows without a label.
+    """
     layout = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     # The repr of a function holds its address, which changes; the repr of a module holds its settings.
     name = repr(loss) if isinstance(loss, nn.Module) else getattr(loss, "__qualname__", type(loss).__name__)
     return {
         **asdict(recipe),
         "rows": len(X),
-        "labelled": int((y >= 0).sum()),
+        "labelled": int((y >= 0).sum() if y.ndim == 1 else (~y.isnan()).all(dim=1).sum()),
         "model": f"{type(model).__name__} {_digest(repr(layout).encode())}",
         "loss": name,
         "fingerprint of X": _fingerprint(X[:: -(-len(X) // FINGERPRINT_ROWS)]),
@@ -166,20 +170,15 @@ def _keep_earlier(table: Path) -> None:
 
 
 @contextmanager
-def progress_bar(epochs: int, *, done: int, show: bool) -> Iterator[Callable[[Record], None]]:
-    """Yield a function to call after each epoch."""
-    if not show:
-        yield lambda _: None
-        return
-    from rich import progress as rich  # noqa: PLC0415 (only if a bar is shown)
-
-    columns = (rich.TextColumn("epochs"), rich.BarColumn(), rich.MofNCompleteColumn())
-    description = rich.TextColumn("{task.description}")
-    with rich.Progress(*columns, rich.TimeRemainingColumn(), description) as progress:
-        task = progress.add_task("", total=epochs, completed=done)
+def epoch_progress(epochs: int, *, done: int, show: bool) -> Iterator[Callable[[Record], None]]:
+    """Yield a function to call after each epoch; it reports the progress, which ``show`` prints on stderr."""
+    with show_progress("training", show=show):
 
         def advance(record: Record) -> None:
+            epoch = done + next(number)
             values = " ".join(f"{name} {value:.4g}" for name, value in record.items() if name != "epoch")
-            progress.update(task, advance=1, description=values)
+            announce(f"epoch {epoch} of {epochs}, {values}", epoch / epochs)
 
+        number = count(1)
+        announce(f"epoch {done} of {epochs}", done / epochs)
         yield advance

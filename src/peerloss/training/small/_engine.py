@@ -15,6 +15,7 @@ import torch
 
 from peerloss._deprecation import renamed_parameters
 from peerloss._device import resolve_device
+from peerloss._progress import tracker
 from peerloss._validation import FloatArray, IntArray, check_choice, check_count
 from peerloss.exceptions import InvalidInputError
 from peerloss.training.small._nets import (
@@ -175,6 +176,7 @@ class _Training:
     device: str
 
     def __post_init__(self) -> None:
+        self.report, self.steps_done = tracker(len(self.nets) * self.steps), 0
         every, n_nets = self.every or self.steps, len(self.nets)
         self.records = sorted({*range(every, self.steps, every), self.steps})
         n_parameters = sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
@@ -204,9 +206,15 @@ class _Training:
                 blocks = [stream.take(min(STEPS_AT_ONCE, stop - step)) for stream in streams]
                 engine.run(blocks, step)
                 step += len(blocks[0].rows)
+                self._report(len(blocks[0].rows) * len(nets))
             if stop in self.records:
                 for member, block, weights in zip(members, blocks, engine.parameters(), strict=True):
                     self._record(member, stop, block, weights)
+
+    def _report(self, steps: int) -> None:
+        if self.report is not None:
+            self.steps_done += steps  # threads may lose a few steps, which only the display would show
+            self.report(self.steps_done)
 
     def _record(self, net: int, step: int, block: Block, parameters: RealArray) -> None:
         """Store loss, score and weights of a net after a step; a diverged net has no score."""

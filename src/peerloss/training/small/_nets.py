@@ -13,15 +13,16 @@ from peerloss._deprecation import renamed_fields
 from peerloss._probabilities import label_frequencies
 from peerloss._validation import (
     FloatArray,
+    GivenLabels,
     IntArray,
     as_float_array,
-    as_labels,
     as_prior,
     check_choice,
     check_count,
     check_finite,
     check_in_range,
     check_same_length,
+    read_labels,
 )
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import DEFAULT_EPS, as_base, check_trainable_base
@@ -49,7 +50,10 @@ class Net:
     Parameters
     ----------
     y
-        Noisy class codes 0..K-1, one per row of the net.
+        Noisy class codes 0..K-1, one per row of the net; −1 marks a row without a label, which is left out.
+        Or soft labels (n, K): floats, such as shares of votes, that sum to one in each row, or NaN in a row
+        without a label. Losses are linear in the soft label, except ``"forward"``: there a row is trained as
+        one copy per class with a share, weighted by it, so a batch holds fewer different rows.
     rows
         Indices of the rows that the net is trained on; ``None`` means all rows.
     X
@@ -63,7 +67,7 @@ class Net:
         Name of the base loss. Only ``"peer"`` and ``"backward"`` use it.
     alpha, peers, noisy_prior
         As in :class:`~peerloss.PeerLoss`. Only ``"peer"`` uses them. If ``noisy_prior`` is ``None``, it is
-        counted over the rows of the net.
+        counted over the rows of the net; for soft labels it is their mean.
     noise
         Noise model or matrix T. ``"backward"`` and ``"forward"`` need it.
     eps
@@ -115,13 +119,15 @@ class PreparedNet:
     rows: IntArray
     """Row numbers in the table of all features."""
     codes: IntArray
-    """The labels of these rows."""
+    """The labels of these rows; of soft labels the class of the largest share."""
     weight: FloatArray | None
     """The weights of these rows, with mean 1; ``None`` for equal weights."""
     coefficients: FloatArray
     """(K, K): row y multiplies the loss matrix of an example with label y. For ``"forward"`` it is added to
     log p."""
     objective: Objective
+    shares: FloatArray | None = None
+    """(rows, K) soft labels; ``None`` if every label is one class."""
 
     def objective_at(self, step: int) -> Objective:
         """Return the objective of step ``step``, counted from 0. In the warm-up it is plain cross entropy."""
@@ -138,7 +144,7 @@ def prepare_nets(
     tables: dict[int, tuple[int, RealArray]] = {}
     # Nets of one search share rows and labels; each array is checked, and held in memory, once.
     seen: dict[tuple[int, int], IntArray] = {}
-    labels: dict[int, IntArray] = {}
+    labels: dict[int, GivenLabels] = {}
     prepared, length = [], 0
     for i, net in enumerate(nets):
         source = X if net.X is None else net.X
@@ -153,7 +159,7 @@ def prepare_nets(
         if key not in seen:
             seen[key] = _check_rows(net.rows, len(features), i) + offset
         if id(net.y) not in labels:
-            labels[id(net.y)] = as_labels(net.y, f"nets[{i}].y", n_classes=n_classes)
+            labels[id(net.y)] = read_labels(net.y, f"nets[{i}].y", n_classes=n_classes)
         prepared.append(_prepare_net(net, seen[key], labels[id(net.y)], n_classes, f"nets[{i}]"))
     parts = [features for _, features in tables.values()]
     if len({part.shape[1] for part in parts}) > 1:
@@ -183,8 +189,9 @@ def _check_rows(value: ArrayLike | None, n: int, i: int) -> IntArray:
     return rows.astype(np.int64)
 
 
-def _prepare_net(net: Net, rows: IntArray, codes: IntArray, n_classes: int, name: str) -> PreparedNet:
+def _prepare_net(net: Net, rows: IntArray, labels: GivenLabels, n_classes: int, name: str) -> PreparedNet:
     """Check one net with checked rows and labels; express its loss as coefficients of the loss matrix."""
+    codes, shares = labels
     check_same_length(**{f"{name}.y": codes, f"{name}.rows": rows})
     check_choice(net.loss, f"{name}.loss", LOSSES)
     check_trainable_base(net.base, f"{name}.base")
@@ -195,29 +202,47 @@ def _prepare_net(net: Net, rows: IntArray, codes: IntArray, n_classes: int, name
     check_in_range(net.learning_rate, f"{name}.learning_rate", 0.0, float("inf"), low_open=True)
     check_in_range(net.weight_decay, f"{name}.weight_decay", 0.0, float("inf"))
     check_count(net.warm_up, f"{name}.warm_up", minimum=0)
-    weight = None if net.weight is None else _check_weight(net.weight, codes, name)
-    coefficients = _coefficients(net, codes, weight, n_classes, name)
-    return PreparedNet(net, rows, codes, weight, coefficients, _objective(net))
+    weight = None if net.weight is None else _check_weight(net.weight, labels, name)
+    known = labels.is_known
+    if not known.all():
+        rows, codes, shares = rows[known], codes[known], None if shares is None else shares[known]
+    if shares is not None and net.loss == "forward":  # not linear in the label: one copy per class
+        copies, codes = np.nonzero(shares)
+        weight = shares[copies, codes] * (1.0 if weight is None else weight[copies])
+        rows, shares = rows[copies], None
+    if weight is not None:
+        weight = weight / weight.mean()
+    coefficients = _coefficients(net, _noisy_prior(codes, shares, weight, n_classes), name)
+    return PreparedNet(net, rows, codes, weight, coefficients, _objective(net), shares)
 
 
-def _check_weight(value: ArrayLike, codes: IntArray, name: str) -> FloatArray:
+def _check_weight(value: ArrayLike, labels: GivenLabels, name: str) -> FloatArray:
+    """Return the weights of the rows that have a label."""
     weight = as_float_array(value, f"{name}.weight", ndim=1)
-    check_same_length(**{f"{name}.weight": weight, f"{name}.y": codes})
+    check_same_length(**{f"{name}.weight": weight, f"{name}.y": labels.codes})
+    weight = weight[labels.is_known]
     if (weight < 0).any() or not weight.any():
         raise InvalidInputError(
             f"`{name}.weight` must be non-negative and not all zero; got minimum {weight.min():g}."
         )
-    normalised: FloatArray = weight / weight.mean()
-    return normalised
+    return weight
 
 
-def _coefficients(
-    net: Net, codes: IntArray, weight: FloatArray | None, n_classes: int, name: str
+def _noisy_prior(
+    codes: IntArray, shares: FloatArray | None, weight: FloatArray | None, n_classes: int
 ) -> FloatArray:
+    """Return the (weighted) mean label, shape (K,)."""
+    if shares is None:
+        return label_frequencies(codes, n_classes, weight)
+    return np.asarray(np.average(shares, axis=0, weights=weight))
+
+
+def _coefficients(net: Net, counted_prior: FloatArray, name: str) -> FloatArray:
+    n_classes = len(counted_prior)
     identity: FloatArray = np.eye(n_classes)
     if net.loss == "peer" and net.peers == "expected":
         if net.noisy_prior is None:
-            return identity - net.alpha * label_frequencies(codes, n_classes, weight)
+            return identity - net.alpha * counted_prior
         return identity - net.alpha * as_prior(net.noisy_prior, f"{name}.noisy_prior", n_classes=n_classes)
     if net.loss in ("backward", "forward"):
         if net.noise is None:
@@ -298,40 +323,50 @@ class BatchStream:
 
     def _block(self, positions: IntArray) -> Block:
         net = self._net
-        codes = net.codes.take(positions)
         scale: RealArray = np.full(positions.shape, 1.0 / self.batch, dtype=self._dtype)
         if net.weight is not None:
             scale *= net.weight.take(positions)
-        coefficients = self._lookup(net.coefficients, codes, scale, scaled=net.objective.family != "forward")
+        scaled = net.objective.family != "forward"
+        coefficients = self._lookup(net.coefficients, positions, scale, scaled=scaled)
         if net.net.loss == "peer" and net.net.peers == "sampled":
-            self._subtract_peers(coefficients, codes, scale)
+            self._subtract_peers(coefficients, positions, scale)
         warm_up = min(max(net.net.warm_up - self._taken, 0), len(positions))
         if warm_up:
             labels = np.eye(len(net.coefficients))
-            coefficients[:warm_up] = self._lookup(labels, codes[:warm_up], scale[:warm_up], scaled=True)
+            coefficients[:warm_up] = self._lookup(labels, positions[:warm_up], scale[:warm_up], scaled=True)
         return Block(net.rows.take(positions), coefficients, scale)
 
-    def _lookup(self, table: FloatArray, codes: IntArray, scale: RealArray, *, scaled: bool) -> RealArray:
+    def _lookup(self, table: FloatArray, positions: IntArray, scale: RealArray, *, scaled: bool) -> RealArray:
         """Return the table row of each label, multiplied by ``scale`` if ``scaled``.
 
-        With equal weights the small table is scaled before the lookup, which is many times faster.
+        For a soft label it is the mean of the rows. With equal weights the small table is scaled before the
+        lookup, which is many times faster.
         """
         equal = self._net.weight is None
         ready = table / self.batch if scaled and equal else table
-        found: RealArray = ready.astype(self._dtype).take(codes, axis=0)
+        found: RealArray
+        if self._net.shares is None:
+            found = ready.astype(self._dtype).take(self._net.codes.take(positions), axis=0)
+        else:
+            found = (self._net.shares.take(positions, axis=0) @ ready).astype(self._dtype)
         if scaled and not equal:
             found *= scale[..., None]
         return found
 
-    def _subtract_peers(self, coefficients: RealArray, codes: IntArray, scale: RealArray) -> None:
+    def _subtract_peers(self, coefficients: RealArray, positions: IntArray, scale: RealArray) -> None:
         """Subtract α·L[n₁, ỹ_{n₂}], with n₁ ≠ n₂ drawn within the batch for each of its rows."""
-        steps, batch = codes.shape
+        steps, batch = positions.shape
         drawn = self._peers.integers(0, (batch, batch - 1), size=(steps, batch, 2))
         first = drawn[..., 0]
         second = (first + 1 + drawn[..., 1]) % batch
         step = np.arange(steps)[:, None]
-        share = self._net.net.alpha * batch * scale[step, first] * scale[step, second]
-        np.subtract.at(coefficients, (step, first, codes[step, second]), share.astype(self._dtype))
+        share = (self._net.net.alpha * batch * scale[step, first] * scale[step, second]).astype(self._dtype)
+        labels = positions[step, second]
+        if self._net.shares is None:
+            np.subtract.at(coefficients, (step, first, self._net.codes.take(labels)), share)
+        else:
+            peers = (self._net.shares.take(labels, axis=0) * share[..., None]).astype(self._dtype)
+            np.subtract.at(coefficients, (step, first), peers)
 
 
 def initial_weights(seed: int | tuple[int, ...], sizes: tuple[int, ...], dtype: str = "float32") -> RealArray:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from peerloss._device import one_thread
+from peerloss._installing import install_command
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import DEFAULT_GCE_Q, as_base
 from peerloss.functional.correction import forward_rows
@@ -42,7 +43,9 @@ def backend_of(net: PreparedNet, device: str, requested: str) -> str:
     DMI, ``"gce:q"`` and base losses that users add to ``BASES`` have no compiled gradient.
     """
     if requested == "numba" and not has_numba():
-        raise InvalidInputError("`backend` 'numba' needs numba: pip install numba. Or use backend='auto'.")
+        raise InvalidInputError(
+            f"`backend` 'numba' needs numba: {install_command('fast')}. Or use backend='auto'."
+        )
     if requested == "torch" or device != "cpu" or not has_numba():
         return "torch"
     from peerloss.training.small._numba_loop import CODES  # noqa: PLC0415 (numba is optional and slow to import)

@@ -6,8 +6,8 @@ import pytest
 from sklearn.base import clone
 
 from peerloss import MarginPerceptron, load_model, save_model
+from peerloss.datasets.tables.column_use import MAX_CATEGORIES
 from peerloss.estimators import TableEncoder
-from peerloss.estimators._table_encoder import MAX_CATEGORIES
 from peerloss.exceptions import InvalidInputError
 
 ROWS = 60
@@ -104,13 +104,13 @@ def test_trees_get_codes_and_missing_values(table):
     """A category is one column of codes, unseen values share a code, and missing values stay missing."""
     many = [f"city {i % 40}" for i in range(ROWS)]
     encoder = TableEncoder().fit(table.assign(city=many))
-    _, trees = encoder.views(table.assign(city=many))
+    _, trees, _ = encoder.views(table.assign(city=many))
     assert trees.shape == (ROWS, 5)
     assert encoder.categorical() == (1, 2, 4)
     np.testing.assert_array_equal(np.isnan(trees[:, 0]), table["number"].isna())
     np.testing.assert_array_equal(np.isnan(trees[:, 1]), table["colour"].isna())
     assert len(np.unique(trees[:, 4])) == 40
-    _, unseen = encoder.views(table.assign(city=["new", "newer"] * (ROWS // 2)))
+    _, unseen, _ = encoder.views(table.assign(city=["new", "newer"] * (ROWS // 2)))
     assert set(unseen[:, 4]) == {40.0}
 
 
@@ -120,7 +120,7 @@ def test_the_columns_in_use_as_a_table(table):
     assert list(found) == list(table)
     np.testing.assert_array_equal(found["number"], table["number"])
     assert set(found["colour"].dropna()) == {"red", "blue"}
-    with pytest.raises(InvalidInputError, match="`output` must be one of 'features', 'table'; got 'x'"):
+    with pytest.raises(InvalidInputError, match="must be one of 'features', 'sparse', 'table'; got 'x'"):
         TableEncoder(output="x").fit(table)
 
 

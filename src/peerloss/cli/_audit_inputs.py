@@ -1,0 +1,254 @@
+"""Inputs of ``peerloss audit`` besides a table: a folder of images, a model of texts, a file of features."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from peerloss.exceptions import InvalidInputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    import numpy as np
+    import pandas as pd
+    import typer
+    from numpy.typing import NDArray
+
+    from peerloss.cli._audit import Labelled
+    from peerloss.datasets import ImageFolder
+
+#: Endings of images that browsers show.
+SHOWN = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
+#: Rows that a note names.
+LISTED = 5
+#: What is said of features that were computed without a model.
+WEAK = (
+    "The features of the images are statistics of texture, outline and colour, which are weak for photos. "
+    "Pass a pretrained model with --model for better results."
+)
+
+
+@dataclass(frozen=True)
+class Source:
+    """The table that is audited, and the images of its rows."""
+
+    path: Path
+    """The table: the user's file, or one that was made from class sub-folders."""
+    target: list[str]
+    id_column: str | None
+    images: ImageFolder | None = None
+    exact_columns: dict[str, Any] = field(default_factory=dict)
+    """Columns of names of files and folders, as they are: "007" is not the number 7."""
+    pictures: list[Path] | None = None
+    """The image of each row, as an absolute path; a path that does not exist if it cannot be shown."""
+    notes: list[str] = field(default_factory=list)
+    """What was left out, and which images the review cannot show."""
+
+
+def drop_unusable(source: Source, labelled: Labelled) -> Labelled:
+    """Leave out rows whose image was skipped."""
+    if source.images is None or source.images.usable.all():
+        return labelled
+    kept = source.images.usable[labelled.rows]
+    if not kept.any():
+        raise InvalidInputError(f"{source.path}: no row has both a label and an image that can be used.")
+    return replace(labelled, X=labelled.X[kept], y=labelled.y[kept], rows=labelled.rows[kept])
+
+
+def _source(path: Path, target: list[str], id_column: str | None, images: ImageFolder, *names: str) -> Source:
+    """Return the source of images; the columns ``names`` are used as they are."""
+    hidden = images.folder / "not-shown.png"
+    n_hidden = sum(ok and not _is_shown(file) for file, ok in zip(images.paths, images.usable, strict=True))
+    note = f"Images of types that browsers do not show, audited but without a picture: {n_hidden:,}."
+    return Source(
+        path,
+        target,
+        id_column or images.file_column,
+        images,
+        {name: images.table[name].to_numpy(dtype=object) for name in names},
+        [(file if _is_shown(file) else hidden).absolute() for file in images.paths],
+        [*images.notes, *([note] if n_hidden else [])],
+    )
+
+
+def _is_shown(path: Path) -> bool:
+    return path.suffix.lower() in SHOWN
+
+
+def open_source(
+    context: typer.Context,
+    data: Path,
+    output: Path,
+    *,
+    target: list[str],
+    id_column: str | None,
+    is_crowd: bool,
+    labels: Path | None,
+    file_column: str | None,
+    skip_unreadable: bool,
+) -> Source:
+    """Return the table to audit; for a folder of images, check all of them and find or make their table.
+
+    ``is_crowd`` means that labels come from --reports.
+    """
+    if not data.is_dir():
+        used = {
+            "--labels": labels,
+            "--file-column": file_column,
+            "--skip-unreadable": skip_unreadable or None,
+        }
+        wrong = [option for option, value in used.items() if value is not None]
+        if wrong:
+            raise InvalidInputError(f"{wrong[0]} needs a folder of images; {data} is not a folder.")
+        return Source(data, target, id_column)
+    from peerloss.datasets import read_image_folder
+
+    if is_crowd:
+        raise InvalidInputError(
+            "--reports is for tables; for images, pass --labels with one column per annotator, and --target "
+            "for each of them."
+        )
+    if output.resolve().is_relative_to(data.resolve()):
+        raise InvalidInputError(f"--output must be outside the folder of images {data}; got {output}.")
+    if labels is None and (set(target) - {"label"} or file_column):
+        raise InvalidInputError(
+            "--target and --file-column name columns of --labels, a table with one row per image; without "
+            "it, the sub-folders are the labels."
+        )
+    column = file_column or "file"
+    images = read_image_folder(
+        data,
+        labels,
+        file_column=column,
+        label_column=target[0] if target else "label",
+        skip_unreadable=skip_unreadable,
+    )
+    if labels is not None:
+        return _source(labels, target, id_column, images, column)
+    images = replace(
+        images,
+        table=images.table[images.usable].reset_index(drop=True),
+        paths=[path for path, ok in zip(images.paths, images.usable, strict=True) if ok],
+        usable=images.usable[images.usable],
+    )
+    path = _write_table(context, images.table, data.resolve().name)
+    return _source(path, ["label"], id_column, images, "file", "label")
+
+
+def _write_table(context: typer.Context, table: pd.DataFrame, name: str) -> Path:
+    """Write the table of class sub-folders to a folder that is removed when the command ends."""
+    from peerloss.datasets.tables import write_table
+
+    path = Path(context.with_resource(TemporaryDirectory())) / f"{name or 'images'}.csv"
+    with path.open("x", encoding="utf-8", newline="") as stream:
+        write_table(stream, table)
+    return path
+
+
+def learned_features(
+    source: Source,
+    labelled: Labelled,
+    n_rows: int,
+    *,
+    has_probabilities: bool,
+    features: Path | None,
+    model: str | None,
+    text_column: str | None,
+    seed: int,
+    quiet: bool,
+) -> tuple[Any, list[str]]:
+    """Return what is learned from, one row per labelled row, and notes; ``None`` means the columns.
+
+    ``n_rows`` is the number of rows of the table.
+    """
+    used = {"--features": features, "--model": model, "--text-column": text_column}
+    if has_probabilities:
+        wrong = [option for option, value in used.items() if value is not None]
+        if wrong:
+            raise InvalidInputError(f"{wrong[0]} is not used with --probabilities, which replaces training.")
+        return None, []
+    if features is not None and (model is not None or text_column is not None):
+        raise InvalidInputError("pass either --features (a file) or --model, not both.")
+    if features is not None:
+        return _from_file(features, labelled, n_rows, seed)
+    if source.images is not None:
+        if text_column is not None:
+            raise InvalidInputError("--text-column is for tables of texts, not for a folder of images.")
+        return _from_images(source.images, labelled, model, seed=seed, quiet=quiet)
+    if model is None and text_column is None:
+        return None, []
+    return _from_texts(labelled, model, text_column, str(source.path), quiet=quiet)
+
+
+def _from_file(path: Path, labelled: Labelled, n_rows: int, seed: int) -> tuple[Any, list[str]]:
+    from peerloss.features import principal_components, read_features
+
+    found = read_features(path, n_rows=n_rows)
+    kept: NDArray[np.float64] = principal_components(found[labelled.rows], random_state=seed)
+    notes = []
+    if kept.shape[1] < found.shape[1]:
+        notes.append(f"The {found.shape[1]} features were reduced to {kept.shape[1]} principal components.")
+    return kept, notes
+
+
+def _from_images(
+    images: ImageFolder, labelled: Labelled, model: str | None, *, seed: int, quiet: bool
+) -> tuple[Any, list[str]]:
+    from peerloss.features import image_features
+
+    paths = [images.paths[row] for row in labelled.rows]
+    with _counting_bar("features of images", quiet=quiet) as progress:
+        found = image_features(paths, model=model, random_state=seed, progress=progress)
+    return found, [WEAK] if model is None else []
+
+
+def _from_texts(
+    labelled: Labelled, model: str | None, column: str | None, where: str, *, quiet: bool
+) -> tuple[Any, list[str]]:
+    """Return the features of a text column; other columns are used besides."""
+    import pandas as pd
+
+    from peerloss.datasets import column_kinds, require_columns
+    from peerloss.features import text_features
+
+    X = labelled.X
+    if model is None:
+        raise InvalidInputError(
+            "--text-column needs --model, the name or folder of a model. Without both, columns of free text "
+            "are recognised and their words are counted (TF-IDF)."
+        )
+    if column is None:
+        found = ", ".join(repr(name) for name, kind in column_kinds(X).items() if kind == "text")
+        raise InvalidInputError(
+            f"--model needs --text-column, the column of texts; columns of text in {where}: "
+            f"{found or 'none'}."
+        )
+    require_columns(X.columns, [column], where=where)
+    texts = [text if isinstance(text, str) else "" for text in X[column].astype(object)]
+    empty = [int(row) for row, text in zip(labelled.rows, texts, strict=True) if not text.strip()]
+    with _counting_bar("features of texts", quiet=quiet) as progress:
+        vectors = text_features(texts, model=model, progress=progress)
+    names = [f"{column} {i}" for i in range(vectors.shape[1])]
+    named = pd.DataFrame(vectors, index=X.index, columns=names)
+    rest = X.drop(columns=column)
+    notes = []
+    if empty:
+        rows = ", ".join(map(str, empty[:LISTED])) + (", …" if len(empty) > LISTED else "")
+        notes.append(f"Empty texts in column {column!r}: {len(empty):,}, in rows {rows}, counted from 0.")
+    return (pd.concat([rest, named], axis=1) if rest.shape[1] else vectors), notes
+
+
+@contextmanager
+def _counting_bar(note: str, *, quiet: bool) -> Iterator[Callable[[int, int], object]]:
+    """Show how many images or texts are done, unless ``quiet``; the bar disappears at the end."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=quiet or not console.is_terminal, transient=True) as bar:
+        task = bar.add_task(note, total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total)
