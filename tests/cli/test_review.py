@@ -1,12 +1,14 @@
 """``peerloss review`` and ``peerloss apply`` from the command line."""
 
 import json
+from inspect import signature
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from peerloss.audit.review import DecisionsFile
+from peerloss.audit.review import MAX_CHANGE, DecisionsFile
+from peerloss.cli._review import apply
 from tests.cli.audits import made_up, run
 
 
@@ -60,6 +62,7 @@ def test_apply_refuses_to_change_many_rows_without_a_decision(audited, rest):
     assert "more than --max-change 0.05 allows" in result.stderr
     assert "--force" in result.stderr
     assert not (folder / "cleaned.csv").exists()
+    assert signature(apply).parameters["max_change"].default == MAX_CHANGE
     assert run(*arguments, "--max-change", "0.5").exit_code == 0
     assert run(*limited, "--force").exit_code == 0
     assert run(*limited[:4], "--max-change", "0").exit_code == 0  # decisions of a person are not limited
