@@ -40,17 +40,19 @@ HEADER = """# Noise that depends on the row
 Measured with `benchmarks/row_noise.py`: {versions}; seeds {seeds}. Accuracy on clean test labels, mean ±
 standard error over the seeds.
 
-**Data.** {rows} training rows of twonorm and image (two classes), the rest is the test set. *margin*: labels flip near the
-boundary of a logistic regression on the clean labels (`InstanceNoise.from_margins`, mean rate {rate}). *region*: labels flip with
-probability .45 in the half of the rows with the larger first principal component, and .05 in the other half.
+**Data.** {rows} training rows of twonorm and image (two classes), the rest is the test set. *margin*: labels
+flip near the boundary of a logistic regression on the clean labels (`InstanceNoise.from_margins`, mean rate
+{rate}). *region*: labels flip with probability .45 in the half of the rows with the larger first principal
+component, and .05 in the other half.
 
-**Methods.** Networks with two hidden layers of 32 units, {steps} steps. Each method chooses its learning rate (7e-4, 3e-3) and weight
-decay (.1, 1) by the accuracy on held-out noisy labels in three folds; no clean label takes part. *bi-tempered*: t1 = .8,
-t2 = 1.2, without peers. *peer*: cross entropy, α = 1. *CORES² loss*: β = 2 after 250 steps of cross entropy, without the sieve. *CAL*: peer
-loss on `covariance_targets`; the clean class is the one that a forest, trained on the noisy labels of other rows, predicts. *labels*: no T(x). *margins*: T(x) from the margins of
-the forest (`row_rates_from_margins`). *crowd*: T(x) from three more labels per row
-(`row_rates_from_annotators`), which the other methods do not see; training uses one label. The forest has seen the labels that
-choose the settings of CAL, which is a small advantage.
+**Methods.** Networks with two hidden layers of 32 units, {steps} steps. Each method chooses its learning rate
+(7e-4, 3e-3) and weight decay (.1, 1) by the accuracy on held-out noisy labels in three folds; no clean label
+takes part. *bi-tempered*: t1 = .8, t2 = 1.2, without peers. *peer*: cross entropy, α = 1. *CORES² loss*:
+β = 2 after 250 steps of cross entropy, without the sieve. *CAL*: peer loss on `covariance_targets`; the clean
+class is the one that a forest, trained on the noisy labels of other rows, predicts. *labels*: no T(x).
+*margins*: T(x) from the margins of the forest (`row_rates_from_margins`). *crowd*: T(x) from three more
+labels per row (`row_rates_from_annotators`), which the other methods do not see; training uses one label. The
+forest has seen the labels that choose the settings of CAL, which is a small advantage.
 
 {table}
 
