@@ -23,7 +23,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict, train_test_split
 
-from peerloss import flip_labels, load_dataset
+from peerloss import PeerClassifier, flip_labels, load_dataset
 from peerloss.functional import covariance_targets
 from peerloss.noise import InstanceNoise
 from peerloss.posterior import row_rates_from_annotators, row_rates_from_margins, row_transitions
@@ -34,7 +34,16 @@ NOISES = ("margin", "region")
 TRAIN_ROWS, RATE, STEPS, HIDDEN, FOLDS = 1000, 0.25, 1000, (32, 32), 3
 #: Settings that every method chooses from, by the accuracy on held-out noisy labels.
 GRID = tuple(product((7e-4, 3e-3), (0.1, 1.0)))
-METHODS = ("cross entropy", "bi-tempered", "peer", "CORES² loss", "CAL, labels", "CAL, margins", "CAL, crowd")
+NETWORKS = (
+    "cross entropy",
+    "bi-tempered",
+    "peer",
+    "CORES² loss",
+    "CAL, labels",
+    "CAL, margins",
+    "CAL, crowd",
+)
+METHODS = (*NETWORKS, "PeerClassifier")
 HEADER = """# Noise that depends on the row
 
 Measured with `benchmarks/row_noise.py`: {versions}; seeds {seeds}. Accuracy on clean test labels, mean ±
@@ -52,7 +61,8 @@ takes part. *bi-tempered*: t1 = .8, t2 = 1.2, without peers. *peer*: cross entro
 class is the one that a forest, trained on the noisy labels of other rows, predicts. *labels*: no T(x).
 *margins*: T(x) from the margins of the forest (`row_rates_from_margins`). *crowd*: T(x) from three more
 labels per row (`row_rates_from_annotators`), which the other methods do not see; training uses one label. The
-forest has seen the labels that choose the settings of CAL, which is a small advantage.
+forest has seen the labels that choose the settings of CAL, which is a small advantage. *PeerClassifier*: the
+portfolio with its default settings, which is no network.
 
 {table}
 
@@ -63,6 +73,11 @@ Differences from *peer* on the same labels, mean over tables and noises with the
 Spearman correlation of the estimated rates of rows with the true ones, and estimated minus true mean rate:
 
 {rates}
+
+In how many runs `PeerClassifier` refused the class-conditional model (`report_.misfit_p_value` < .01), and the
+median p-value:
+
+{refused}
 """
 
 
@@ -129,7 +144,7 @@ def run_cell(name: str, kind: str, seed: int) -> dict[str, float]:
     folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(X, y))
     parts = [*(train for train, _ in folds), np.arange(len(y))]  # the last net of a setting has all rows
     found: dict[str, float] = {}
-    for method in METHODS:
+    for method in NETWORKS:
         nets = [
             make_net(
                 method, y, targets, rows, learning_rate=rate, weight_decay=decay, random_state=(seed, part)
@@ -143,6 +158,9 @@ def run_cell(name: str, kind: str, seed: int) -> dict[str, float]:
         best = int(np.mean(held_out, axis=0).argmax())
         last = trained.logits(X_test, nets=[best * len(parts) + FOLDS])[0]
         found[method] = float((last.argmax(axis=1) == y_test).mean())
+    portfolio = PeerClassifier(random_state=seed).fit(X, y)
+    found["PeerClassifier"] = float(portfolio.score(X_test, y_test))
+    found["p-value"] = portfolio.report_.misfit_p_value
     for method, estimate in rates.items():
         found[f"{method}: correlation"] = float(spearmanr(estimate, noise.flip_rates).statistic)
         found[f"{method}: bias"] = float(estimate.mean() - noise.flip_rates.mean())
@@ -155,6 +173,7 @@ def summarise(runs: dict[tuple[str, str, int], dict[str, float]]) -> dict[str, s
     methods, others = list(METHODS), [method for method in METHODS if method != "peer"]
     lines = [f"| table | noise | {' | '.join(methods)} |", "|" + "---|" * (len(methods) + 2)]
     estimates = ["| table | noise | margins | crowd |", "|---|---|---|---|"]
+    refused = ["| table | noise | refused | median p-value |", "|---|---|---|---|"]
     for name, kind in product(TABLES, NOISES):
         part = frame[(frame["table"] == name) & (frame["noise"] == kind)]
         cells = [f"{part[m].mean():.3f} ± {part[m].std() / math.sqrt(len(part)):.3f}" for m in methods]
@@ -165,12 +184,15 @@ def summarise(runs: dict[tuple[str, str, int], dict[str, float]]) -> dict[str, s
             for kind_ in ("margins", "crowd")
         ]
         estimates.append(f"| {name} | {kind} | {' | '.join(cells)} |")
+        p = part["p-value"]
+        refused.append(f"| {name} | {kind} | {(p < 0.01).sum()} of {len(p)} | {p.median():.2f} |")
     by_seed = frame.groupby("seed")[methods].mean()
     gains = by_seed[others].sub(by_seed["peer"], axis=0)
     errors = gains.std() / math.sqrt(len(gains))
     shown = [f"{gains[m].mean():+.3f} ± {errors[m]:.3f}" for m in others]
     compared = [f"| {' | '.join(others)} |", "|" + "---|" * len(others), f"| {' | '.join(shown)} |"]
-    return {"table": "\n".join(lines), "gains": "\n".join(compared), "rates": "\n".join(estimates)}
+    tables = {"table": lines, "gains": compared, "rates": estimates, "refused": refused}
+    return {key: "\n".join(rows) for key, rows in tables.items()}
 
 
 def main() -> None:

@@ -133,6 +133,13 @@ def row_rates_from_margins(probabilities: ArrayLike, labels: ArrayLike) -> Float
 def row_transitions(rates: ArrayLike, n_classes: int) -> FloatArray:
     """Return T(x_n), shape (n, K, K): errors with the rate of the row, equally often to each wrong class.
 
+    Parameters
+    ----------
+    rates
+        P(noisy ≠ clean) of each row, shape (n,).
+    n_classes
+        K.
+
     Examples
     --------
     >>> row_transitions([0.2], 3).round(2).tolist()
