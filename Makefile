@@ -4,7 +4,7 @@ VENV := .venv
 OLDEST := .venv-oldest
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-TEST_TOOLS := pytest pytest-xdist hypothesis lightgbm xgboost-cpu numba pyarrow liac-arff ray matplotlib jinja2 selenium pillow transformers accelerate lightning skorch opacus sphinx furo myst-parser
+TEST_TOOLS := pytest pytest-xdist hypothesis lightgbm xgboost-cpu numba pyarrow liac-arff openpyxl ray matplotlib jinja2 selenium pillow transformers accelerate lightning skorch opacus sphinx furo myst-parser
 CHECK_TOOLS := ruff mypy pandas-stubs scipy-stubs build hatchling cleanlab
 
 .DEFAULT_GOAL := help

@@ -152,7 +152,8 @@ def compare_labels(settings: dict[str, Any], repeats: int) -> dict[str, float]:
                 "wrong": wrong.mean(),
             }
         )
-    return pd.DataFrame(found).mean().to_dict()
+    means = pd.DataFrame(found).mean()
+    return dict(zip(map(str, means.index), map(float, means.to_numpy()), strict=True))
 
 
 def grow(table: pd.DataFrame, X: Any, truth: Any, order: str, seed: int) -> list[float]:
@@ -164,18 +165,18 @@ def grow(table: pd.DataFrame, X: Any, truth: Any, order: str, seed: int) -> list
     seen, rest = table[first], table[~first]
     proba = None
     if X is not None:
-        proba = out_of_fold(X, seen.set_index("task")["label"].loc[range(n)].to_numpy(), k)
+        proba = out_of_fold(X, seen.set_index("task")["label"].reindex(range(n)).to_numpy(), k)
     found = []
     for batch in range(N_BATCHES + 1):
         audit = find_label_issues(labels=seen, pred_proba=proba)
-        labels = audit.relabel()[1].loc[range(n)].to_numpy()
+        labels = audit.relabel()[1].reindex(range(n)).to_numpy()
         found.append(float((labels == truth).mean()))
         if batch == N_BATCHES or rest.empty:
             continue
         if order == "ActiveLab":
             score = -_active_lab(wide(seen, n), proba)
         else:
-            score = rng.random(n) if order == "random" else audit.table[order].loc[range(n)].to_numpy()
+            score = rng.random(n) if order == "random" else audit.table[order].reindex(range(n)).to_numpy()
         score = np.where(np.isin(np.arange(n), rest["task"]), score, -np.inf)
         chosen = np.argsort(-score, kind="stable")[: int(BATCH * n)]
         new = rest[rest["task"].isin(chosen)].drop_duplicates("task")
@@ -228,12 +229,12 @@ def main() -> None:
     if options.only != "labels":
         lines += [f"| crowd | tasks | start | {' | '.join(ORDERS)} |", "|---" * (len(ORDERS) + 3) + "|"]
         for name in (*GROWING, *REAL):
-            found = compare_orders(name, options.repeats)
+            grown = compare_orders(name, options.repeats)
             cells = [
-                f"{np.mean(found[order][1:]):.3f} ({found[order][-1]:.3f})" if order in found else "–"
+                f"{np.mean(grown[order][1:]):.3f} ({grown[order][-1]:.3f})" if order in grown else "–"
                 for order in ORDERS
             ]
-            lines.append(f"| {name} | {found['tasks']} | {found['gain'][0]:.3f} | {' | '.join(cells)} |")
+            lines.append(f"| {name} | {grown['tasks']} | {grown['gain'][0]:.3f} | {' | '.join(cells)} |")
             print(lines[-1], flush=True)
     if options.output:
         options.output.write_text("\n".join(lines) + "\n", encoding="utf-8")

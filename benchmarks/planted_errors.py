@@ -140,7 +140,6 @@ def audit_case(name: str, seed: int) -> dict[str, Any]:
         "precision": hits.sum() / max(1, flagged.sum()),
         "recall": hits.sum() / wrong.sum(),
         "suggestions": (table["suggested"].to_numpy() == clean)[hits].mean(),
-        "kept": (table["suggested"] == table["given"]).to_numpy()[hits].mean(),
         "errors": int(wrong.sum()),
         "expected": found.expected_errors,
         "low": low,

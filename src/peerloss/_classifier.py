@@ -126,11 +126,12 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
 
 
 def is_mixed_table(X: Any) -> bool:
-    """Return whether ``X`` is a DataFrame with missing values or with columns that are not numbers."""
+    """Return whether ``X`` is a DataFrame with gaps, sparse columns, or columns that are not numbers."""
     if not isinstance(X, pd.DataFrame):
         return False
     kinds = X.infer_objects().dtypes  # columns of type object may hold numbers
-    return any(kind.kind not in "biuf" for kind in kinds) or bool(X.isna().any(axis=None))
+    is_plain = all(kind.kind in "biuf" and not isinstance(kind, pd.SparseDtype) for kind in kinds)
+    return not is_plain or bool(X.isna().any(axis=None))
 
 
 class _Labels(NamedTuple):

@@ -124,7 +124,13 @@ def label_frequencies(codes: IntArray, n_classes: int, weight: FloatArray | None
     return np.asarray(counts / counts.sum())
 
 
-def explain_nothing_learned(proba: NDArray[Any], codes: IntArray, weight: FloatArray | None = None) -> str:
+def explain_nothing_learned(
+    proba: NDArray[Any],
+    codes: IntArray,
+    weight: FloatArray | None = None,
+    *,
+    rows: IntArray | None = None,
+) -> str:
     """Return a message if held-out probabilities predict the labels no better than their frequencies do.
 
     The measure is the mean difference of the two Brier scores. It must exceed three standard errors, or a
@@ -132,6 +138,7 @@ def explain_nothing_learned(proba: NDArray[Any], codes: IntArray, weight: FloatA
     would be too few for calibrated probabilities: their calibration was chosen on the same rows. Do not use
     it for probabilities that are not calibrated. If these are overconfident, they have a worse score than the
     frequencies even if they are informative; ``explain_chance_level`` in :mod:`peerloss.noise` is for them.
+    ``rows`` is the row of each label if a row has several, such as the classes of a soft label.
     """
     n, k = proba.shape
     share = as_shares(weight, n)
@@ -140,14 +147,17 @@ def explain_nothing_learned(proba: NDArray[Any], codes: IntArray, weight: FloatA
     score = np.square(proba).sum(axis=1, dtype=np.float64) - 2.0 * take(proba, codes)
     gain = by_class[codes] - score
     mean = float(share @ gain)
-    error = float(np.sqrt(share**2 @ (gain - mean) ** 2))
+    deviation = share * (gain - mean)
+    if rows is not None:  # the labels of a row are one observation
+        deviation = np.bincount(rows, deviation)
+    error = float(np.sqrt(np.square(deviation).sum()))
     of_frequencies = 1.0 + float(share @ by_class[codes])
     if mean > min(STANDARD_ERRORS_LEARNED * error, SHARE_LEARNED * of_frequencies) + 1e-12:
         return ""
     return (
         "nothing can be learned from these columns: predictions of held-out labels are no better than the "
         f"label frequencies (Brier score {1.0 + share @ score:.3f}, of the frequencies "
-        f"{of_frequencies:.3f}, difference {mean:.3f} ± {error:.3f})"
+        f"{of_frequencies:.3f}, difference {mean:.4f} ± {error:.4f})"
     )
 
 

@@ -24,7 +24,7 @@ def test_small_table_by_hand():
     assert found.table.index.tolist() == [0, 1, 2]
     assert found.table["exact"].all()
     assert "1 of 2 groups" in str(found)
-    assert "at least 1 labels are wrong" in str(found)
+    assert "at least 1 label is wrong" in str(found)
 
 
 def test_the_bound_never_exceeds_the_number_of_wrong_labels():
@@ -83,7 +83,7 @@ def test_near_duplicates():
     assert (found.n_contradicting, found.n_near, found.min_wrong) == (0, 1, 0)
     assert found.table.index.tolist() == [0, 1]
     assert not found.table["exact"].any()
-    assert "near duplicates" in str(found)
+    assert "Near duplicates with different labels: 1 group." in str(found)
 
 
 def test_exact_duplicates_are_not_counted_twice():

@@ -1,5 +1,7 @@
 """Why a row is suspect: probabilities, similar rows, unusual values."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -157,3 +159,17 @@ def test_three_classes_have_all_probabilities():
     assert found.probabilities[np.arange(len(places)), places] == pytest.approx(
         audit.suspects["p_suggested"].to_numpy()
     )
+
+
+def test_a_changed_table_has_its_own_probabilities():
+    """If flags or probabilities of the table change, explanations follow the table."""
+    audit, _, _ = made_audit()
+    table = audit.table.assign(flagged=True)
+    changed = replace(audit, table=table)
+    found = changed.explanations
+    assert len(found.suspects) == 60
+    assert found.probabilities.sum(axis=1) == pytest.approx(1.0)
+    for row in (3, 40):
+        why = changed.explain(row)
+        assert why.probabilities[why.given] == pytest.approx(1.0 - why.p_error)
+        assert why.probabilities[why.suggested] == pytest.approx(table["p_suggested"][row])

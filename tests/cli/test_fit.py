@@ -10,6 +10,7 @@ from typer.testing import CliRunner
 
 from peerloss import load_model
 from peerloss.cli import app
+from peerloss.datasets.tables import Reading
 from peerloss.estimators.portfolio import _fit_portfolio
 
 ROWS = 100
@@ -109,14 +110,15 @@ def test_tables_that_cannot_be_learned_from_are_refused(tmp_path, change, argume
 
 def test_labels_keep_their_type():
     """Integers stay integers, even if missing values turned their column into floats."""
-    from peerloss.cli._fit import _as_task  # noqa: PLC0415 - used here only
+    from peerloss.cli._fit import as_task  # noqa: PLC0415 - used here only
 
     table = pd.DataFrame({"x": [1.0, 2.0, 3.0, 4.0], "label": [1.0, np.nan, 2.0, 1.0]})
-    task = _as_task(table, target="label", drop=[], where="t.csv")
-    assert (task.y.dtype, task.y.tolist(), task.unlabelled) == (np.int64, [1, 2, 1], 1)
-    floats = _as_task(table.fillna({"label": 1.0}), target="label", drop=[], where="t.csv")
+    task = as_task(Reading(table), target="label", drop=[], where="t.csv")
+    assert (task.y.dtype, task.y.tolist(), task.described.unlabelled) == (np.int64, [1, 2, 1], 1)
+    floats = as_task(Reading(table.fillna({"label": 1.0})), target="label", drop=[], where="t.csv")
     assert floats.y.dtype == np.float64, "without missing values the file itself has 1.0"
-    text = _as_task(table.assign(label=["b", "a", None, "b"]), target="label", drop=[], where="t.csv")
+    words = Reading(table.assign(label=["b", "a", None, "b"]))
+    text = as_task(words, target="label", drop=[], where="t.csv")
     assert (text.y.dtype.kind, text.y.tolist()) == ("U", ["b", "a", "b"])
 
 
@@ -143,10 +145,10 @@ def test_labels_that_are_not_exact_are_refused(tmp_path, labels, found):
 
 def test_large_integer_labels_stay_distinct():
     """Without missing labels integers are exact."""
-    from peerloss.cli._fit import _as_task  # noqa: PLC0415 - used here only
+    from peerloss.cli._fit import as_task  # noqa: PLC0415 - used here only
 
     table = pd.DataFrame({"x": [1.0, 2.0], "label": [2**53, 2**53 + 1]})
-    assert _as_task(table, target="label", drop=[], where="t.csv").y.tolist() == [2**53, 2**53 + 1]
+    assert as_task(Reading(table), target="label", drop=[], where="t.csv").y.tolist() == [2**53, 2**53 + 1]
 
 
 def test_unreadable_files_are_refused(tmp_path):

@@ -154,7 +154,7 @@ def test_identifiers_with_special_characters_are_kept(model, tmp_path):
 
 
 def test_wrong_paths(model, tmp_path):
-    """Missing or foreign model folders, and outputs that are the input, a folder, or not CSV, are refused."""
+    """Missing or foreign model folders, and outputs that are the input, a folder or no table are refused."""
     table = tmp_path / "new.csv"
     make_table().to_csv(table, index=False)
     (tmp_path / "folder.csv").mkdir()
@@ -163,7 +163,7 @@ def test_wrong_paths(model, tmp_path):
         ((tmp_path, table, "-o", tmp_path / "p.csv"), "is not a model folder"),
         ((model, table, "-o", table), "must not be the input table"),
         ((model, table, "-o", tmp_path / "folder.csv"), "is a folder"),
-        ((model, table, "-o", tmp_path / "p.parquet"), "ends in .csv"),
+        ((model, table, "-o", tmp_path / "p.docx"), "ends in .csv"),
         ((model, tmp_path / "absent.csv", "-o", tmp_path / "p.csv"), "does not exist"),
     ]:
         done = run(*arguments)

@@ -1,12 +1,14 @@
 """``peerloss review`` and ``peerloss apply`` from the command line."""
 
 import json
+from inspect import signature
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from peerloss.audit.review import DecisionsFile
+from peerloss.audit.review import MAX_CHANGE, DecisionsFile
+from peerloss.cli._review import apply
 from tests.cli.audits import made_up, run
 
 
@@ -60,6 +62,7 @@ def test_apply_refuses_to_change_many_rows_without_a_decision(audited, rest):
     assert "more than --max-change 0.05 allows" in result.stderr
     assert "--force" in result.stderr
     assert not (folder / "cleaned.csv").exists()
+    assert signature(apply).parameters["max_change"].default == MAX_CHANGE
     assert run(*arguments, "--max-change", "0.5").exit_code == 0
     assert run(*limited, "--force").exit_code == 0
     assert run(*limited[:4], "--max-change", "0").exit_code == 0  # decisions of a person are not limited
@@ -222,6 +225,25 @@ def test_folders_that_are_not_audits_are_refused(audited, command):
     manifest.write_text("{")
     assert "damaged audit" in run(command, folder / "out", *extra).output
     assert not (folder / "cleaned.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["--order", "gian"],
+            "--order must be a column of numbers in labels.csv: p_error, p_suggested, rank",
+        ),
+        (["--reviewer", " "], "--reviewer must be a name of 1 to 100 characters; got ' '"),
+    ],
+)
+def test_review_refuses_unknown_orders_and_empty_names(audited, options, message):
+    """The message has the option and what is accepted; no file of decisions is made."""
+    folder, *_ = audited
+    result = run("review", folder / "out", "--no-browser", *options)
+    assert result.exit_code == 2
+    assert message in result.stderr
+    assert not (folder / "out" / "decisions.jsonl").exists()
 
 
 def test_apply_refuses_decisions_of_another_audit(audited):

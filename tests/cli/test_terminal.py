@@ -1,15 +1,20 @@
 """Text from files cannot control the terminal and is printed in every encoding."""
 
 import json
+import warnings
 from types import SimpleNamespace
+from typing import Annotated
 
 import numpy as np
 import pandas as pd
 import pytest
+import typer
 from typer.testing import CliRunner
 
+from peerloss._deprecation import RenamedWarning
 from peerloss.cli import app
-from peerloss.cli._terminal import say, visible
+from peerloss.cli._terminal import counted, say, user_errors, visible
+from peerloss.exceptions import IdentifiabilityWarning
 from peerloss.experiments._record import FORMAT
 
 ESCAPE = "\x1b[2J\x1b]0;owned\x07\x9b31m\u202e\u2028"
@@ -131,3 +136,24 @@ def test_no_encoding_makes_an_audit_fail(tmp_path, charset, option):
         assert "nein 日本 π̃" in json.loads(done.stdout)["classes"]
     else:
         assert r"\u65e5" in done.stdout
+
+
+def test_warnings_of_the_library_are_one_line_each(capsys):
+    """In the words of the command, once; warnings of other libraries are shown as usual."""
+
+    def command(*, jobs: Annotated[int, typer.Option(help="Threads.")] = 1) -> None:
+        for _ in range(2):
+            warnings.warn(f"`n_jobs` is {jobs}.", IdentifiabilityWarning, stacklevel=1)
+        warnings.warn("old", RenamedWarning, stacklevel=1)
+        warnings.warn("of another library", UserWarning, stacklevel=1)
+
+    with pytest.warns(UserWarning, match="of another library") as caught:
+        user_errors(command)(command)(jobs=3)
+    assert len(caught) == 1
+    assert capsys.readouterr().err == "Warning: --jobs is 3.\nWarning: old\n"
+
+
+def test_numbers_agree_with_their_nouns():
+    """One is singular; thousands are separated."""
+    assert [counted(n, "row") for n in (0, 1, 2, 12345)] == ["0 rows", "1 row", "2 rows", "12,345 rows"]
+    assert counted(2, "class", "classes") == "2 classes"

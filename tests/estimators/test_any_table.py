@@ -150,6 +150,8 @@ def test_sparse_columns_of_a_table_are_numbers():
     found = MarginPerceptron(margin_grid=[1.0], random_state=0).fit(stored, y).predict_proba(stored)
     expected = MarginPerceptron(margin_grid=[1.0], random_state=0).fit(dense, y).predict_proba(dense)
     np.testing.assert_array_equal(found, expected)
+    alone = stored[["a"]].assign(b=stored["a"])
+    assert MarginPerceptron(margin_grid=[1.0], random_state=0).fit(alone, y).score(alone, y) == 1.0
 
 
 def test_a_pipeline_inside_the_plug_in_gets_the_table_itself():

@@ -65,7 +65,9 @@ def test_calibrated_probabilities_are_compared_with_the_frequencies():
     y = (rng.random(1000) < p).astype(int)
     proba = np.column_stack([1.0 - p, p])
     assert explain_nothing_learned(proba, y) == ""
-    assert "difference 0.000 ± 0.000" in explain_nothing_learned(np.tile(np.bincount(y) / 1000, (1000, 1)), y)
+    assert "difference 0.0000 ± 0.0000" in explain_nothing_learned(
+        np.tile(np.bincount(y) / 1000, (1000, 1)), y
+    )
     found = explain_nothing_learned(rng.permutation(proba), y)
     share = y.mean()
     assert f"of the frequencies {2 * share * (1 - share):.3f}" in found
@@ -86,3 +88,14 @@ def test_weights_count():
     proba[200:] = proba[200:, ::-1]
     assert explain_nothing_learned(proba, y)
     assert explain_nothing_learned(proba, y, np.r_[np.ones(200), np.zeros(200)]) == ""
+
+
+def test_the_classes_of_a_soft_label_are_one_observation():
+    """Votes of 60 to 40 in the direction of the features are a certain gain: it is equal in all rows."""
+    direction = np.arange(100) % 2
+    rows = np.repeat(np.arange(100), 2)
+    codes = np.tile([0, 1], 100)
+    weight = np.where(codes == direction[rows], 0.6, 0.4)
+    proba = np.where(np.eye(2)[direction] == 1, 0.6, 0.4)[rows]
+    assert explain_nothing_learned(proba, codes, weight, rows=rows) == ""
+    assert explain_nothing_learned(proba, codes, weight)

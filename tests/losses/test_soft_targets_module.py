@@ -107,6 +107,18 @@ def test_counts_of_soft_targets_are_saved_and_reset():
     assert loss.label_counts.dtype == torch.int64
 
 
+def test_counts_continue_in_double_precision_after_a_cast():
+    """``loss.half()`` rounds the counts once; later batches are not lost to rounding."""
+    loss = PeerLoss()
+    for _ in range(200):
+        loss(*example())
+    loss.half()
+    rounded = loss.label_counts.double()
+    loss(*example())
+    expected = rounded + example()[1].nan_to_num().double().sum(dim=0)
+    torch.testing.assert_close(loss.label_counts, expected, rtol=1e-6, atol=0.0)
+
+
 def test_binary_labels_and_soft_targets_do_not_mix():
     """A loss that has counted L binary labels refuses class probabilities of the same shape."""
     loss = PeerLoss()

@@ -62,7 +62,7 @@ def test_the_sampling_error_of_the_accuracy_is_that_of_repeated_draws():
 
 
 def test_posterior_given_the_label_is_bayes_rule():
-    """P(clean | x, label) and P(label | x) agree with the joint distribution; reports replace T."""
+    """P(clean | x, label) and P(label | x) agree with the joint distribution."""
     joint, transition = world(4, 2)
     clean = joint / joint.sum(axis=1, keepdims=True)
     labels = np.arange(len(joint)) % 4
@@ -70,10 +70,22 @@ def test_posterior_given_the_label_is_bayes_rule():
     expected = clean * transition[:, labels].T
     np.testing.assert_allclose(evidence, expected.sum(axis=1), atol=1e-5)
     np.testing.assert_allclose(given, expected / expected.sum(axis=1, keepdims=True), atol=1e-4)
-    reports = np.random.default_rng(0).uniform(size=clean.shape)
-    given, _ = only(transition).given_label(clean @ transition, labels, reports)
-    expected = clean * reports
-    np.testing.assert_allclose(given, expected / expected.sum(axis=1, keepdims=True), atol=1e-4)
+
+
+def test_known_labels_weigh_candidates_by_bayes_rule():
+    """The weight of a candidate is multiplied by P(clean | x, label) of each known row."""
+    joint, transition = world(4, 2)
+    noisy = joint / joint.sum(axis=1, keepdims=True) @ transition
+    labels, gold = np.arange(len(joint)) % 4, np.arange(len(joint)) % 3
+    other = 0.5 * transition + 0.5 * np.eye(4)
+    candidates = NoisePosterior(np.stack([transition, other]), np.array([0.3, 0.7]))
+    found = candidates.given_gold(noisy, labels, gold).weights
+    expected = [
+        weight
+        * np.prod([only(T).given_label(noisy[[i]], labels[[i]])[0][0, gold[i]] for i in range(len(gold))])
+        for weight, T in zip(candidates.weights, candidates.transitions, strict=True)
+    ]
+    np.testing.assert_allclose(found, np.array(expected) / np.sum(expected), rtol=1e-6)
 
 
 def test_mean_interval_and_fewer_candidates():

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from peerloss.audit._multilabel import MultilabelAudit, find_multilabel_issues
     from peerloss.audit._next_labels import rank_next_labels
     from peerloss.audit._tokens import TokenAudit, find_token_issues
+    from peerloss.audit.table_summary import ColumnSummary, TableSummary, describe_table
 
 #: Module → public names that are imported from it.
 _NAMES = {
@@ -24,13 +25,17 @@ _NAMES = {
     "_multilabel": "MultilabelAudit find_multilabel_issues",
     "_next_labels": "rank_next_labels",
     "_tokens": "TokenAudit find_token_issues",
+    "table_summary": "ColumnSummary TableSummary describe_table",
 }
 
 __all__ = [
+    "ColumnSummary",
     "Explanation",
     "LabelAudit",
     "MultilabelAudit",
+    "TableSummary",
     "TokenAudit",
+    "describe_table",
     "find_label_issues",
     "find_multilabel_issues",
     "find_token_issues",

@@ -112,7 +112,7 @@ class Annotations:
         rows, transition = counts.sum(axis=1), normalise_rows(counts.copy())
         low, high = wilson_interval(transition, np.maximum(rows, 1.0)[:, None])
         share = float(p_error.mean())
-        spread = Z * np.sqrt((p_error * (1.0 - p_error)).sum()) / n + CALIBRATION * share
+        spread = Z * float(np.sqrt((p_error * (1.0 - p_error)).sum())) / n + CALIBRATION * share
         predicted = codes if proba is None else proba.argmax(axis=1)
         from_features = clean if found.from_features is None else found.from_features[self.place]
         best = from_features.argmax(axis=1)

@@ -77,6 +77,7 @@ def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = N
         ],
         suspects=_rows(audit, suspects, features, places, context),
         pictured=context is not None and context.pictures is not None,
+        max_pictures=MAX_PICTURES,
         classes=[str(label) for label in audit.classes],
         n_suspects=int(audit.table["flagged"].sum()),
     )

@@ -22,6 +22,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import issparse
 
+from peerloss._pages import counted
 from peerloss.posterior.many_classes import wilson_interval
 
 if TYPE_CHECKING:
@@ -64,13 +65,13 @@ class Contradictions:
     def __str__(self) -> str:
         if not self.n_contradicting and not self.n_near:
             return ""
+        wrong = counted(self.min_wrong, "label is", "labels are")
         text = (
-            f"{self.n_contradicting:,} of {self.n_groups:,} groups of rows with the same features have "
-            f"different labels: at least {self.min_wrong:,} labels are wrong, if the features decide the "
-            "class."
+            f"{self.n_contradicting:,} of {counted(self.n_groups, 'group')} of rows with the same features "
+            f"have different labels: at least {wrong} wrong, if the features decide the class."
         )
         if self.n_near:
-            text += f" So do {self.n_near:,} groups of near duplicates."
+            text += f" Near duplicates with different labels: {counted(self.n_near, 'group')}."
         return text
 
     def summary(self) -> dict[str, Any]:

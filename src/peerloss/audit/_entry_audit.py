@@ -51,15 +51,16 @@ class EntryAudit:
         )
 
 
-def rank_entries(p_error: FloatArray) -> tuple[IntArray, BoolArray]:
+def rank_entries(p_error: FloatArray, *, no_noise: float) -> tuple[IntArray, BoolArray]:
     """Return the rank of every label, 1 for the most probable error, and which labels are flagged.
 
-    The flags of all labels together have the largest expected F1.
+    The flags of all labels together have the largest expected F1. ``no_noise`` is the probability that no
+    label is wrong.
     """
     order = suspicious_first(p_error)
     rank = np.empty(len(p_error), dtype=np.int64)
     rank[order] = np.arange(1, len(p_error) + 1)
-    return rank, flag_suspects(p_error, order)
+    return rank, flag_suspects(p_error, order, no_noise=no_noise)
 
 
 def summarise_examples(

@@ -104,7 +104,7 @@ def explain_suspects(audit: LabelAudit) -> Explanations:
     size = len(suspects)
     found = Explanations(
         suspects=suspects,
-        probabilities=audit.suspect_proba,
+        probabilities=_probabilities(audit, suspects, codes[suspects], suggested),
         nearest=np.full((size, N_NEAREST), -1),
         distances=np.full((size, N_NEAREST), np.nan),
         given_examples=np.full((size, N_EXAMPLES), -1),
@@ -115,6 +115,28 @@ def explain_suspects(audit: LabelAudit) -> Explanations:
     )
     if features is not None:
         _fill_in_nearest(found, features, codes, suggested, flagged)
+    return found
+
+
+def _probabilities(audit: LabelAudit, suspects: IntArray, given: IntArray, suggested: IntArray) -> FloatArray:
+    """Return the probabilities of the classes, (m, K).
+
+    Rows whose stored probabilities are not those of the table, as after an edit of the table, get the
+    probabilities of the given and of the suggested label; the other classes share the rest.
+    """
+    size, n_classes = len(suspects), len(audit.classes)
+    rows = np.arange(size)
+    table = audit.table.iloc[suspects]
+    p_given, p_suggested = 1.0 - table["p_error"].to_numpy(), table["p_suggested"].to_numpy()
+    rest = np.maximum(1.0 - p_given - p_suggested, 0.0) / max(n_classes - 2, 1)
+    found = np.repeat(rest[:, None], n_classes, axis=1)
+    found[rows, suggested] = p_suggested
+    found[rows, given] = p_given
+    stored = audit.suspect_proba
+    if stored.shape == found.shape:
+        is_current = np.isclose(stored[rows, given], p_given, atol=1e-6)
+        is_current &= np.isclose(stored[rows, suggested], p_suggested, atol=1e-6)
+        found = np.where(is_current[:, None], stored, found)
     return found
 
 

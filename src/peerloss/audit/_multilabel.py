@@ -219,7 +219,8 @@ def _combine(matrix: pd.DataFrame, audits: dict[Any, LabelAudit]) -> MultilabelA
         name: np.stack([audit.table[name].to_numpy() for audit in audits.values()], axis=1).reshape(-1)
         for name in ("given", "suggested", "p_error")
     }
-    rank, flagged = rank_entries(columns["p_error"])
+    no_noise = float(np.prod([audit.no_noise for audit in audits.values()]))
+    rank, flagged = rank_entries(columns["p_error"], no_noise=no_noise)
     place = np.repeat(np.arange(n), n_labels)
     names = pd.Index(list(audits))
     table = pd.DataFrame(

@@ -119,7 +119,7 @@ def find_token_issues(
         flat = _as_categorical(flat, classes, proba.shape[1], place, position)
     audit = find_label_issues(labels=flat, pred_proba=proba)
     table = audit.table
-    rank, flagged = rank_entries(table["p_error"].to_numpy())
+    rank, flagged = rank_entries(table["p_error"].to_numpy(), no_noise=audit.no_noise)
     columns: dict[str, Any] = {"sentence": place, "position": position}
     if words is not None:
         columns["token"] = np.array([word for sentence in words for word in sentence], dtype=object)[kept]

@@ -28,7 +28,7 @@ from peerloss.audit._audit_page import PageContext, audit_page
 from peerloss.audit._picture_files import PICTURE_TYPES
 from peerloss.audit._stored_evidence import FILES, write_evidence
 from peerloss.audit._stored_explanations import dump_explanations, load_explanations
-from peerloss.datasets import read_table
+from peerloss.datasets import ReadOptions, read_table
 from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
 
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
 
     from peerloss.audit._label_audit import LabelAudit
     from peerloss.audit._stored_explanations import StoredExplanation
+    from peerloss.audit.table_summary import TableSummary
 
 #: The last is written. Format 1 had no SHA-256 of labels.csv; formats 1 and 2 had no p_suggested, and the
 #: suggestion could be the given label.
@@ -80,6 +81,16 @@ class AuditFolder:
         return list(map(str, self.manifest["summary"]["classes"]))
 
     @property
+    def options(self) -> ReadOptions:
+        """How the table is read."""
+        return ReadOptions.from_dict(self.manifest.get("options", {}))
+
+    @property
+    def tidied(self) -> dict[str, str]:
+        """Spelling of a label in the table → the one that the audit used."""
+        return dict(self.manifest.get("table", {}).get("tidied", {}))
+
+    @property
     def first_row(self) -> int:
         """Number of the first row of the data as a spreadsheet counts: 2 if the first line is the header."""
         return first_row_number(str(self.manifest["data"]))
@@ -115,7 +126,7 @@ class AuditFolder:
 
     def features(self) -> pd.DataFrame:
         """Read the table without its label columns."""
-        table = read_table(self.data_path)
+        table = read_table(self.data_path, options=self.options)
         return table[[name for name in table.columns if name not in self.manifest["labels"]]]
 
     def check_rows(self, named: Iterable[int], rows: int) -> None:
@@ -170,6 +181,8 @@ def write_folder(
     labels: list[str],
     title: str,
     spreadsheet_safe: bool = False,
+    options: ReadOptions | None = None,
+    described: TableSummary | None = None,
     pictures: Sequence[Path] | None = None,
 ) -> None:
     """Write an audit of the file ``data``, completely or not at all; the folder must pass :func:`check_free`.
@@ -185,6 +198,10 @@ def write_folder(
         Heading of the page.
     spreadsheet_safe
         Whether to write an apostrophe before texts in labels.csv that a spreadsheet would read as a formula.
+    options
+        How ``data`` was read; the copy is read in the same way.
+    described
+        The summary of the table, which is stored with the audit.
     pictures
         The picture of each row of the file, shown in the review. The folder stores the absolute paths, not
         the pictures.
@@ -209,6 +226,8 @@ def write_folder(
             "sha256": _digest(copy),
             "spreadsheet_safe": spreadsheet_safe,
             "labels": labels,
+            "options": {} if options is None else options.as_dict(),
+            "table": {} if described is None else described.as_dict(),
             "evidence": write_evidence(fresh, audit),
         }
         context = PageContext(str(folder), rows, first_row_number(copy.name), shown)
@@ -278,13 +297,16 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         valid = valid and labels.columns.is_unique and set(columns_needed) <= set(labels)
         valid = valid and all(labels[name].dtype.kind in KINDS[name] for name in KINDS if name in labels)
         valid = valid and bool((labels["row"] >= 0).all())
+        audit = AuditFolder(folder, manifest, labels)
+        valid = valid and all(isinstance(text, str) for text in [*audit.tidied, *audit.tidied.values()])
+        valid = valid and isinstance(audit.options, ReadOptions)  # raises an error if they are damaged
         digest = _digest(folder / name) if valid else ""
         changed = [
             name
             for name, key in OPTIONAL.items()
             if key in manifest and _digest(folder / name) != manifest[key]
         ]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise _damaged(folder, error) from error
     if not valid:
         raise InvalidInputError(
@@ -305,7 +327,7 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
             "not record its SHA-256. Run `peerloss audit` again, or pass --accept-edits if you changed it "
             "yourself."
         )
-    return AuditFolder(folder, manifest, labels)
+    return audit
 
 
 def _read_labels(path: Path, *, spreadsheet_safe: bool) -> pd.DataFrame:

@@ -10,6 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._progress import announce, phase
+from peerloss.cli._table_options import (
+    Decimal,
+    Encoding,
+    MinClassRows,
+    NaValues,
+    Sep,
+    Sheet,
+    TidyLabels,
+    Yes,
+    label_text,
+    read_options,
+    show_summary,
+)
 from peerloss.cli._terminal import counted, say, say_json, training_bar, visible
 from peerloss.exceptions import InvalidInputError
 
@@ -19,6 +32,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss.audit import LabelAudit
+    from peerloss.datasets.label_spelling import PreparedLabels
+    from peerloss.datasets.tables import Reading, ReadOptions
 
 #: Number of suspects printed; the page has more.
 PRINTED_SUSPECTS = 10
@@ -36,12 +51,19 @@ class Labelled:
     """Positions of the rows in the file."""
     columns: list[str]
     """Columns of the file that hold labels; none if they come from another file."""
+    features: pd.DataFrame
+    """The features of all rows."""
+    prepared: PreparedLabels
+    """The labels of all rows; one column per annotator."""
 
 
 def audit(
     context: typer.Context,
     data: Annotated[
-        Path, typer.Argument(help="CSV, Parquet or ARFF file, or a folder of images with class sub-folders.")
+        Path,
+        typer.Argument(
+            help="CSV, Excel, JSON lines, Parquet or ARFF file, or a folder of images with sub-folders."
+        ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="Folder to write.")],
     target: Annotated[
@@ -74,6 +96,14 @@ def audit(
         Path | None,
         typer.Option(help="File of out-of-fold probabilities, one column per class, instead of training."),
     ] = None,
+    encoding: Encoding = None,
+    sep: Sep = None,
+    decimal: Decimal = None,
+    na_values: NaValues = None,
+    sheet: Sheet = None,
+    tidy_labels: TidyLabels = False,
+    min_class_rows: MinClassRows = None,
+    yes: Yes = False,
     labels: Annotated[
         Path | None,
         typer.Option(
@@ -110,6 +140,8 @@ def audit(
 ) -> None:
     """Find labels that are probably wrong, and write a folder with a page, a table and a copy of the data.
 
+    A summary of the table is printed first: columns, classes, and what is odd about them.
+
     Then open index.html in the folder, step through the suspects with `peerloss review`, and write the
     cleaned table with `peerloss apply`.
 
@@ -120,45 +152,60 @@ def audit(
     Example: peerloss audit images/ -o audit/
     """
     from peerloss.audit.folder import check_free, write_folder
-    from peerloss.cli._audit_inputs import learned_features, open_source
-    from peerloss.datasets import read_table
+    from peerloss.audit.table_summary import describe_rows
+    from peerloss.cli._audit_inputs import Source, drop_unusable, learned_features, open_source
+    from peerloss.datasets.tables import read_with_notes
 
     check_free(output)
-    source = open_source(
-        context,
-        data,
-        output,
-        target=target or [],
-        id_column=id_column,
-        is_crowd=reports is not None,
-        labels=labels,
-        file_column=file_column,
-        skip_unreadable=skip_unreadable,
-    )
-    table = source.exact(read_table(source.path))
+    options = read_options(encoding, sep, decimal, na_values, sheet)
+    source = Source(data, target or [], id_column)
+    if data.is_dir() or labels is not None or file_column is not None or skip_unreadable:
+        source = open_source(
+            context,
+            data,
+            output,
+            target=target or [],
+            id_column=id_column,
+            is_crowd=reports is not None,
+            labels=labels,
+            file_column=file_column,
+            skip_unreadable=skip_unreadable,
+        )
+    reading = read_with_notes(source.path, options=options, labels=source.target)
+    reading = replace(reading, table=reading.table.assign(**source.exact_columns))
     labelled = _labelled_rows(
-        table,
-        str(source.path),
+        reading,
+        source.path,
+        options=options,
         target=source.target,
         reports=reports,
         id_column=source.id_column,
         duplicates=duplicates,
         abstain=abstain,
         drop=drop or [],
+        tidy=tidy_labels,
+        min_class_rows=min_class_rows,
+        keep_rare=probabilities is not None,
     )
-    labelled = source.usable(labelled)
+    learns = probabilities is None and features is None and source.images is None
+    described = describe_rows(labelled.features, labelled.prepared, reading, learns=learns)
+    show_summary(described, yes=yes, quiet=as_json)
+    if source.images is not None:
+        labelled = drop_unusable(source, labelled)
     proba = None if probabilities is None else _read_probabilities(probabilities, labelled)
-    learned, notes = learned_features(
-        source,
-        labelled,
-        len(table),
-        has_probabilities=proba is not None,
-        features=features,
-        model=model,
-        text_column=text_column,
-        seed=seed,
-        quiet=as_json,
-    )
+    learned, notes = None, list[str]()
+    if source.images is not None or any(part is not None for part in (features, model, text_column)):
+        learned, notes = learned_features(
+            source,
+            labelled,
+            len(reading.table),
+            has_probabilities=proba is not None,
+            features=features,
+            model=model,
+            text_column=text_column,
+            seed=seed,
+            quiet=as_json,
+        )
     note = counted(len(labelled.X), "row")
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -173,6 +220,8 @@ def audit(
             labels=labelled.columns,
             title=f"Labels of {data.name}",
             spreadsheet_safe=spreadsheet_safe,
+            options=options,
+            described=described,
             pictures=source.pictures,
         )
     caught_notes = {str(note.message) for note in caught if issubclass(note.category, UserWarning)}
@@ -180,7 +229,8 @@ def audit(
         "audit": str(output),
         "data": str(data),
         "labels": labelled.columns,
-        "rows_without_label": len(table) - len(labelled.rows),
+        "rows_without_label": described.unlabelled,
+        "table": described.as_dict(),
         **found.summary(),
         "notes": [*source.notes, *notes, *sorted(caught_notes)],
     }
@@ -191,50 +241,73 @@ def audit(
 
 
 def _labelled_rows(
-    table: pd.DataFrame,
-    where: str,
+    reading: Reading,
+    data: Path,
     *,
+    options: ReadOptions,
     target: list[str],
     reports: Path | None,
     id_column: str | None,
     duplicates: str,
     abstain: str | None,
     drop: list[str],
+    tidy: bool,
+    min_class_rows: int | None,
+    keep_rare: bool,
 ) -> Labelled:
     import numpy as np
 
     from peerloss._validation import check_choice
+    from peerloss.audit.table_summary import as_classes
     from peerloss.crowd.report_tables import read_matched_reports, read_row_names
     from peerloss.datasets import require_columns
+    from peerloss.datasets.label_spelling import prepare_labels, respell
     from peerloss.peer_prediction.reports import DUPLICATES
 
     if bool(target) == (reports is not None):
         raise InvalidInputError(
             "pass either --target (a column of labels) or --reports (a table of labels), not both."
         )
+    table, where = reading.table, str(data)
     left_out = [*target, *drop, *([id_column] if id_column else [])]
     require_columns(table.columns, left_out, where=where)
     if id_column is not None:
-        names = table[id_column] if reports is None else read_row_names(where, id_column)
+        converted = id_column in {note.column for note in reading.notes if note.to_numbers}
+        is_text = converted or reports is not None
+        names = read_row_names(data, id_column, options=options) if is_text else table[id_column]
         table = table.set_index(_names(names, where))
     X = table.drop(columns=left_out)
     if reports is not None:
         check_choice(duplicates, "--duplicates", DUPLICATES)
-        y: pd.Series | pd.DataFrame = read_matched_reports(
+        found = read_matched_reports(
             reports, table.index, id_column=id_column, duplicates=duplicates, abstain=abstain
         )
-        unlabelled = ~np.asarray(table.index.isin(y["task"]))
+        prepared = _prepare_reports(found, table.index, tidy=tidy)
+        y: pd.Series | pd.DataFrame = found.assign(label=respell(found["label"], prepared.tidied))
+        unlabelled = ~np.asarray(table.index.isin(found["task"]))
     else:
         labels = table[target]
         if abstain is not None:
             labels = labels.mask(labels.astype(str) == abstain)
-        labels = labels.apply(_classes, where=where)
+        labels = labels.apply(as_classes, where=where)
+        prepared = prepare_labels(labels, tidy=tidy, min_class_rows=min_class_rows, keep_rare=keep_rare)
+        labels = prepared.labels
         unlabelled = labels.isna().all(axis=1).to_numpy()
         y = labels.loc[~unlabelled, target[0]] if len(target) == 1 else labels[~unlabelled]
     rows = np.flatnonzero(~unlabelled)
     if not len(rows):
         raise InvalidInputError(f"{where}: no row has a label.")
-    return Labelled(X.iloc[rows], y, rows, target)
+    return Labelled(X.iloc[rows], y, rows, target, X, prepared)
+
+
+def _prepare_reports(reports: pd.DataFrame, rows: pd.Index, *, tidy: bool) -> PreparedLabels:
+    """Return the labels of several annotators, one column per label of a row."""
+    from peerloss.datasets.label_spelling import prepare_labels
+
+    place = reports.groupby("task", observed=True).cumcount()
+    labels = reports["label"].astype(object).set_axis([reports["task"].astype(object), place])
+    wide = labels.unstack()  # noqa: PD010 - pivot_table is slow for text
+    return prepare_labels(wide.reindex(rows), tidy=tidy, keep_rare=True)
 
 
 def _names(column: pd.Series, where: str) -> pd.Index:
@@ -253,14 +326,6 @@ def _names(column: pd.Series, where: str) -> pd.Index:
         )
     names: pd.Index = pd.Index(column.to_numpy(), name=str(column.name))
     return names
-
-
-def _classes(column: pd.Series, where: str) -> pd.Series:
-    """Return labels in the type that the file gives them: integers stay integers if some are missing."""
-    from peerloss.datasets import check_label_column
-
-    check_label_column(column, where=where)
-    return column.astype("Int64" if column.dtype.kind in "iuf" else object).astype(object)
 
 
 def _read_probabilities(path: Path, labelled: Labelled) -> pd.DataFrame:
@@ -320,11 +385,10 @@ def _print(found: LabelAudit, summary: dict[str, Any]) -> None:
     suspects = found.suspects.head(PRINTED_SUSPECTS)
     shown = Table("row", "given", "suggested", "P(wrong)", title="Most probable errors")
     for name, row in zip(suspects.index, suspects.to_dict("records"), strict=True):
-        cells = [str(name), str(row["given"]), str(row["suggested"]), f"{row['p_error']:.3f}"]
+        labels = (label_text(row["given"]), label_text(row["suggested"]))
+        cells = [str(name), *labels, f"{row['p_error']:.3f}"]
         shown.add_row(*(Text(visible(cell)[:60]) for cell in cells))
     Console().print(shown)
-    if summary["rows_without_label"]:
-        say(f"Rows without a label, left out: {summary['rows_without_label']:,}.")
     for line in (*summary["notes"], found.outlook):
         say(line)
     say(f"Next: open {summary['audit']}/index.html, or run peerloss review {summary['audit']}.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -41,42 +41,38 @@ class Source:
     target: list[str]
     id_column: str | None
     images: ImageFolder | None = None
-    exact_columns: tuple[str, ...] = ()
-    """Columns of names: "007" is not the number 7."""
+    exact_columns: dict[str, Any] = field(default_factory=dict)
+    """Columns of names of files and folders, as they are: "007" is not the number 7."""
+    pictures: list[Path] | None = None
+    """The image of each row, as an absolute path; a path that does not exist if it cannot be shown."""
+    notes: list[str] = field(default_factory=list)
+    """What was left out, and which images the review cannot show."""
 
-    @property
-    def pictures(self) -> list[Path] | None:
-        """The image of each row, as an absolute path; a path that does not exist if it cannot be shown."""
-        if self.images is None:
-            return None
-        hidden = self.images.folder / "not-shown.png"
-        return [(path if _is_shown(path) else hidden).absolute() for path in self.images.paths]
 
-    @property
-    def notes(self) -> list[str]:
-        """What was left out, and which images the review cannot show."""
-        if self.images is None:
-            return []
-        usable = zip(self.images.paths, self.images.usable, strict=True)
-        hidden = sum(ok and not _is_shown(path) for path, ok in usable)
-        note = f"Images of types that browsers do not show, audited but without a picture: {hidden:,}."
-        return [*self.images.notes, note] if hidden else self.images.notes
+def drop_unusable(source: Source, labelled: Labelled) -> Labelled:
+    """Leave out rows whose image was skipped."""
+    if source.images is None or source.images.usable.all():
+        return labelled
+    kept = source.images.usable[labelled.rows]
+    if not kept.any():
+        raise InvalidInputError(f"{source.path}: no row has both a label and an image that can be used.")
+    return replace(labelled, X=labelled.X[kept], y=labelled.y[kept], rows=labelled.rows[kept])
 
-    def exact(self, table: pd.DataFrame) -> pd.DataFrame:
-        """Return the table with names of files and folders as they are."""
-        if self.images is None:
-            return table
-        names = {name: self.images.table[name].to_numpy(dtype=object) for name in self.exact_columns}
-        return table.assign(**names)
 
-    def usable(self, labelled: Labelled) -> Labelled:
-        """Leave out rows whose image was skipped."""
-        if self.images is None or self.images.usable.all():
-            return labelled
-        kept = self.images.usable[labelled.rows]
-        if not kept.any():
-            raise InvalidInputError(f"{self.path}: no row has both a label and an image that can be used.")
-        return replace(labelled, X=labelled.X[kept], y=labelled.y[kept], rows=labelled.rows[kept])
+def _source(path: Path, target: list[str], id_column: str | None, images: ImageFolder, *names: str) -> Source:
+    """Return the source of images; the columns ``names`` are used as they are."""
+    hidden = images.folder / "not-shown.png"
+    n_hidden = sum(ok and not _is_shown(file) for file, ok in zip(images.paths, images.usable, strict=True))
+    note = f"Images of types that browsers do not show, audited but without a picture: {n_hidden:,}."
+    return Source(
+        path,
+        target,
+        id_column or images.file_column,
+        images,
+        {name: images.table[name].to_numpy(dtype=object) for name in names},
+        [(file if _is_shown(file) else hidden).absolute() for file in images.paths],
+        [*images.notes, *([note] if n_hidden else [])],
+    )
 
 
 def _is_shown(path: Path) -> bool:
@@ -132,7 +128,7 @@ def open_source(
         skip_unreadable=skip_unreadable,
     )
     if labels is not None:
-        return Source(labels, target, id_column or column, images, (column,))
+        return _source(labels, target, id_column, images, column)
     images = replace(
         images,
         table=images.table[images.usable].reset_index(drop=True),
@@ -140,7 +136,7 @@ def open_source(
         usable=images.usable[images.usable],
     )
     path = _write_table(context, images.table, data.resolve().name)
-    return Source(path, ["label"], id_column or "file", images, ("file", "label"))
+    return _source(path, ["label"], id_column, images, "file", "label")
 
 
 def _write_table(context: typer.Context, table: pd.DataFrame, name: str) -> Path:

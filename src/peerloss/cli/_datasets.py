@@ -2,21 +2,40 @@
 
 from __future__ import annotations
 
-from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss.cli._table_options import (
+    Decimal,
+    Encoding,
+    MinClassRows,
+    NaValues,
+    Sep,
+    Sheet,
+    TidyLabels,
+    label_text,
+    read_options,
+)
 from peerloss.cli._terminal import say, say_json, visible
 
 if TYPE_CHECKING:
-    from peerloss.datasets import Dataset
+    import pandas as pd
+
+    from peerloss.cli._fit import Task
+    from peerloss.datasets import Dataset, ReadOptions
+
+#: Number of columns of a file that are printed; the JSON has all of them.
+MAX_COLUMNS = 30
 
 
 def datasets(
     name: Annotated[
         str | None,
-        typer.Argument(help="A name from the list, openml:NUMBER, or a CSV, Parquet or ARFF file."),
+        typer.Argument(
+            help="A name from the list, openml:NUMBER, or a CSV, Excel, JSON lines, Parquet or ARFF file."
+        ),
     ] = None,
     target: Annotated[
         str | None, typer.Option(help="Column that holds the labels, for a file or OpenML.")
@@ -24,40 +43,97 @@ def datasets(
     data_dir: Annotated[
         Path | None, typer.Option(help="Folder for downloads from OpenML and for relative paths.")
     ] = None,
+    encoding: Encoding = None,
+    sep: Sep = None,
+    decimal: Decimal = None,
+    na_values: NaValues = None,
+    sheet: Sheet = None,
+    tidy_labels: TidyLabels = False,
+    min_class_rows: MinClassRows = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """List the built-in data sets, or describe a data set or a file.
 
+    A file is read as `peerloss audit` and `peerloss fit` read it.
+
     Examples: peerloss datasets heart; peerloss datasets mine.csv --target label
     """
     from peerloss.datasets import OTHER_DATASETS, list_datasets, load_dataset
+    from peerloss.datasets.tables import TABLE_SUFFIXES
 
-    names = [*list_datasets(), *OTHER_DATASETS] if name is None else [name]
-    loaded = [load_dataset(each, data_dir=data_dir, target=target) for each in names]
-    if as_json:
-        described = [_describe(data) for data in loaded]
-        say_json(described if name is None else described[0])
-    elif name is None:
-        _print_list(loaded)
+    built_in = [*list_datasets(), *OTHER_DATASETS]
+    if name is None:
+        loaded = [load_dataset(each, data_dir=data_dir, target=target) for each in built_in]
+        if as_json:
+            say_json([_describe(data) for data in loaded])
+        else:
+            _print_list(loaded)
+        return
+    path = Path(data_dir or ".", name)
+    is_file = name not in built_in and (name.lower().endswith(TABLE_SUFFIXES) or path.is_file())
+    if is_file:
+        options = read_options(encoding, sep, decimal, na_values, sheet)
+        task = _read_file(path, target, options, tidy=tidy_labels, min_class_rows=min_class_rows)
+        described = _describe_file(path, task)
     else:
-        _print_one(loaded[0])
+        described = _describe(load_dataset(name, data_dir=data_dir, target=target))
+    if as_json:
+        say_json(described)
+    else:
+        _print_one(described)
 
 
 def _describe(data: Dataset) -> dict[str, Any]:
+    counts = {label: int((data.y == code).sum()) for code, label in enumerate(data.target_names)}
+    return (
+        {"name": data.name}
+        | _describe_features(data.X)
+        | {
+            "classes": counts,
+            "citation": data.citation,
+            "notes": list(data.notes),
+        }
+    )
+
+
+def _describe_features(X: pd.DataFrame) -> dict[str, Any]:
     from peerloss.datasets import column_kinds
 
-    kinds = column_kinds(data.X)
-    counts = {label: int((data.y == code).sum()) for code, label in enumerate(data.target_names)}
     return {
-        "name": data.name,
-        "rows": len(data.y),
-        "features": len(data.feature_names),
-        "text_features": sum(kind == "text" for kind in kinds.values()),
-        "missing_values": int(data.X.isna().sum().sum()),
-        "classes": counts,
-        "citation": data.citation,
-        "notes": list(data.notes),
+        "rows": len(X),
+        "features": X.shape[1],
+        "text_features": sum(kind == "text" for kind in column_kinds(X).values()),
+        "missing_values": int(X.isna().sum().sum()),
     }
+
+
+def _read_file(
+    path: Path, target: str | None, options: ReadOptions, *, tidy: bool, min_class_rows: int | None
+) -> Task:
+    from peerloss.cli._fit import as_task
+    from peerloss.datasets import read_table, split_target
+    from peerloss.datasets.tables import read_with_notes
+
+    if target is None:
+        split_target(read_table(path, options=options), None, where=str(path))  # refuses it
+    target = str(target)
+    reading = read_with_notes(path, options=options, labels=[target])
+    return as_task(reading, target=target, drop=[], where=str(path), tidy=tidy, min_class_rows=min_class_rows)
+
+
+def _describe_file(path: Path, task: Task) -> dict[str, Any]:
+    """Describe the rows in use, as of a built-in data set, and the table before rows were left out."""
+    table = task.described.as_dict()
+    return (
+        {"name": path.name}
+        | _describe_features(task.X)
+        | {
+            "classes": task.described.classes,
+            "citation": f"The file {path}.",
+            "notes": table["notes"],
+            "table": table,
+        }
+    )
 
 
 def _print_list(loaded: list[Dataset]) -> None:
@@ -79,26 +155,29 @@ def _print_list(loaded: list[Dataset]) -> None:
     )
 
 
-def _print_one(data: Dataset) -> None:
+def _print_one(described: dict[str, Any]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    described = _describe(data)
-    table = Table(title=_plain(data.name), show_header=False)
+    table = Table(title=_plain(described["name"]), show_header=False)
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for key in ("rows", "features", "text_features", "missing_values"):
         table.add_row(key.replace("_", " "), str(described[key]))
     for code, (label, count) in enumerate(described["classes"].items()):
-        table.add_row(f"class {code}", f"{_plain(label)}: {count} ({count / described['rows']:.1%})")
-    table.add_row("citation", _plain(data.citation))
-    for note in data.notes:
+        share = f"{count} ({count / described['rows']:.1%})"
+        table.add_row(f"class {code}", f"{_plain(label_text(label))}: {share}")
+    for column in described.get("table", {}).get("columns", [])[:MAX_COLUMNS]:
+        use = "used" if column["used"] else "not used"
+        table.add_row(f"column {_plain(repr(column['name']))}", f"{column['kind']}, {use}")
+    table.add_row("citation", _plain(described["citation"]))
+    for note in described["notes"]:
         table.add_row("note", _plain(note))
     Console().print(table)
     counts = (
         f"{described['rows']} rows, {described['features']} features, {len(described['classes'])} classes"
     )
-    say(f"{data.name}: {counts}.")
+    say(f"{described['name']}: {counts}.")
 
 
 def _plain(text: str) -> str:

@@ -12,12 +12,27 @@ import typer
 
 from peerloss._files import check_output_folder
 from peerloss._progress import announce, phase
+from peerloss.cli._table_options import (
+    Decimal,
+    Encoding,
+    MinClassRows,
+    NaValues,
+    Sep,
+    Sheet,
+    TidyLabels,
+    Yes,
+    read_options,
+    show_summary,
+)
 from peerloss.cli._terminal import counted, say, say_json, training_bar, visible
 
 if TYPE_CHECKING:
     import pandas as pd
     from numpy.typing import NDArray
     from sklearn.pipeline import Pipeline
+
+    from peerloss.audit import TableSummary
+    from peerloss.datasets.tables import Reading
 
 
 @dataclass(frozen=True)
@@ -26,18 +41,26 @@ class Task:
 
     X: pd.DataFrame
     y: NDArray[Any]
-    unlabelled: int
-    """Number of rows left out because their label is missing."""
+    described: TableSummary
+    """The summary of the table, with the rows that are left out."""
 
 
 def fit(
-    data: Annotated[Path, typer.Argument(help="CSV, Parquet or ARFF file.")],
+    data: Annotated[Path, typer.Argument(help="CSV, Excel, JSON lines, Parquet or ARFF file.")],
     target: Annotated[str, typer.Option(help="Column that holds the noisy labels.")],
     output: Annotated[Path, typer.Option("--output", "-o", help="Model folder to write.")],
     metric: Annotated[
         str, typer.Option(help="Metric to optimise on clean labels: accuracy or balanced_accuracy.")
     ] = "accuracy",
     drop: Annotated[list[str] | None, typer.Option(help="Column to ignore; may be repeated.")] = None,
+    encoding: Encoding = None,
+    sep: Sep = None,
+    decimal: Decimal = None,
+    na_values: NaValues = None,
+    sheet: Sheet = None,
+    tidy_labels: TidyLabels = False,
+    min_class_rows: MinClassRows = None,
+    yes: Yes = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
@@ -45,18 +68,29 @@ def fit(
     """Train PeerClassifier on a table with noisy labels and save it with its preprocessing.
 
     Columns of numbers, categories and free text may have missing values. Rows without a label are left out.
-    Columns of dates or identifiers, and constant columns, are not used; the command lists them.
+    Columns of dates or identifiers, and constant columns, are not used; a summary of the table, which is
+    printed first, names them.
 
     Example: peerloss fit data.csv --target label -o model/
     """
     from peerloss._validation import METRICS, check_choice
-    from peerloss.datasets import read_table
+    from peerloss.datasets.tables import read_with_notes
     from peerloss.persistence.manifest import check_replaceable
 
     check_choice(metric, "--metric", METRICS)
     check_output_folder(output)  # before the training, not after it
     check_replaceable(output.resolve())
-    task = _as_task(read_table(data), target=target, drop=drop or [], where=str(data))
+    options = read_options(encoding, sep, decimal, na_values, sheet)
+    reading = read_with_notes(data, options=options, labels=[target])
+    task = as_task(
+        reading,
+        target=target,
+        drop=drop or [],
+        where=str(data),
+        tidy=tidy_labels,
+        min_class_rows=min_class_rows,
+    )
+    show_summary(task.described, yes=yes, quiet=as_json)
 
     from peerloss.persistence import save_model  # imports scikit-learn and skops; errors above come first
 
@@ -66,7 +100,7 @@ def fit(
         with phase("training", 0.0, 0.97):
             model = _train(task, metric=metric, seed=seed, jobs=jobs)
         announce("saving the model", 0.97)
-        save_model(model, output)
+        save_model(model, output, reading=options.as_dict())
     notes = sorted({str(warning.message) for warning in caught if warning.category is UserWarning})
     summary = _summarise(model, task, target, output) | {"notes": notes}
     if as_json:
@@ -75,20 +109,50 @@ def fit(
         _print(model, summary)
 
 
-def _as_task(table: pd.DataFrame, *, target: str, drop: list[str], where: str) -> Task:
+def as_task(
+    reading: Reading,
+    *,
+    target: str,
+    drop: list[str],
+    where: str,
+    tidy: bool = False,
+    min_class_rows: int | None = None,
+) -> Task:
     import numpy as np
 
+    from peerloss.audit.table_summary import as_classes, describe_rows
     from peerloss.datasets import require_columns, split_target
+    from peerloss.datasets.label_spelling import prepare_labels
 
+    table = reading.table
     require_columns(table.columns, [target, *drop], where=where)
-    labelled = table[table[target].notna()]
-    unlabelled = len(table) - len(labelled)
-    used = labelled.drop(columns=[name for name in drop if name != target])
-    X, labels = split_target(used, target, where=where)
-    if labels.dtype.kind not in "iuf":
-        return Task(X, labels.to_numpy(dtype=str), unlabelled)
+    classes = as_classes(table[target], where=where).to_frame()
+    prepared = prepare_labels(classes, tidy=tidy, min_class_rows=min_class_rows)
+    labels = prepared.labels[target]
+    used = table.drop(columns=[name for name in drop if name != target]).assign(**{target: labels})
+    X, y = split_target(used[labels.notna()], target, where=where)
+    described = _count_minus_one(describe_rows(used.drop(columns=target), prepared, reading), y)
+    given = table[target]
+    if given.dtype.kind not in "iuf":
+        return Task(X, y.to_numpy(dtype=str), described)
     # pandas reads integers as floats if some are missing
-    return Task(X, labels.to_numpy(dtype=np.int64 if unlabelled else None), unlabelled)
+    kind = np.dtype(np.int64) if given.isna().any() else given.dtype
+    return Task(X, y.to_numpy(dtype=str(kind)), described)
+
+
+def _count_minus_one(described: TableSummary, labels: pd.Series) -> TableSummary:
+    """Count -1 as a missing label if the classifier does: all other labels are non-negative integers.
+
+    -1 and 1 alone are two classes.
+    """
+    from dataclasses import replace
+
+    others = {label for label in labels.unique() if label != -1}
+    rows = int((labels == -1).sum())
+    if not rows or others == {1} or not all(isinstance(label, int) and label >= 0 for label in others):
+        return described
+    classes = {name: count for name, count in described.classes.items() if name != "-1"}
+    return replace(described, classes=classes, unlabelled=described.unlabelled + rows)
 
 
 def _train(task: Task, *, metric: str, seed: int, jobs: int) -> Pipeline:
@@ -108,7 +172,8 @@ def _summarise(model: Pipeline, task: Task, target: str, output: Path) -> dict[s
         "model": str(output),
         "target": target,
         "rows": len(task.y) - report.n_unlabelled,
-        "rows_without_label": task.unlabelled + report.n_unlabelled,
+        "rows_without_label": task.described.unlabelled,
+        "table": task.described.as_dict(),
         "classes": {str(label): int((task.y == label).sum()) for label in model.classes_},
         "columns": columns.kinds_,
         "columns_not_used": columns.dropped_,
@@ -137,12 +202,7 @@ def _print(model: Pipeline, summary: dict[str, Any]) -> None:
     for name, weight in summary["candidates"].items():
         chosen.add_row(visible(name), f"{weight:.2f}")
     console.print(chosen)
-    lines = [
-        f"Column {name!r} is not used: it {reason}." for name, reason in summary["columns_not_used"].items()
-    ]
-    if summary["rows_without_label"]:
-        lines.append(f"Rows without a label, left out: {summary['rows_without_label']:,}.")
-    for line in [*lines, *summary["notes"], str(model["classifier"].report_)]:
+    for line in [*summary["notes"], str(model["classifier"].report_)]:
         say(line)
     low, high = summary["interval"]
     doubt = ", uncertain for the reasons above" if summary["doubts"] else ""

@@ -11,6 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import atomic_files, check_output_file
+from peerloss.cli._table_options import (
+    Decimal,
+    Encoding,
+    NaValues,
+    Sep,
+    Sheet,
+    read_options,
+)
 from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
@@ -19,6 +27,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
 
+    from peerloss.datasets import ReadOptions
+
 #: Rows per chunk; each thread holds one chunk in memory.
 CHUNK_ROWS = 20_000
 
@@ -26,13 +36,21 @@ CHUNK_ROWS = 20_000
 def predict(
     model: Annotated[Path, typer.Argument(help="Model folder that `peerloss fit` wrote.")],
     data: Annotated[
-        Path, typer.Argument(help="CSV, Parquet or ARFF file with the columns that the model was trained on.")
+        Path,
+        typer.Argument(help="CSV, Excel, JSON lines, Parquet or ARFF file with the columns of the training."),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write: CSV, TSV, Parquet, JSON lines or Excel.")
+    ],
     id_columns: Annotated[
         list[str] | None,
         typer.Option("--id", help="Column to copy into the output; may be repeated."),
     ] = None,
+    encoding: Encoding = None,
+    sep: Sep = None,
+    decimal: Decimal = None,
+    na_values: NaValues = None,
+    sheet: Sheet = None,
     seed: Annotated[
         int | None, typer.Option(help="Deprecated; has no effect, because predictions are not random.")
     ] = None,
@@ -46,26 +64,27 @@ def predict(
     """Predict the clean labels of a table. The memory used does not grow with the number of rows.
 
     The output has the columns of --id (without --id: row numbers from 0), the prediction, and a probability
-    for each class.
+    for each class. What --na-values named for `peerloss fit` is missing here, too.
 
     Example: peerloss predict model/ new.csv -o predictions.csv --id customer
     """
     if seed is not None:
         typer.echo("Warning: --seed is deprecated and has no effect; predictions are not random.", err=True)
     from peerloss.datasets import iter_table
-    from peerloss.persistence import read_manifest
 
-    _check_output(output, data)
-    read_manifest(model)  # a wrong path is reported before scikit-learn and torch are imported
+    suffix = _check_output(output, data)
+    options = _options(model, read_options(encoding, sep, decimal, na_values, sheet))
 
+    # Imports scikit-learn and torch: a wrong path was reported before.
     from peerloss.persistence import load_model
 
     loaded, ids = load_model(model), id_columns or []
     threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
     # Features have the kinds of the model; identifiers are text.
     kinds: dict[str, Any] = dict.fromkeys(ids, "text") | _kinds(loaded)
-    chunks = _predicted(loaded, iter_table(data, chunk_rows=CHUNK_ROWS, kinds=kinds), ids, threads)
-    counts = _write(output, _with_progress(chunks, data, quiet=as_json), spreadsheet_safe=spreadsheet_safe)
+    rows_read = iter_table(data, chunk_rows=CHUNK_ROWS, kinds=kinds, options=options)
+    chunks = _with_progress(_predicted(loaded, rows_read, ids, threads), data, quiet=as_json)
+    counts = _write(output, chunks, suffix=suffix, spreadsheet_safe=spreadsheet_safe)
     rows = sum(counts.values())
     if as_json:
         paths = {"model": str(model), "predictions": str(output)}
@@ -75,12 +94,28 @@ def predict(
         say(f"{rows:,} rows predicted ({shares}); written to {output}.")
 
 
-def _check_output(output: Path, data: Path) -> None:
-    if output.suffix.lower() != ".csv":
-        raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
+def _check_output(output: Path, data: Path) -> str:
+    from peerloss.datasets.tables import check_output_format
+
+    suffix = check_output_format(output, "--output")
     check_output_file(output)
     if output.exists() and data.exists() and output.samefile(data):
         raise InvalidInputError(f"--output must not be the input table {data}. Choose another name.")
+    return suffix
+
+
+def _options(model: Path, given: ReadOptions) -> ReadOptions:
+    """Add the missing values of the training to the options; encoding and the like belong to each file."""
+    from dataclasses import replace
+
+    from peerloss.datasets import ReadOptions
+    from peerloss.persistence import read_manifest
+
+    try:
+        trained = ReadOptions.from_dict(read_manifest(model).get("reading", {}))
+    except (InvalidInputError, AttributeError, TypeError) as error:
+        raise ModelFolderError(f"{model}: its manifest is damaged: {error}. Save the model again.") from error
+    return replace(given, na_values=tuple(dict.fromkeys([*trained.na_values, *given.na_values])))
 
 
 def _kinds(model: Any) -> dict[str, str]:
@@ -151,13 +186,19 @@ def _estimate_rows(data: Path) -> int | None:
         return max(1, sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b"")) - 1)
 
 
-def _write(output: Path, chunks: Iterator[pd.DataFrame], *, spreadsheet_safe: bool) -> Counter[str]:
+def _write(
+    output: Path, chunks: Iterator[pd.DataFrame], *, suffix: str, spreadsheet_safe: bool
+) -> Counter[str]:
     """Write the chunks and return how often each label is predicted."""
-    from peerloss.datasets.tables import write_table
+    from peerloss.datasets.tables import write_chunks
 
     counts: Counter[str] = Counter()
-    with atomic_files(output) as (path,), path.open("x", encoding="utf-8", newline="") as stream:
-        for number, chunk in enumerate(chunks):
+
+    def counted() -> Iterator[pd.DataFrame]:
+        for chunk in chunks:
             counts.update(map(str, chunk["prediction"]))
-            write_table(stream, chunk, header=number == 0, spreadsheet_safe=spreadsheet_safe)
+            yield chunk
+
+    with atomic_files(output) as (path,):
+        write_chunks(path, counted(), suffix=suffix, spreadsheet_safe=spreadsheet_safe)
     return counts

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+import warnings
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss.cli._report import write_page
-from peerloss.cli._terminal import say, visible, warnings_as_lines
+from peerloss.cli._terminal import say, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -100,12 +101,13 @@ def reproduce(
     Example: peerloss reproduce table-a1 --data-sets heart,thyroid -o runs/a1
     Example: peerloss reproduce cifar10n --noise worst --methods ce,peer --data-dir DATA -o runs
     """
-    from peerloss.experiments import load_experiment
+    from peerloss.experiments import StoreWarning, load_experiment
 
     everything, images = name == "all", name in IMAGES
     _refuse_other_options(context, name)
     failed = False
-    with warnings_as_lines(), _interruptible(output):
+    warnings.simplefilter("always", StoreWarning)  # printed as lines, and reset after the command
+    with _interruptible(output):
         if images:
             on_images: Any = load_experiment(
                 name,

@@ -70,7 +70,9 @@ def review(
 
 def apply(
     audit: Annotated[Path, typer.Argument(help="Folder that `peerloss audit` wrote.")],
-    output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", help="File to write: CSV, TSV, Parquet, JSON lines or Excel.")
+    ],
     rest: Annotated[
         str,
         typer.Option(
@@ -108,10 +110,10 @@ def apply(
         plan_cleaning,
         write_cleaned,
     )
+    from peerloss.datasets.tables import check_output_format
 
     check_choice(rest, "--rest", UNDECIDED_POLICIES)
-    if output.suffix.lower() != ".csv":
-        raise InvalidInputError(f"--output must be a file whose name ends in .csv; got {output}.")
+    check_output_format(output, "--output")
     check_output_file(output)
     folder = read_folder(audit, accept_edits=accept_edits)
     if output.resolve().parent == folder.path.resolve():

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import warnings
 from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 (typer reads annotations at run time)
 from typing import Annotated
 
 import typer
 
-from peerloss.cli._terminal import say, visible, warnings_as_lines
+from peerloss.cli._terminal import counted, say, visible
 from peerloss.exceptions import InvalidInputError
 
 
@@ -26,14 +27,12 @@ def status(
     from rich.table import Table
     from rich.text import Text
 
-    from peerloss.experiments import Store, progress
+    from peerloss.experiments import Store, StoreWarning, progress
 
-    with warnings_as_lines():
-        if not results.is_dir():
-            raise InvalidInputError(
-                f"{results} is not a folder; use the one that peerloss reproduce -o wrote."
-            )
-        plans = progress(Store(results))
+    if not results.is_dir():
+        raise InvalidInputError(f"{results} is not a folder; use the one that peerloss reproduce -o wrote.")
+    warnings.simplefilter("always", StoreWarning)  # printed as lines, and reset after the command
+    plans = progress(Store(results))
     if as_json:
         # `cells` is the deprecated name of `runs`.
         typer.echo(json.dumps([asdict(plan) | {"cells": plan.runs} for plan in plans]))
@@ -47,7 +46,8 @@ def status(
             table.add_row(Text(visible(method)), str(done), str(planned))
         Console().print(table)
         say(
-            f"{plan.done} of {plan.runs} runs done, {len(plan.seeds)} seeds from {plan.seeds[0]}, "
+            f"{plan.done:,} of {counted(plan.runs, 'run')} done, {counted(len(plan.seeds), 'seed')} from "
+            f"{plan.seeds[0]}, "
             f"{plan.training_seconds:.0f} s of training; last finished: {plan.last_finished or 'none yet'}."
         )
     if not plans:

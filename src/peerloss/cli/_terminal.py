@@ -19,7 +19,7 @@ from typer.models import ArgumentInfo
 from peerloss._deprecation import RenamedWarning
 from peerloss._files import WRITE_ERRORS
 from peerloss._progress import show_progress
-from peerloss.exceptions import PeerLossError
+from peerloss.exceptions import DivergenceWarning, IdentifiabilityWarning, PeerLossError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -102,10 +102,12 @@ class Group(TyperGroup):
 def user_errors(command: Callable[..., None] | None = None) -> Iterator[None]:
     """End the command with exit code 2 and the message of an error of this library or the file system.
 
-    The message names the options of ``command`` instead of the parameters of the library.
+    The message names the options of ``command`` instead of the parameters of the library. Warnings of the
+    library become lines.
     """
     try:
-        yield
+        with _warnings_as_lines(command):
+            yield
     except BrokenPipeError:  # the reader closed the pipe, as `| head` does; typer ends the command silently
         raise
     except (PeerLossError, OSError) as error:
@@ -148,26 +150,26 @@ def _message(error: Exception) -> str:
 
 
 @contextmanager
-def warnings_as_lines() -> Iterator[None]:
-    """Print warnings about stores and deprecated names as lines on stderr, each text once.
+def _warnings_as_lines(command: Callable[..., None] | None) -> Iterator[None]:
+    """Print warnings of this library as lines on stderr, each text once, in the words of the command.
 
-    Other warnings are shown as usual.
+    Those about deprecated names are printed too, which Python hides by default. Warnings of other libraries
+    are shown as usual.
     """
-    from peerloss.experiments import StoreWarning
-
-    kinds, printed = (StoreWarning, RenamedWarning), set()
+    printed: set[str] = set()
     with warnings.catch_warnings():
         usual = warnings.showwarning
 
         def show(message: Warning | str, category: type[Warning], *where: Any, **more: Any) -> None:
-            if not issubclass(category, kinds):
+            text = str(message) if command is None else _with_options(str(message), command)
+            if not category.__module__.startswith("peerloss."):
                 usual(message, category, *where, **more)
-            elif str(message) not in printed:
-                printed.add(str(message))
-                say(f"Warning: {message}", err=True)
+            elif text not in printed:
+                printed.add(text)
+                say(f"Warning: {text}", err=True)
 
         warnings.showwarning = show
-        for kind in kinds:
+        for kind in (RenamedWarning, IdentifiabilityWarning, DivergenceWarning):
             warnings.simplefilter("always", kind)
         yield
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from peerloss.datasets import ReadOptions
+
 #: Names that the column of tasks may have.
 TASK_NAMES = ("task", "item")
 #: Integers in their only spelling, except for zeros after the decimal point.
@@ -147,9 +149,17 @@ def read_gold(path: str | Path, *, columns: Mapping[str, str] | None = None) -> 
     return pd.Series(table[label].to_numpy(dtype=object), index=pd.Index(table[task], dtype=object))
 
 
-def read_row_names(path: str | Path, column: str) -> pd.Series:
-    """Read the column that names the rows of a table, spelled as :func:`read_matched_reports` expects it."""
-    chunks = iter_table(path, kinds={column: "text"})
+def read_row_names(path: str | Path, column: str, *, options: ReadOptions | None = None) -> pd.Series:
+    """Read the column that names the rows of a table, spelled as :func:`read_matched_reports` expects it.
+
+    Parameters
+    ----------
+    path, options
+        As for :func:`peerloss.datasets.read_table`.
+    column
+        The name of the column.
+    """
+    chunks = iter_table(path, kinds={column: "text"}, options=options)
     return _normalised(pd.concat([chunk[column] for chunk in chunks]))
 
 

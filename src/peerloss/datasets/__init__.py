@@ -17,8 +17,9 @@ if TYPE_CHECKING:
     from peerloss.datasets._splits import Split, split_and_flip
     from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
     from peerloss.datasets.cifar10 import CifarImages, load_cifar10, load_cifar10n
+    from peerloss.datasets.label_spelling import Spellings, find_rare_labels, find_spellings, tidy_labels
     from peerloss.datasets.real_noise import RealNoise, list_real_noise, load_real_noise
-    from peerloss.datasets.tables import column_kinds, iter_table, read_table, require_columns
+    from peerloss.datasets.tables import ReadOptions, column_kinds, iter_table, read_table, require_columns
     from peerloss.datasets.tables._columns import check_label_column, make_encoder, split_target
 
 #: Module → public names that are imported from it.
@@ -30,8 +31,9 @@ _NAMES = {
     "_splits": "Split split_and_flip",
     "_synthetic": "make_two_circles make_twonorm make_waveform",
     "cifar10": "CifarImages load_cifar10 load_cifar10n",
+    "label_spelling": "Spellings find_rare_labels find_spellings tidy_labels",
     "real_noise": "RealNoise list_real_noise load_real_noise",
-    "tables": "column_kinds iter_table read_table require_columns",
+    "tables": "ReadOptions column_kinds iter_table read_table require_columns",
     "tables._columns": "check_label_column make_encoder split_target",
 }
 
@@ -40,11 +42,15 @@ __all__ = [
     "CifarImages",
     "Dataset",
     "ImageFolder",
+    "ReadOptions",
     "RealNoise",
+    "Spellings",
     "Split",
     "TaggedSentences",
     "check_label_column",
     "column_kinds",
+    "find_rare_labels",
+    "find_spellings",
     "iter_table",
     "list_datasets",
     "list_real_noise",
@@ -63,6 +69,7 @@ __all__ = [
     "require_columns",
     "split_and_flip",
     "split_target",
+    "tidy_labels",
 ]
 
 __getattr__, __dir__ = lazy_names(__name__, _NAMES, modules=("cifar10", "real_noise", "tables"))

@@ -35,7 +35,9 @@ MAX_LINE = 2**26
 _BUFFER = 2**18
 
 
-def check_unpacked(path: Path, size: int) -> None:
+def check_unpacked(
+    path: Path, size: int, *, advice: str = "If you trust it, unpack it and pass the unpacked file."
+) -> None:
     """Refuse ``path`` if ``size``, its unpacked size in bytes, is far too large for a packed file."""
     check_unpacked_size(
         size,
@@ -43,7 +45,7 @@ def check_unpacked(path: Path, size: int) -> None:
         str(path),
         free_bytes=FREE_BYTES,
         max_ratio=MAX_RATIO,
-        advice="If you trust it, unpack it and pass the unpacked file.",
+        advice=advice,
     )
 
 
@@ -89,15 +91,22 @@ class _Limited(io.RawIOBase):
 
 
 @contextmanager
-def open_text(path: Path) -> Iterator[IO[str]]:
-    """Open a text file, plain or gzipped; a decoding error contains the line number."""
+def open_text(path: Path, encoding: str | None = None) -> Iterator[IO[str]]:
+    """Open a text file, plain or gzipped, in UTF-8 if ``encoding`` is ``None``.
+
+    A decoding error contains the line number.
+    """
     try:
-        with io.TextIOWrapper(open_limited(path), encoding="utf-8-sig", newline="") as stream:
+        with io.TextIOWrapper(open_limited(path), encoding=decoding(encoding), newline="") as stream:
             yield stream
-    except UnicodeDecodeError as error:
+    except UnicodeError as error:  # UTF-16 without a byte order mark is not a UnicodeDecodeError
+        if isinstance(error, UnicodeEncodeError):  # of the caller, who writes
+            raise
+        reason = getattr(error, "reason", error)
+        line = f", line {_first_undecodable_line(path)}" if is_utf8(encoding) else ""
         raise InvalidInputError(
-            f"{path}, line {_first_undecodable_line(path)}: not UTF-8 text ({error.reason}). "
-            "Save the file as UTF-8; spreadsheets offer this when they export."
+            f"{path}{line}: not {'UTF-8' if is_utf8(encoding) else encoding} text ({reason}). "
+            + _encoding_advice(path, encoding)
         ) from error
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InvalidInputError(
@@ -105,8 +114,33 @@ def open_text(path: Path) -> Iterator[IO[str]]:
         ) from error
 
 
-def text_encoding(path: Path) -> str:
+def is_utf8(encoding: str | None) -> bool:
+    """Return whether text is read as UTF-8, the default."""
+    return encoding is None or codecs.lookup(encoding).name in {"utf-8", "utf-8-sig"}
+
+
+def decoding(encoding: str | None) -> str:
+    """Return the encoding to read text with; a byte order mark is not part of the text."""
+    return "utf-8-sig" if encoding is None or is_utf8(encoding) else encoding
+
+
+def _encoding_advice(path: Path, encoding: str | None) -> str:
+    """Say which encoding to try; latin-1 accepts any bytes, so that it is named but not assumed."""
+    if encoding is not None and not is_utf8(encoding):
+        return "Pass another encoding, or save the file as UTF-8."
+    with open_limited(path) as stream:
+        is_utf16 = stream.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
+    name = "utf-16" if is_utf16 else "latin-1"
+    return (
+        f"Name its encoding, probably encoding={name!r} (on the command line --encoding {name}), or save the "
+        "file as UTF-8; spreadsheets offer this when they export."
+    )
+
+
+def text_encoding(path: Path, encoding: str | None = None) -> str:
     """Return the encoding with which the text can be written back, with or without a byte order mark."""
+    if encoding is not None and not is_utf8(encoding):
+        return encoding
     with open_limited(path) as stream:
         return "utf-8-sig" if stream.read(3) == codecs.BOM_UTF8 else "utf-8"
 

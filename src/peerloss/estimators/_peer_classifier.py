@@ -277,7 +277,7 @@ class PeerClassifier(TableClassifier):
             self.members_, self.weights_ = portfolio.members, portfolio.weights
             self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
             announce("estimating the noise", 0.94)
-            useless = explain_nothing_learned(portfolio.oof_proba, data.codes, data.weight)
+            useless = explain_nothing_learned(portfolio.oof_proba, data.codes, data.weight, rows=source)
             with warnings.catch_warnings():
                 if useless:  # more would be said about rates that cannot be estimated
                     warnings.simplefilter("ignore", IdentifiabilityWarning)

@@ -130,8 +130,9 @@ class PriorLoss(LabelLoss):
                 f"have been counted, these logits have {_count_classes(counts)}. Use one loss per task, or "
                 "`reset_prior()`."
             )
-        if counts.is_floating_point() and not self.label_counts.is_floating_point():
-            self.label_counts = self.label_counts + counts  # the first soft targets after class codes
+        if counts.is_floating_point() and self.label_counts.dtype != counts.dtype:
+            # The first soft targets after class codes, or after the module was cast to half precision.
+            self.label_counts = self.label_counts.to(counts.dtype) + counts
             return
         if not torch.compiler.is_compiling() and self.label_counts.is_inference():
             self.label_counts = self.label_counts.clone()  # loaded under torch.inference_mode()

@@ -46,7 +46,13 @@ if TYPE_CHECKING:
 _LIBRARIES = ("peerloss", "numpy", "pandas", "scikit-learn", "scipy", "torch", "skops", "safetensors")
 
 
-def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[str] = ()) -> Path:
+def save_model(
+    model: BaseEstimator,
+    folder: str | Path,
+    *,
+    trusted: Sequence[str] = (),
+    reading: Mapping[str, Any] | None = None,
+) -> Path:
     """Save a fitted classifier of this library, or a pipeline that ends in one, as a folder without pickle.
 
     The write is atomic. An existing folder is replaced only if it is a model folder.
@@ -63,6 +69,9 @@ def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[st
         trees, forests, boosting, bagging and voting of scikit-learn need not be named, nor do the usual
         scalers, encoders and text vectorizers. Nearest neighbours, Gaussian processes and ``MLPClassifier``,
         for example, must be named, because their content cannot be checked.
+    reading
+        How the table of the training was read, as ``ReadOptions.as_dict`` returns it; it is written to the
+        manifest.
 
     Returns
     -------
@@ -104,7 +113,7 @@ def save_model(model: BaseEstimator, folder: str | Path, *, trusted: Sequence[st
     }
     if state.parts:
         files[PARTS] = dump_parts(state.parts, trusted)
-    files[MANIFEST] = _json(_manifest(model, files), indent=2)
+    files[MANIFEST] = _json(_manifest(model, files) | {"reading": dict(reading or {})}, indent=2)
     with atomic_folder(target) as fresh:
         for name, content in files.items():
             (fresh / name).write_bytes(content)

@@ -175,6 +175,11 @@ class CleanPosterior:
 
         The rows may be selected by score and label, as in
         :meth:`~peerloss.posterior.NoisePosterior.given_gold`.
+
+        Parameters
+        ----------
+        score, label, gold
+            Scores, given labels and clean labels of the known rows, shape (m,).
         """
         one = self._one_given_label(self.scale.transform(score), label == 1)
         log = np.log(np.maximum(np.where(gold == 1, one, 1.0 - one), TINY)).sum(axis=1)

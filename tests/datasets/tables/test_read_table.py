@@ -109,7 +109,7 @@ def test_the_path_must_be_a_table(tmp_path, write):
     with pytest.raises(InvalidInputError, match="is a folder"):
         read_table(tmp_path)
     with pytest.raises(InvalidInputError, match=r"must end in .csv.*Save the table as CSV"):
-        read_table(write("x", "table.xlsx"))
+        read_table(write("x", "table.ods"))
 
 
 def test_joined_chunks_equal_the_table(write):

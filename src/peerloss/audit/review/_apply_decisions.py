@@ -9,15 +9,18 @@ from peerloss._files import atomic_files
 from peerloss._pages import counted
 from peerloss.audit._label_audit import is_replaceable
 from peerloss.audit.review._decisions_file import checked_latest, disagreements, read_decisions
-from peerloss.datasets import read_table
+from peerloss.datasets.label_spelling import respell
 from peerloss.datasets.tables import (
+    TEXT_SUFFIXES,
     append_field,
     check_csv,
+    check_output_format,
     open_text,
     read_records,
+    read_with_notes,
     replace_field,
     text_encoding,
-    write_table,
+    write_chunks,
 )
 from peerloss.exceptions import InvalidInputError
 
@@ -26,6 +29,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from peerloss.audit.folder import AuditFolder
+    from peerloss.datasets.tables import CsvFile
 
 #: What to do with suspects without a decision.
 UNDECIDED_POLICIES = ("keep", "relabel", "drop")
@@ -115,24 +119,34 @@ def check_automatic_changes(folder: AuditFolder, cleaning: Cleaning, *, max_chan
 
 
 def write_cleaned(folder: AuditFolder, cleaning: Cleaning, output: Path) -> int:
-    """Write the cleaned table as CSV, completely or not at all; return its number of rows.
+    """Write the cleaned table, completely or not at all; return its number of rows.
 
-    Delimited text is copied character by character, except for changed labels and dropped rows. Other tables
-    are written as comma-separated text.
+    The ending of ``output`` is the format. Delimited text is copied to a .csv file, and text with tabs to a
+    .tsv file, character by character and in its encoding, except for changed labels and dropped rows. Other
+    tables are converted.
     """
-    path = folder.data_path
-    is_text = path.name.lower().endswith((".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz"))
-    encoding = text_encoding(path) if is_text else "utf-8"
-    with atomic_files(output) as (file,), file.open("x", encoding=encoding, newline="") as stream:
-        return (_copy_text if is_text else _convert)(folder, cleaning, stream)
+    path, suffix = folder.data_path, check_output_format(output, "output")
+    is_text = path.name.lower().endswith(TEXT_SUFFIXES)
+    found = check_csv(path, folder.options) if is_text else None
+    with atomic_files(output) as (file,):
+        if found is not None and (suffix == ".csv" or (suffix, found.delimiter) == (".tsv", "\t")):
+            encoding = text_encoding(path, folder.options.encoding)
+            with file.open("x", encoding=encoding, newline="") as stream:
+                try:
+                    return _copy_text(folder, cleaning, stream, found)
+                except UnicodeEncodeError as error:
+                    raise InvalidInputError(
+                        f"a label cannot be written in the encoding of the table, {encoding}: {error}. Write "
+                        "to a file whose name ends in .tsv, .jsonl, .parquet or .xlsx instead."
+                    ) from error
+        return _convert(folder, cleaning, file, suffix)
 
 
-def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
-    path = folder.data_path
-    found = check_csv(path)
+def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str], found: CsvFile) -> int:
+    path, tidied = folder.data_path, folder.tidied
     column = _label_column(folder, found.header)
     row = -1  # the header
-    with open_text(path) as stream:
+    with open_text(path, folder.options.encoding) as stream:
         for record in read_records(stream, path, found.delimiter):
             if record.is_blank:
                 output.write(record.source)
@@ -143,7 +157,9 @@ def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
                 if column is None:
                     added = NEW_COLUMN if row < 0 else cleaning.given.get(row, "") if label is None else label
                     text = append_field(text, added, found.delimiter)
-                elif label is not None:
+                elif label is None and row >= 0:
+                    label = tidied.get(record.fields[column])
+                if column is not None and label is not None:
                     text = replace_field(text, column, label, found.delimiter)
                 output.write(text)
             row += 1
@@ -151,18 +167,22 @@ def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
     return row - len(cleaning.dropped)
 
 
-def _convert(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
-    table = read_table(folder.data_path)
+def _convert(folder: AuditFolder, cleaning: Cleaning, file: Path, suffix: str) -> int:
+    columns = folder.manifest["labels"]
+    table = read_with_notes(folder.data_path, options=folder.options, labels=columns).table
     folder.check_rows([*cleaning.new_labels, *cleaning.dropped], len(table))
     column = _label_column(folder, list(map(str, table.columns)))
     if column is None:
         column = table.shape[1]
         table[NEW_COLUMN] = [cleaning.given.get(row, "") for row in range(len(table))]
-    labels = table.iloc[:, column].astype(object)
+    labels = respell(table.iloc[:, column], folder.tidied).astype(object)
+    is_number = table.iloc[:, column].dtype.kind in "iuf"
     for row, label in cleaning.new_labels.items():
-        labels.iloc[row] = label
+        labels.iloc[row] = float(label) if is_number else label
+    if is_number:
+        labels = labels.astype("float64" if labels.isna().any() else "int64")
     table = table.assign(**{str(table.columns[column]): labels}).drop(index=list(cleaning.dropped))
-    write_table(output, table)
+    write_chunks(file, [table], suffix=suffix)
     return len(table)
 
 

@@ -1,8 +1,10 @@
-"""Read and write tables: CSV, Parquet and ARFF files, entirely or in chunks of rows."""
+"""Read and write tables: CSV, Parquet, ARFF, JSON lines and Excel, entirely or in chunks of rows."""
 
 from peerloss.datasets._open_limited import open_text, text_encoding
+from peerloss.datasets.label_spelling import WordUse
 from peerloss.datasets.tables._columns import Kind, as_kinds, column_kinds, require_columns
 from peerloss.datasets.tables._csv import (
+    CsvFile,
     append_field,
     check_csv,
     neutralise,
@@ -10,22 +12,36 @@ from peerloss.datasets.tables._csv import (
     replace_field,
     write_table,
 )
-from peerloss.datasets.tables._read_table import TABLE_SUFFIXES, iter_table, read_table
+from peerloss.datasets.tables._number_text import ColumnNote
+from peerloss.datasets.tables._read_options import TABLE_SUFFIXES, TEXT_SUFFIXES, ReadOptions
+from peerloss.datasets.tables._read_table import iter_table, read_table, read_with_notes
+from peerloss.datasets.tables._reading import Reading
+from peerloss.datasets.tables._write_chunks import OUTPUT_SUFFIXES, check_output_format, write_chunks
 
 __all__ = [
+    "OUTPUT_SUFFIXES",
     "TABLE_SUFFIXES",
+    "TEXT_SUFFIXES",
+    "ColumnNote",
+    "CsvFile",
     "Kind",
+    "ReadOptions",
+    "Reading",
+    "WordUse",
     "append_field",
     "as_kinds",
     "check_csv",
+    "check_output_format",
     "column_kinds",
     "iter_table",
     "neutralise",
     "open_text",
     "read_records",
     "read_table",
+    "read_with_notes",
     "replace_field",
     "require_columns",
     "text_encoding",
+    "write_chunks",
     "write_table",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from difflib import get_close_matches
 from typing import TYPE_CHECKING, Literal
 
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss._validation import check_exact_labels
+from peerloss.datasets.tables._number_text import parse_number
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -27,14 +29,19 @@ def column_kinds(table: pd.DataFrame) -> dict[str, Kind]:
     return {str(name): "number" if _is_number(table[name]) else "text" for name in table}
 
 
-def as_kinds(table: pd.DataFrame, kinds: Mapping[str, Kind], *, locate: Callable[[int], str]) -> pd.DataFrame:
+def as_kinds(
+    table: pd.DataFrame, kinds: Mapping[str, Kind], *, locate: Callable[[int], str], decimal: str = "."
+) -> pd.DataFrame:
     """Convert columns to the requested kinds; other columns keep their kind.
 
-    ``locate`` returns the place in the file of a row number in the index, for error messages.
+    ``locate`` returns the place in the file of a row number in the index, for error messages. ``decimal`` is
+    the decimal mark of numbers in text.
     """
     wanted = column_kinds(table) | dict(kinds)
     columns = {
-        str(name): _numbers(table[name], locate) if wanted[str(name)] == "number" else _text(table[name])
+        str(name): _numbers(table[name], locate, decimal)
+        if wanted[str(name)] == "number"
+        else _text(table[name])
         for name in table
     }
     return pd.DataFrame(columns, index=table.index)
@@ -172,16 +179,24 @@ def _is_number(column: pd.Series) -> bool:
     return pd.api.types.is_numeric_dtype(column) and not pd.api.types.is_bool_dtype(column)
 
 
-def _numbers(column: pd.Series, locate: Callable[[int], str]) -> pd.Series:
+def _numbers(column: pd.Series, locate: Callable[[int], str], decimal: str) -> pd.Series:
     if _is_number(column):
         return column
     numbers = pd.to_numeric(column, errors="coerce")
-    wrong = column[numbers.isna() & column.notna()]
-    if len(wrong):
-        raise InvalidInputError(
-            f"{locate(int(wrong.index[0]))}: column {column.name!r} must hold numbers, as in earlier rows; "
-            f"got {wrong.iloc[0]!r}. Correct it, leave it empty, or read the column as text."
-        )
+    texts = column[numbers.isna() & column.notna()].astype(str)
+    if len(texts):  # such as $1,234.00
+        parsed = {text: parse_number(text, decimal) for text in texts.unique()}
+        wrong = texts[texts.map(lambda text: parsed[text] is None)]
+        if len(wrong):
+            value, other = wrong.iloc[0], "," if decimal == "." else "."
+            remedy = f"use --na-values {shlex.quote(value)} if it means a missing value"
+            if parse_number(value, other) is not None:
+                remedy = f"use --decimal {other} if that is the decimal mark"
+            raise InvalidInputError(
+                f"{locate(int(wrong.index[0]))}: column {column.name!r} must hold numbers, as in earlier "
+                f"rows; got {value!r}. Correct it, leave it empty, or read the column as text; {remedy}."
+            )
+        numbers = numbers.astype("float64").fillna(texts.map(parsed).astype("float64"))
     return numbers.astype("float64")
 
 

@@ -14,12 +14,16 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from peerloss.datasets._open_limited import open_text
+from peerloss.datasets._open_limited import decoding, open_text
+from peerloss.datasets.label_spelling import read_label_words
 from peerloss.datasets.tables._columns import as_kinds, check_unique, column_kinds, require_columns
+from peerloss.datasets.tables._number_text import has_decimal_commas, interpret_text
+from peerloss.datasets.tables._read_options import ReadOptions
+from peerloss.datasets.tables._reading import Reading
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     from peerloss.datasets.tables._columns import Kind
@@ -38,6 +42,7 @@ class CsvFile:
     path: Path
     delimiter: str
     header: tuple[str, ...]
+    options: ReadOptions
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -46,49 +51,92 @@ class CsvFile:
 
     def chunks(self, chunk_rows: int, kinds: Mapping[str, Kind] | None) -> Iterator[pd.DataFrame]:
         """Read chunks of rows; without ``kinds`` the first chunk determines them."""
-        if kinds is None:
-            kinds = column_kinds(self.read(rows=chunk_rows))
-        else:
+        if kinds is not None:
             require_columns(self.columns, kinds, where=str(self.path))
+        mark = self.options.decimal
+        if kinds is None or (mark is None and self.delimiter != ","):
+            first = self.read(rows=chunk_rows)
+            kinds = column_kinds(first.table) if kinds is None else kinds
+            mark = first.decimal
+        mark = mark or "."
         text: dict[Any, Any] = {name: str for name, kind in kinds.items() if kind == "text"}
-        with pd.read_csv(self.path, chunksize=chunk_rows, dtype=text, **self._options()) as reader:
+        with pd.read_csv(self.path, chunksize=chunk_rows, dtype=text, **self._options(mark)) as reader:
             for chunk in reader:
-                yield as_kinds(chunk, kinds, locate=self._locate)
+                yield as_kinds(chunk, kinds, locate=self._locate, decimal=mark)
 
-    def read(self, *, rows: int | None = None) -> pd.DataFrame:
-        """Read the entire file or its first rows; a column with any text value is text."""
-        table: pd.DataFrame = pd.read_csv(self.path, nrows=rows, **self._options())
+    def read(self, *, rows: int | None = None, labels: Sequence[str] = ()) -> Reading:
+        """Read the entire file or its first rows; a column with any text value is text.
+
+        Text that is meant as numbers becomes numbers, except in the columns ``labels``, in which frequent
+        words such as NA are labels.
+        """
+        mark = self.options.decimal
+        table = self._frame(rows, mark or ".")
+        commas = self.delimiter != ","
+        if mark is None and commas and has_decimal_commas(table, skip=labels):
+            mark = ","
+            table = self._frame(rows, mark)
+        table, notes = interpret_text(
+            table,
+            decimal=self.options.decimal,
+            usual=mark or ("." if _has_fractions(table) else None),
+            commas=commas,
+            skip=labels,
+        )
+        words = []
+        if labels:
+            raw = self._label_cells(labels, rows)
+            for name in labels:
+                table[name], found = read_label_words(table[name], raw[name], missing=self.options.na_values)
+                words.extend(found)
+        return Reading(table, tuple(notes), tuple(words), mark)
+
+    def _frame(self, rows: int | None, decimal: str) -> pd.DataFrame:
+        table: pd.DataFrame = pd.read_csv(self.path, nrows=rows, **self._options(decimal))
         # Booleans are read as text, so that "true" stays "true".
         types = {str(name): pd.api.types.infer_dtype(table[name], skipna=True) for name in table}
         flags = [name for name, kind in types.items() if kind == "boolean"]
         if flags:
-            options = self._options() | {"usecols": flags}
+            options = self._options(decimal) | {"usecols": flags}
             table[flags] = pd.read_csv(self.path, nrows=rows, dtype=str, **options)
         return table
 
-    def _options(self) -> dict[str, Any]:
+    def _label_cells(self, labels: Sequence[str], rows: int | None) -> pd.DataFrame:
+        options = self._options(".") | {"usecols": list(labels), "keep_default_na": False}
+        cells: pd.DataFrame = pd.read_csv(self.path, nrows=rows, dtype=str, **options)
+        return cells
+
+    def _options(self, decimal: str) -> dict[str, Any]:
         return {
             "sep": self.delimiter,
             "usecols": list(self.columns),
             "index_col": False,
-            "encoding": "utf-8-sig",
-            "na_values": ["?"],  # as in the data sets of UCI
+            "encoding": decoding(self.options.encoding),
+            "na_values": self.options.missing_texts,
             "skipinitialspace": True,
             "low_memory": False,
+            "decimal": decimal,
         }
 
     def _locate(self, row: int) -> str:
-        for number, record in enumerate(_rows(self.path, self.delimiter)):
+        for number, record in enumerate(_rows(self.path, self.delimiter, self.options.encoding)):
             if number == row + 1:  # the header is record 0
                 return f"{self.path}, line {record.line}"
         return f"{self.path}, row {row + 1}"
 
 
-def check_csv(path: Path) -> CsvFile:
+def _has_fractions(table: pd.DataFrame) -> bool:
+    """Return whether a column has numbers with a decimal point."""
+    return any(bool((column.dropna() % 1 != 0).any()) for _, column in table.select_dtypes("float").items())
+
+
+def check_csv(path: Path, options: ReadOptions | None = None) -> CsvFile:
     """Refuse a CSV file with an incomplete record, naming its line; otherwise return it ready to read."""
-    # The comma comes first and wins ties.
-    delimiter = max(DELIMITERS, key=lambda delimiter: _columns(path, delimiter))
-    records = _rows(path, delimiter)
+    options = options or ReadOptions()
+    delimiter = options.sep
+    if delimiter is None:  # the comma comes first and wins ties
+        delimiter = max(DELIMITERS, key=lambda each: _columns(path, each, options.encoding))
+    records = _rows(path, delimiter, options.encoding)
     first = next(records, None)
     if first is None:
         raise InvalidInputError(f"{path} is empty; expected a header line with the names of the columns.")
@@ -103,7 +151,7 @@ def check_csv(path: Path) -> CsvFile:
             )
     if found is None:
         raise InvalidInputError(f"{path} has a header but no rows.")
-    return CsvFile(path, delimiter, tuple(header))
+    return CsvFile(path, delimiter, tuple(header), options)
 
 
 def _check_header(header: list[str], path: Path) -> None:
@@ -121,20 +169,20 @@ def _check_header(header: list[str], path: Path) -> None:
         )
 
 
-def _columns(path: Path, delimiter: str) -> tuple[bool, int]:
+def _columns(path: Path, delimiter: str, encoding: str | None) -> tuple[bool, int]:
     """Return whether all quotation marks of the header enclose fields, and its number of fields."""
     try:
-        header = next(_rows(path, delimiter))
+        header = next(_rows(path, delimiter, encoding))
     except (InvalidInputError, StopIteration):  # raised again for the chosen delimiter
         return False, 0
     unquoted = re.sub(rf'(^|{delimiter}) *"[^"]*(?:""[^"]*)*"', r"\1", header.source)
     return '"' not in unquoted, len(header.fields)
 
 
-def _rows(path: Path, delimiter: str) -> Iterator[Record]:
+def _rows(path: Path, delimiter: str, encoding: str | None) -> Iterator[Record]:
     """Yield the records that are not blank, the header first."""
     before = ""
-    with open_text(path) as stream:
+    with open_text(path, encoding) as stream:
         for record in read_records(stream, path, delimiter):
             if not record.is_blank:
                 if before.endswith("\r") and record.source.lstrip(" ").startswith(delimiter):
@@ -192,13 +240,13 @@ def replace_field(source: str, place: int, text: str, delimiter: str) -> str:
     >>> replace_field('1, "a, b",  c', 2, "x,y", ",")
     '1, "a, b",  "x,y"'
     """
-    field = re.compile(rf' *("[^"]*(?:""[^"]*)*"|[^{delimiter}\r\n]*)')
+    field = re.compile(rf' *("[^"]*(?:""[^"]*)*"|[^{re.escape(delimiter)}\r\n]*)')
     start = 0
     for _ in range(place):
         start = field.match(source, start).end() + 1  # type: ignore[union-attr]  # it always matches
     found = field.match(source, start)
     start, end = found.span(1)  # type: ignore[union-attr]
-    new = _quoted(text) if source.startswith('"', start) else quote_field(text)
+    new = _quoted(text) if source.startswith('"', start) else quote_field(text, delimiter)
     return source[:start] + new + source[end:]
 
 
@@ -209,12 +257,12 @@ def append_field(source: str, text: str, delimiter: str) -> str:
     '1,2,x\r\n'
     """
     content = source.rstrip("\r\n")
-    return content + delimiter + quote_field(text) + source[len(content) :]
+    return content + delimiter + quote_field(text, delimiter) + source[len(content) :]
 
 
-def quote_field(text: str) -> str:
+def quote_field(text: str, delimiter: str = ",") -> str:
     """Return a field, quoted if necessary."""
-    return _quoted(text) if _NEEDS_QUOTES.search(text) else text
+    return _quoted(text) if delimiter in text or _NEEDS_QUOTES.search(text) else text
 
 
 def neutralise(text: str) -> str:
@@ -229,7 +277,12 @@ def neutralise(text: str) -> str:
 
 
 def write_table(
-    stream: IO[str], table: pd.DataFrame, *, header: bool = True, spreadsheet_safe: bool = False
+    stream: IO[str],
+    table: pd.DataFrame,
+    *,
+    header: bool = True,
+    spreadsheet_safe: bool = False,
+    delimiter: str = ",",
 ) -> None:
     """Write a table, without its index, as comma-separated text.
 
@@ -243,6 +296,8 @@ def write_table(
         Whether to write the column names first.
     spreadsheet_safe
         Whether to apply :func:`neutralise` to text.
+    delimiter
+        A comma, a semicolon or a tab.
     """
 
     def written(texts: Iterable[str]) -> list[str]:
@@ -262,12 +317,12 @@ def write_table(
             lines = column.to_csv(index=False, header=False, lineterminator="\n").split("\n")[:-1]
             columns.append(["" if line == '""' else line for line in lines])
     if header:
-        stream.write(_joined(written(map(str, table.columns))))
-    stream.writelines(map(_joined, zip(*columns, strict=True)))
+        stream.write(_joined(written(map(str, table.columns)), delimiter))
+    stream.writelines(_joined(fields, delimiter) for fields in zip(*columns, strict=True))
 
 
-def _joined(fields: list[str] | tuple[str, ...]) -> str:
-    return (",".join(fields) or '""') + "\n"  # an empty line is not a row
+def _joined(fields: list[str] | tuple[str, ...], delimiter: str) -> str:
+    return (delimiter.join(fields) or '""') + "\n"  # an empty line is not a row
 
 
 def _quoted(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Read CSV, Parquet and ARFF files, entirely or in chunks of rows."""
+"""Read CSV, Parquet, ARFF, JSON lines and Excel files, entirely or in chunks of rows."""
 
 from __future__ import annotations
 
@@ -11,31 +11,45 @@ import pandas as pd
 from peerloss._installing import import_extra
 from peerloss._validation import check_count
 from peerloss.datasets._open_limited import check_unpacked, open_text
-from peerloss.datasets.tables._columns import as_kinds, check_unique, require_columns
+from peerloss.datasets.label_spelling import MARKERS, WORDS, read_label_words
+from peerloss.datasets.tables._columns import as_kinds, check_unique, column_kinds, require_columns
 from peerloss.datasets.tables._csv import check_csv
+from peerloss.datasets.tables._excel import read_sheet
+from peerloss.datasets.tables._json_lines import json_frames
+from peerloss.datasets.tables._number_text import interpret_text
+from peerloss.datasets.tables._read_options import (
+    ARFF_SUFFIXES,
+    EXCEL_SUFFIXES,
+    JSON_SUFFIXES,
+    TABLE_SUFFIXES,
+    TEXT_SUFFIXES,
+    ReadOptions,
+)
+from peerloss.datasets.tables._reading import Reading
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from peerloss.datasets.tables._columns import Kind
 
-#: Endings of the names of readable files.
-TABLE_SUFFIXES = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".parquet", ".pq", ".arff", ".arff.gz")
 
-
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, *, options: ReadOptions | None = None) -> pd.DataFrame:
     """Read a table with columns of numbers and of text; missing values are NaN.
 
-    CSV files have one header line, commas, semicolons or tabs as delimiter, and UTF-8 text, plain or gzipped.
-    Empty fields, ``?``, ``NA`` and similar values are missing. A first column without a name is the index
-    that pandas writes, and is left out. Booleans and dates are text.
+    CSV files have one header line, commas, semicolons or tabs as delimiter, and UTF-8 text, plain or gzipped;
+    ``options`` names other encodings and separators. Empty fields, ``?``, ``NA`` and similar values are
+    missing. A first column without a name is the index that pandas writes, and is left out. Booleans and
+    dates are text. Text such as ``$1,234.00``, ``12 %`` or, in files without commas between fields, ``1,5``
+    is read as numbers if all values of a column are.
 
     Parameters
     ----------
     path
-        A file whose name ends in .csv, .tsv, .txt, .parquet, .pq or .arff; .csv, .tsv and .arff may be
-        followed by .gz.
+        A file whose name ends in .csv, .tsv, .txt, .parquet, .pq, .arff, .jsonl, .ndjson or .xlsx; .csv,
+        .tsv, .arff, .jsonl and .ndjson may be followed by .gz.
+    options
+        What the file itself does not say: encoding, separator, decimal mark, missing values, sheet.
 
     Raises
     ------
@@ -43,14 +57,52 @@ def read_table(path: str | Path) -> pd.DataFrame:
         If the file does not exist, is empty, repeats column names, or cannot be read. If a line of a text
         file is invalid, the message contains its number.
     """
-    frames = list(_frames(Path(path), None, None))
-    return frames[0] if len(frames) == 1 else pd.concat(frames)
+    return read_with_notes(path, options=options).table
+
+
+def read_with_notes(
+    path: str | Path, *, options: ReadOptions | None = None, labels: Sequence[str] = ()
+) -> Reading:
+    """Read a table, and report how its columns were read.
+
+    Parameters
+    ----------
+    path, options
+        As for :func:`read_table`.
+    labels
+        Columns of labels. They are not converted to other numbers, and words such as ``NA`` and ``None`` in
+        columns of text are labels if at least 5 % of the rows and at least 10 rows have them.
+
+    Raises
+    ------
+    InvalidInputError
+        As for :func:`read_table`; also if there is no such column.
+    """
+    path, options = _check_path(Path(path), options)
+    name = path.name.lower()
+    if name.endswith(TEXT_SUFFIXES):
+        found = check_csv(path, options)
+        require_columns(found.columns, labels, where=str(path))
+        return found.read(labels=labels)
+    if name.endswith(EXCEL_SUFFIXES):
+        return _read_excel(path, options, labels)
+    frames = list(_frames(path, None, {}, options))
+    table = frames[0] if len(frames) == 1 else pd.concat(frames)
+    require_columns(table.columns, labels, where=str(path))
+    if not name.endswith(JSON_SUFFIXES):
+        return Reading(table)
+    table, notes = interpret_text(table, decimal=options.decimal, usual=None, commas=True, skip=labels)
+    return Reading(table, tuple(notes), decimal=options.decimal)
 
 
 def iter_table(
-    path: str | Path, *, chunk_rows: int = 50_000, kinds: Mapping[str, Kind] | None = None
+    path: str | Path,
+    *,
+    chunk_rows: int = 50_000,
+    kinds: Mapping[str, Kind] | None = None,
+    options: ReadOptions | None = None,
 ) -> Iterator[pd.DataFrame]:
-    """Read a table in chunks of rows with constant memory.
+    """Read a table in chunks of rows with constant memory (Excel files are read entirely).
 
     All records of a CSV file are checked immediately, columns when the first chunk is read. The index
     continues from chunk to chunk.
@@ -65,6 +117,8 @@ def iter_table(
         Column → ``"number"`` or ``"text"``, as :func:`column_kinds` returns for the table that a model was
         trained on. These columns are required. The kinds of other columns are inferred. If ``None``, the
         first chunk determines the kinds.
+    options
+        As for :func:`read_table`. The first chunk determines the decimal mark if it is not named.
 
     Raises
     ------
@@ -72,31 +126,114 @@ def iter_table(
         As for :func:`read_table`; also, while reading, if a column of numbers contains text.
     """
     check_count(chunk_rows, "chunk_rows")
-    return _frames(Path(path), chunk_rows, kinds)
+    path, options = _check_path(Path(path), options)
+    if path.name.lower().endswith(TEXT_SUFFIXES):
+        return check_csv(path, options).chunks(chunk_rows, kinds)
+    return _frames(path, chunk_rows, kinds or {}, options)
 
 
-def _frames(path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind] | None) -> Iterator[pd.DataFrame]:
-    """Check the path and the records of a CSV file now; without ``chunk_rows``, read the entire file."""
+def _check_path(path: Path, options: ReadOptions | None) -> tuple[Path, ReadOptions]:
+    """Refuse what is not a file of a known format, and options that do not apply to it."""
     if not path.is_file():
         what = "is a folder, not a file" if path.is_dir() else "does not exist"
         raise InvalidInputError(f"{path} {what}. Pass a file whose name ends in {', '.join(TABLE_SUFFIXES)}.")
-    name = path.name.lower()
-    if not name.endswith(TABLE_SUFFIXES):
+    if not path.name.lower().endswith(TABLE_SUFFIXES):
         raise InvalidInputError(
             f"{path}: the name of a table must end in {', '.join(TABLE_SUFFIXES)}. Save the table "
             "as CSV, or rename the file."
         )
     if path.stat().st_size == 0:
         raise InvalidInputError(f"{path} is empty; expected a header line and rows.")
-    if name.endswith((".parquet", ".pq")):
-        return _parquet_frames(path, chunk_rows, kinds or {})
-    if name.endswith((".arff", ".arff.gz")):
-        return _arff_frames(path, chunk_rows, kinds or {})
-    found = check_csv(path)
-    return iter([found.read()]) if chunk_rows is None else found.chunks(chunk_rows, kinds)
+    options = options or ReadOptions()
+    options.check_applies(path)
+    return path, options
 
 
-def _parquet_frames(path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind]) -> Iterator[pd.DataFrame]:
+def _frames(
+    path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind], options: ReadOptions
+) -> Iterator[pd.DataFrame]:
+    """Read a file that is not delimited text; without ``chunk_rows``, as few frames as possible."""
+    name = path.name.lower()
+    if name.endswith(EXCEL_SUFFIXES):
+        return _excel_chunks(path, chunk_rows or 2**16, kinds, options)
+    if name.endswith(JSON_SUFFIXES):
+        return _json_chunks(path, chunk_rows, kinds, options)
+    read = _arff_frames if name.endswith(ARFF_SUFFIXES) else _parquet_frames
+    return read(path, chunk_rows, kinds, options)
+
+
+def _read_excel(
+    path: Path, options: ReadOptions, labels: Sequence[str], *, texts: Sequence[str] = ()
+) -> Reading:
+    """Read a sheet; the columns ``labels`` and ``texts`` do not become numbers."""
+    raw = read_sheet(path, options.sheet)
+    require_columns(raw.columns, labels, where=str(path))
+    table = mark_missing(raw, (*MARKERS, *WORDS, *options.missing_texts))
+    skip = (*labels, *texts)
+    table, notes = interpret_text(table, decimal=options.decimal, usual=None, commas=True, skip=skip)
+    table = as_kinds(table, {}, locate=lambda row: f"{path}, row {row + 2}")
+    words = []
+    for name in labels:
+        table[name], found = read_label_words(table[name], raw[name], missing=options.na_values)
+        words.extend(found)
+    return Reading(table, tuple(notes), tuple(words), options.decimal)
+
+
+def _excel_chunks(
+    path: Path, chunk_rows: int, kinds: Mapping[str, Kind], options: ReadOptions
+) -> Iterator[pd.DataFrame]:
+    texts = [name for name, kind in kinds.items() if kind == "text"]
+    table = _read_excel(path, options, (), texts=texts).table
+    require_columns(table.columns, kinds, where=str(path))
+    table = as_kinds(
+        table, kinds, locate=lambda row: f"{path}, row {row + 2}", decimal=options.decimal or "."
+    )
+    for start in range(0, len(table), chunk_rows):
+        yield table.iloc[start : start + chunk_rows]
+
+
+def _json_chunks(
+    path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind], options: ReadOptions
+) -> Iterator[pd.DataFrame]:
+    """Read JSON lines; the first chunk determines the columns and, where ``kinds`` does not, their kinds."""
+    wanted: dict[str, Kind] = {}
+    for number, chunk in enumerate(json_frames(path, chunk_rows, options.encoding)):
+        table = mark_missing(chunk, options.na_values)
+        if number == 0:
+            require_columns(table.columns, kinds, where=str(path))
+            wanted = column_kinds(table) | dict(kinds)
+        yield as_kinds(
+            table.reindex(columns=list(wanted)),
+            wanted,
+            locate=lambda row: f"{path}, row {row + 1}",
+            decimal=options.decimal or ".",
+        )
+
+
+def mark_missing(table: pd.DataFrame, texts: Sequence[str]) -> pd.DataFrame:
+    """Replace cells that mean a missing value by NaN, in columns of text and of numbers."""
+    if not texts:
+        return table
+    numbers = [number for text in texts if (number := _as_number(text)) is not None]
+    marked: dict[str, pd.Series] = {}
+    for name in table:
+        column = table[name]
+        missing = column.isin(numbers if pd.api.types.is_numeric_dtype(column) else list(texts))
+        if missing.any():
+            marked[str(name)] = column.mask(missing)
+    return table.assign(**marked).infer_objects() if marked else table
+
+
+def _as_number(text: str) -> float | None:
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _parquet_frames(
+    path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind], options: ReadOptions
+) -> Iterator[pd.DataFrame]:
     """Read a Parquet file; its schema defines which columns are numbers."""
     parquet, arrow = (_import_optional(name, "Parquet") for name in ("pyarrow.parquet", "pyarrow"))
     start = 0
@@ -111,15 +248,18 @@ def _parquet_frames(path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind
                 # Without the metadata of pandas, names stay text and no column becomes an index.
                 table = batch.to_pandas(ignore_metadata=True)
                 table.index = pd.RangeIndex(start, start + len(table))
+                start += len(table)
+                table = mark_missing(table, options.na_values)
                 yield as_kinds(table, kinds, locate=lambda row: f"{path}, row {row + 1}")
-                start = table.index.stop
     except (arrow.ArrowException, OSError) as error:
         raise InvalidInputError(f"{path} is not a readable Parquet file: {error}") from error
     if not start:
         raise InvalidInputError(f"{path} has columns but no rows.")
 
 
-def _arff_frames(path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind]) -> Iterator[pd.DataFrame]:
+def _arff_frames(
+    path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind], options: ReadOptions
+) -> Iterator[pd.DataFrame]:
     """Read an ARFF file; its declarations define which columns are numbers."""
     arff = _import_optional("arff", "ARFF")
     line = start = 0
@@ -130,7 +270,7 @@ def _arff_frames(path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind]) 
             yield text
 
     try:
-        with open_text(path) as stream:
+        with open_text(path, options.encoding) as stream:
             content = arff.load(numbered(stream), return_type=arff.DENSE_GEN)
             declared: dict[str, Kind] = {
                 name: "number" if kind in ("NUMERIC", "REAL", "INTEGER") else "text"
@@ -140,6 +280,7 @@ def _arff_frames(path: Path, chunk_rows: int | None, kinds: Mapping[str, Kind]) 
             while rows := list(islice(content["data"], chunk_rows)):
                 index = pd.RangeIndex(start, start + len(rows))
                 table = pd.DataFrame(rows, columns=list(declared), index=index)
+                table = mark_missing(table, options.na_values)
                 yield as_kinds(
                     table, declared | dict(kinds), locate=lambda row: f"{path}, row {row + 1} of @data"
                 )

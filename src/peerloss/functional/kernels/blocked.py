@@ -127,15 +127,21 @@ def _two_class_block(z: Tensor, c_zero: Tensor, c_one: Tensor, eps: float, out: 
     return rows
 
 
-def _softmax_into(z: Tensor, out: Tensor) -> Tensor:
-    """Write softmax(z) into ``out`` and return the largest logit of each row, (n, 1)."""
-    largest = z.amax(dim=1, keepdim=True)
-    if z.shape[1] <= FEW_CLASSES:
-        torch.sub(z, largest, out=out).exp_()
-        out.div_(out.sum(dim=1, keepdim=True))
-    else:
+def _softmax_into(z: Tensor, out: Tensor) -> Tensor | None:
+    """Write softmax(z) into ``out``; return the largest logit of each row, (n, 1), if it was computed."""
+    if z.shape[1] > FEW_CLASSES:
         torch.softmax(z, dim=1, out=out)
+        return None
+    largest = z.amax(dim=1, keepdim=True)
+    torch.sub(z, largest, out=out).exp_()
+    out.div_(out.sum(dim=1, keepdim=True))
     return largest
+
+
+def _log_sum(z: Tensor, p: Tensor, largest: Tensor | None) -> Tensor:
+    """Return log Σ exp z of each row, (n, 1), from p = softmax(z): from the most probable class."""
+    largest = z.amax(dim=1, keepdim=True) if largest is None else largest
+    return largest - p.amax(dim=1, keepdim=True).log_()
 
 
 def _soft_block(z: Tensor, c: Tensor, eps: float, masked: bool, out: Tensor) -> Tensor:
@@ -143,7 +149,7 @@ def _soft_block(z: Tensor, c: Tensor, eps: float, masked: bool, out: Tensor) -> 
     largest = _softmax_into(z, out)
     if eps == 0:
         total = c.sum(dim=1, keepdim=True)
-        log_sum = largest - out.amax(dim=1, keepdim=True).log_()
+        log_sum = _log_sum(z, out, largest)
         out.mul_(total).sub_(c)
         finite = z.masked_fill(c == 0, 0.0) if masked else z
         return (total * log_sum).squeeze(1) - c.mul_(finite).sum(dim=1)
@@ -162,7 +168,7 @@ def _block(
     p_label = out.gather(1, y)
     if eps == 0:
         total = shared.sum(dim=-1, keepdim=True) + (1.0 if own is None else own)
-        log_sum = largest - out.amax(dim=1, keepdim=True).log_()  # log Σ exp z, from the most probable class
+        log_sum = _log_sum(z, out, largest)
         label = z.gather(1, y)
         finite = z.masked_fill(shared == 0, 0.0) if masked else z
         own_label = label if own is None else own * label

@@ -1,0 +1,79 @@
+"""Options of all commands that read a table, and the summary that they print before the work."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from peerloss.cli._terminal import say
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from peerloss.audit import TableSummary
+    from peerloss.datasets import ReadOptions
+
+Encoding = Annotated[
+    str | None, typer.Option("--encoding", help="Encoding of a text file, such as latin-1; UTF-8 if omitted.")
+]
+Sep = Annotated[
+    str | None,
+    typer.Option(
+        "--sep",
+        help="Character between fields, such as '|' or tab; commas, semicolons and tabs are recognised.",
+    ),
+]
+Decimal = Annotated[str | None, typer.Option("--decimal", help="Decimal mark of numbers: . or a comma.")]
+NaValues = Annotated[
+    list[str] | None, typer.Option("--na-values", help="Text that means a missing value; may be repeated.")
+]
+Sheet = Annotated[str | None, typer.Option("--sheet", help="Sheet of an Excel file; the first if omitted.")]
+TidyLabels = Annotated[
+    bool,
+    typer.Option(
+        "--tidy-labels", help="Merge labels that differ only in case, spaces, hyphens or underscores."
+    ),
+]
+MinClassRows = Annotated[
+    int | None,
+    typer.Option(
+        "--min-class-rows",
+        min=1,
+        help="Set classes with fewer rows aside. If omitted, those with fewer than 5, if they are few.",
+    ),
+]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to continue.")]
+
+
+def read_options(
+    encoding: str | None,
+    sep: str | None,
+    decimal: str | None,
+    na_values: Sequence[str] | None,
+    sheet: str | None,
+) -> ReadOptions:
+    """Return the options of a command."""
+    from peerloss.datasets import ReadOptions
+
+    return ReadOptions(
+        encoding=encoding, sep=sep, decimal=decimal, na_values=tuple(na_values or ()), sheet=sheet
+    )
+
+
+def label_text(label: object) -> str:
+    """Return a label as text, in quotes if spaces around it would not be seen."""
+    text = str(label)
+    return text if text == text.strip() and text else repr(text)
+
+
+def show_summary(summary: TableSummary, *, yes: bool, quiet: bool) -> None:
+    """Print the summary, unless ``quiet``; at a terminal, ask whether to continue if something is serious."""
+    if quiet:
+        return
+    for line in str(summary).splitlines():
+        say(line)
+    if summary.serious and not yes and sys.stdin.isatty() and not typer.confirm("Continue?", err=True):
+        say("Nothing was written.", err=True)
+        raise typer.Exit(code=1)

@@ -1,0 +1,86 @@
+"""Spellings of one class, and classes with very few rows."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from peerloss.datasets import find_rare_labels, find_spellings, tidy_labels
+from peerloss.datasets.label_spelling import prepare_labels
+from peerloss.exceptions import InvalidInputError
+
+
+def test_spellings_are_named_with_quotes_that_show_spaces():
+    """Case, spaces, hyphens, underscores and Unicode forms do not make a class."""
+    labels = ["Yes", "Yes", "YES", "yes ", "no", "type_1", "type-1", "café", "cafe\u0301"]
+    assert [str(group) for group in find_spellings(labels)] == [
+        "'Yes', 'YES', 'yes ' look like one class",
+        "'cafe\u0301', 'café' look like one class",
+        "'type-1', 'type_1' look like one class",
+    ]
+    assert find_spellings(labels)[0].rows == {"Yes": 2, "YES": 1, "yes ": 1}
+
+
+@pytest.mark.parametrize(
+    "labels", [["A+", "A-", "AB+"], ["1", "-1"], [1, 2, 1.0], ["a", "b"], ["12", "1-2"], [None, np.nan]]
+)
+def test_different_classes_are_not_spellings(labels):
+    """Signs at the ends of a label have a meaning, and numbers are compared as numbers."""
+    assert find_spellings(labels) == []
+
+
+def test_tidy_labels_merges_into_the_most_frequent_spelling():
+    """Spaces around labels go; index, name, missing labels and other types stay; the input is unchanged."""
+    given_labels = pd.Series(["yes ", "yes ", "Yes", None, " no", 3], index=list("abcdef"), name="label")
+    before = given_labels.copy()
+    tidy = tidy_labels(given_labels)
+    assert tidy.tolist()[:3] == ["yes", "yes", "yes"]
+    assert tidy.isna().tolist() == [False, False, False, True, False, False]
+    assert tidy.tolist()[4:] == ["no", 3]
+    assert (list(tidy.index), tidy.name) == (list("abcdef"), "label")
+    pd.testing.assert_series_equal(given_labels, before)
+
+
+@given(st.lists(st.text(alphabet="aAbB _-é", max_size=5), max_size=20))
+def test_tidy_labels_are_tidy(labels):
+    """No spellings are left, and tidying again changes nothing."""
+    tidy = tidy_labels(labels)
+    assert find_spellings(tidy) == []
+    assert tidy_labels(tidy).tolist() == tidy.tolist()
+
+
+def test_rare_labels_have_fewer_rows_than_folds():
+    """Two stray labels in 3,000 are rare; in a small table, or with too many such rows, nothing is."""
+    labels = pd.Series(["yes"] * 1500 + ["no"] * 1498 + ["maybe"] * 2)
+    assert find_rare_labels(labels) == {"maybe": 2}
+    assert find_rare_labels(pd.Series(["a", "a", "b"])) == {}
+    assert find_rare_labels(pd.Series(["a"] * 20 + ["b"] * 20 + ["c"] * 4)) == {}
+    assert find_rare_labels(pd.Series(["a"] * 99 + ["b"])) == {}, "one class would remain"
+
+
+def test_the_number_of_rows_can_be_chosen():
+    """It holds for every class, and must leave two of them."""
+    labels = pd.Series(["a"] * 20 + ["b"] * 20 + ["c"] * 4)
+    assert find_rare_labels(labels, 5) == {"c": 4}
+    assert find_rare_labels(labels, 4) == {}
+    with pytest.raises(
+        InvalidInputError, match="`min_class_rows` must leave at least two classes; with 30 rows, 0"
+    ):
+        find_rare_labels(labels, 30)
+    with pytest.raises(InvalidInputError, match="`min_class_rows` must be"):
+        find_rare_labels(labels, 0)
+
+
+def test_labels_are_merged_before_classes_are_counted():
+    """Rare spellings of a frequent class are not set aside; labels of several annotators never are."""
+    column = pd.DataFrame({"label": ["yes"] * 60 + ["no"] * 60 + ["YES", "maybe"]})
+    prepared = prepare_labels(column, tidy=True)
+    assert (prepared.tidied, prepared.rare) == ({"YES": "yes"}, {"maybe": 1})
+    assert prepared.labels["label"].isna().sum() == 1
+    assert prepare_labels(column, keep_rare=True).rare == {}
+    several = prepare_labels(
+        pd.DataFrame({"u": ["a", "b "] * 50, "v": ["A", "b"] * 49 + ["a", "b"]}), tidy=True
+    )
+    assert several.rare == {}
+    assert set(several.labels.to_numpy().ravel()) == {"a", "b"}
