@@ -74,8 +74,8 @@ Spearman correlation of the estimated rates of rows with the true ones, and esti
 
 {rates}
 
-In how many runs `PeerClassifier` refused the class-conditional model (`report_.misfit_p_value` < .01), and the
-median p-value:
+In how many runs `PeerClassifier` refused the class-conditional model (`report_.misfit_p_value` < .01), and
+the median p-value:
 
 {refused}
 """
