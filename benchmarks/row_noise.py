@@ -42,6 +42,7 @@ NETWORKS = (
     "CAL, labels",
     "CAL, margins",
     "CAL, crowd",
+    "CAL, true rates",
 )
 METHODS = (*NETWORKS, "PeerClassifier")
 HEADER = """# Noise that depends on the row
@@ -60,8 +61,8 @@ takes part. *bi-tempered*: t1 = .8, t2 = 1.2, without peers. *peer*: cross entro
 β = 2 after 250 steps of cross entropy, without the sieve. *CAL*: peer loss on `covariance_targets`; the clean
 class is the one that a forest, trained on the noisy labels of other rows, predicts. *labels*: no T(x).
 *margins*: T(x) from the margins of the forest (`row_rates_from_margins`). *crowd*: T(x) from three more
-labels per row (`row_rates_from_annotators`), which the other methods do not see; training uses one label. The
-forest has seen the labels that choose the settings of CAL, which is a small advantage. *PeerClassifier*: the
+labels per row (`row_rates_from_annotators`), which the other methods do not see; training uses one label.
+*true rates*: the true T(x), which nobody has; it shows what the estimates cost. The forest has seen the labels that choose the settings of CAL, which is a small advantage. *PeerClassifier*: the
 portfolio with its default settings, which is no network.
 
 {table}
@@ -109,7 +110,7 @@ def make_net(
 
 
 def corrected_targets(
-    X: np.ndarray, y: np.ndarray, crowd: np.ndarray, seed: int
+    X: np.ndarray, y: np.ndarray, crowd: np.ndarray, truth: np.ndarray, seed: int
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
     """Return the soft targets of the variants of CAL, and the estimated rates of rows."""
     forest = RandomForestClassifier(200, min_samples_leaf=5, random_state=seed)
@@ -118,6 +119,7 @@ def corrected_targets(
     rates = {
         "CAL, margins": row_rates_from_margins(proba, y),
         "CAL, crowd": row_rates_from_annotators(X, crowd, random_state=seed),
+        "CAL, true rates": truth,
     }
     # All rates are below one half, so the more probable noisy label is the clean class.
     clean = torch.tensor(np.eye(2)[proba.argmax(axis=1)])
@@ -140,7 +142,7 @@ def run_cell(name: str, kind: str, seed: int) -> dict[str, float]:
     noise = make_noise(kind, X, clean)
     y = flip_labels(clean, noise, random_state=seed)
     crowd = np.stack([flip_labels(clean, noise, random_state=1000 + 10 * seed + i) for i in range(3)], axis=1)
-    targets, rates = corrected_targets(X, y, crowd, seed)
+    targets, rates = corrected_targets(X, y, crowd, noise.flip_rates, seed)
     folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(X, y))
     parts = [*(train for train, _ in folds), np.arange(len(y))]  # the last net of a setting has all rows
     found: dict[str, float] = {}

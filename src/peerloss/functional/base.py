@@ -32,7 +32,7 @@ DEFAULT_GCE_Q = 0.7
 DEFAULT_TEMPERATURES = (0.8, 1.2)
 #: Newton steps of the tempered softmax, and how many of them autograd sees: with two, second derivatives are
 #: exact.
-NEWTON_STEPS, DIFFERENTIABLE_STEPS = 12, 2
+NEWTON_STEPS, DIFFERENTIABLE_STEPS = 9, 2
 
 # torch has no public functions for these. Looking them up once keeps the checks fast.
 _is_jit_tracing = torch._C._is_tracing  # noqa: SLF001
