@@ -62,8 +62,9 @@ takes part. *bi-tempered*: t1 = .8, t2 = 1.2, without peers. *peer*: cross entro
 class is the one that a forest, trained on the noisy labels of other rows, predicts. *labels*: no T(x).
 *margins*: T(x) from the margins of the forest (`row_rates_from_margins`). *crowd*: T(x) from three more
 labels per row (`row_rates_from_annotators`), which the other methods do not see; training uses one label.
-*true rates*: the true T(x), which nobody has; it shows what the estimates cost. The forest has seen the labels that choose the settings of CAL, which is a small advantage. *PeerClassifier*: the
-portfolio with its default settings, which is no network.
+*true rates*: the true T(x), which nobody has; it shows what the estimates cost. The forest has seen the
+labels that choose the settings of CAL, which is a small advantage. *PeerClassifier*: the portfolio with its
+default settings, which is not a single network.
 
 {table}
 
