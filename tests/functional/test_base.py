@@ -8,16 +8,54 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from torch.autograd import gradcheck
+from scipy.optimize import brentq
+from torch.autograd import gradcheck, gradgradcheck
 
 from peerloss import theory
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional import BASES, Base, gce_matrix, loss_matrix, margins, plain_loss
+from peerloss.functional import (
+    BASES,
+    Base,
+    bi_tempered_matrix,
+    gce_matrix,
+    loss_matrix,
+    margins,
+    plain_loss,
+    tempered_log_softmax,
+)
 from peerloss.functional.base import as_base, check_trainable_base, trainable_bases
 
-SMOOTH = ["cross_entropy", "logistic", "sigmoid", "mae", "gce", "unhinged", "squared"]
+SMOOTH = ["cross_entropy", "logistic", "sigmoid", "mae", "gce", "unhinged", "squared", "bi_tempered"]
 KINKED = ["ramp", "hinge"]
-BOUNDED = {"cross_entropy", "sigmoid", "mae", "gce", "ramp", "squared", "zero_one"}
+BOUNDED = {"cross_entropy", "sigmoid", "mae", "gce", "ramp", "squared", "zero_one", "bi_tempered"}
+
+
+def naive_tempered_softmax(row, t):
+    """λ by bracketing, in plain Python numbers."""
+    if t == 1:
+        return [math.exp(v - max(row)) / sum(math.exp(u - max(row)) for u in row) for v in row]
+
+    def probabilities(shift):
+        return [(1 + (t - 1) * (shift - v)) ** (-1 / (t - 1)) for v in row]
+
+    low, high = max(row), max(row) + (len(row) ** (t - 1) - 1) / (t - 1)
+    return probabilities(brentq(lambda at: sum(probabilities(at)) - 1, low, high + 1e-9, xtol=1e-14))
+
+
+def naive_bi_tempered(row, k, t1=0.8, t2=1.2):
+    """Bregman divergence of Amid et al. (2019) between the one-hot label and p, term by term."""
+    p = naive_tempered_softmax(list(row), t2)
+    total = 0.0
+    for j, v in enumerate(p):
+        y = float(j == k)
+        total += y * (tempered_log(1.0, t1) - tempered_log(v, t1)) - (y ** (2 - t1) - v ** (2 - t1)) / (
+            2 - t1
+        )
+    return total
+
+
+def tempered_log(u, t):
+    return math.log(u) if t == 1 else (u ** (1 - t) - 1) / (1 - t)
 
 
 def naive(z, base, eps=1e-5, q=0.7):
@@ -39,6 +77,7 @@ def naive(z, base, eps=1e-5, q=0.7):
                 "ramp": lambda: min(max((1 - m) / 2, 0), 1),
                 "hinge": lambda: max(0, 1 - m),
                 "squared": lambda: sum((p[j] - (j == k)) ** 2 for j in range(len(row))),
+                "bi_tempered": lambda: naive_bi_tempered(row, k),
                 "zero_one": lambda: float(int(np.argmax(row)) != k),
             }[base]()
     return losses
@@ -121,6 +160,37 @@ def test_margins_are_log_odds(k, seed, scale):
     """σ(m_k) = p_k, also if p_k is one up to rounding."""
     z = random_logits(5, k, seed, scale)
     torch.testing.assert_close(torch.sigmoid(margins(z)), torch.softmax(z, 1), rtol=1e-9, atol=1e-300)
+
+
+@pytest.mark.parametrize("t1", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize("t2", [1.0, 1.001, 1.5, 2.0, 5.0])
+def test_temperatures_of_the_bi_tempered_loss(t1, t2):
+    """All pairs of temperatures agree with the naive reference, with confident and unsure logits."""
+    z = torch.cat([random_logits(4, 5, scale=scale) for scale in (0.1, 3.0, 30.0)])
+    naive_losses = [[naive_bi_tempered(row, k, t1, t2) for k in range(5)] for row in z.numpy()]
+    np.testing.assert_allclose(bi_tempered_matrix(z, t1=t1, t2=t2), naive_losses, rtol=1e-8, atol=1e-10)
+
+
+def test_temperatures_of_one_give_cross_entropy():
+    """The bi-tempered loss at t1 = t2 = 1 is −log p."""
+    z = random_logits(6, 4)
+    torch.testing.assert_close(bi_tempered_matrix(z, t1=1.0, t2=1.0), -torch.log_softmax(z, dim=1))
+
+
+@given(k=st.integers(2, 200), seed=st.integers(0, 1000), scale=st.sampled_from([0.0, 1.0, 100.0, 1e4]))
+def test_tempered_probabilities_sum_to_one(k, seed, scale):
+    """The fixed number of Newton steps suffices, for many classes and for logits of 10⁴."""
+    for t2 in (1.0, 1.01, 1.2, 3.0, 5.0):
+        totals = tempered_log_softmax(random_logits(3, k, seed, scale), t2=t2).exp().sum(dim=1)
+        torch.testing.assert_close(totals, torch.ones_like(totals), rtol=1e-9, atol=0.0)
+
+
+@pytest.mark.parametrize("t2", [1.01, 1.2, 3.0])
+def test_derivatives_through_the_newton_steps(t2):
+    """First and second derivatives of the tempered softmax agree with finite differences."""
+    z = random_logits(2, 3).requires_grad_()
+    assert gradcheck(lambda t: tempered_log_softmax(t, t2=t2), (z,))
+    assert gradgradcheck(lambda t: tempered_log_softmax(t, t2=t2), (z,))
 
 
 def test_a_callable_is_a_base():
@@ -217,7 +287,7 @@ def test_a_registered_base_is_a_function_or_a_record(monkeypatch):
         (lambda: loss_matrix(torch.zeros(2, 3), "mae:0.5"), "`base` must be one of .*'mae:0.5'"),
         (
             lambda: loss_matrix(torch.zeros(2, 3), "nonsense"),
-            r"`base` must be one of cross_entropy, gce.*'nonsense'",
+            r"`base` must be one of bi_tempered, cross_entropy, gce.*'nonsense'",
         ),
         (lambda: loss_matrix(torch.zeros(2, 3), 7), "`base` must be one of"),
         (lambda: loss_matrix(torch.zeros(2, 3), lambda z: z[:, 0]), r"`base` must return .*\(2, 3\)"),
@@ -227,6 +297,8 @@ def test_a_registered_base_is_a_function_or_a_record(monkeypatch):
         (lambda: loss_matrix(torch.zeros(2, 3, dtype=torch.int64)), "`logits` must be a floating-point"),
         (lambda: loss_matrix([[0.0, 1.0]]), "`logits` must be a floating-point tensor; got list"),
         (lambda: gce_matrix(torch.zeros(2, 3), q=0.0), r"`q` must lie in \(0, 1\]"),
+        (lambda: bi_tempered_matrix(torch.zeros(2, 3), t1=1.1), r"`t1` must lie in \[0, 1\]; got 1.1"),
+        (lambda: bi_tempered_matrix(torch.zeros(2, 3), t2=0.9), r"`t2` must lie in \[1, 5\]; got 0.9"),
     ],
 )
 def test_bad_arguments_are_named(call, message):

@@ -4,6 +4,7 @@ from peerloss._deprecation import renamed
 from peerloss.functional.base import (
     BASES,
     Base,
+    bi_tempered_matrix,
     cross_entropy_matrix,
     gce_matrix,
     hinge_matrix,
@@ -13,10 +14,12 @@ from peerloss.functional.base import (
     ramp_matrix,
     sigmoid_matrix,
     squared_matrix,
+    tempered_log_softmax,
     unhinged_matrix,
     zero_one_matrix,
 )
 from peerloss.functional.correction import backward_loss, forward_loss
+from peerloss.functional.covariance import covariance_targets
 from peerloss.functional.information import dmi_loss, f_divergence_loss
 from peerloss.functional.peer import loss_matrix, peer_loss, plain_loss
 
@@ -24,6 +27,8 @@ __all__ = [
     "BASES",
     "Base",
     "backward_loss",
+    "bi_tempered_matrix",
+    "covariance_targets",
     "cross_entropy_matrix",
     "dmi_loss",
     "f_divergence_loss",
@@ -39,6 +44,7 @@ __all__ = [
     "ramp_matrix",
     "sigmoid_matrix",
     "squared_matrix",
+    "tempered_log_softmax",
     "unhinged_matrix",
     "zero_one_matrix",
 ]

@@ -28,6 +28,11 @@ LossMatrix: TypeAlias = Callable[[Tensor], Tensor]
 DEFAULT_EPS = 1e-5
 #: Exponent of generalised cross entropy, unless the caller passes another value (``"gce:0.5"``).
 DEFAULT_GCE_Q = 0.7
+#: Temperatures t1 and t2 of the bi-tempered loss, unless the caller passes other values.
+DEFAULT_TEMPERATURES = (0.8, 1.2)
+#: Newton steps of the tempered softmax, and how many of them autograd sees: with two, second derivatives are
+#: exact.
+NEWTON_STEPS, DIFFERENTIABLE_STEPS = 9, 2
 
 # torch has no public functions for these. Looking them up once keeps the checks fast.
 _is_jit_tracing = torch._C._is_tracing  # noqa: SLF001
@@ -88,6 +93,43 @@ def squared_matrix(logits: Tensor) -> Tensor:
 def zero_one_matrix(logits: Tensor) -> Tensor:
     """1[argmax z ≠ k]. It has no gradient and is meant for evaluation and theory."""
     return (~_is_top(logits)).to(logits.dtype)
+
+
+def bi_tempered_matrix(
+    logits: Tensor, *, t1: float = DEFAULT_TEMPERATURES[0], t2: float = DEFAULT_TEMPERATURES[1]
+) -> Tensor:
+    """−log_t1(p_k) − (1 − Σ_j p_j^(2−t1))/(2 − t1), with p the tempered softmax of t2 (Amid et al., 2019).
+
+    The tempered logarithm is log_t(u) = (u^(1−t) − 1)/(1 − t), so the loss is bounded for t1 < 1. For t2 > 1
+    p has heavy tails. t1 = t2 = 1 is cross entropy without the clip.
+    """
+    check_in_range(t1, "t1", 0.0, 1.0)
+    log_p = tempered_log_softmax(logits, t2=t2)
+    divergence = (1.0 - torch.exp((2.0 - t1) * log_p).sum(dim=1, keepdim=True)) / (2.0 - t1)
+    tempered_log = log_p if t1 == 1.0 else torch.expm1((1.0 - t1) * log_p) / (1.0 - t1)
+    return -tempered_log - divergence
+
+
+def tempered_log_softmax(logits: Tensor, *, t2: float = DEFAULT_TEMPERATURES[1]) -> Tensor:
+    """Return log p of p_k = (1 + (t2 − 1)(λ − z_k))^(−1/(t2 − 1)), where λ makes the p_k of a row sum to one.
+
+    For t2 = 1 it is the log-softmax. λ is found by Newton's method for (Σ_k p_k)^(1−t2) = 1. The left side is
+    concave and increasing in λ, and linear if all logits are equal, so steps from λ = max z never overshoot.
+    """
+    s = check_in_range(t2, "t2", 1.0, 5.0) - 1.0
+    if s == 0.0:
+        return torch.log_softmax(logits, dim=1)
+    top = logits.detach().amax(dim=1, keepdim=True)
+    below, fixed = top - logits, top - logits.detach()
+    shift = torch.zeros_like(top)  # λ − max z
+    for step in range(NEWTON_STEPS):
+        distance = below if step >= NEWTON_STEPS - DIFFERENTIABLE_STEPS else fixed
+        base = 1.0 + s * (distance + shift)
+        log_p = -torch.log(base) / s
+        total = torch.logsumexp(log_p, dim=1, keepdim=True)
+        slope = (torch.exp(log_p - total) / base).sum(dim=1, keepdim=True)
+        shift = shift + torch.expm1(s * total) / (s * slope)
+    return -torch.log1p(s * (below + shift)) / s
 
 
 @dataclass(frozen=True)
@@ -164,6 +206,7 @@ _BUILT_IN = (
     Base("ramp", ramp_matrix, symmetric=True),
     Base("hinge", hinge_matrix),
     Base("squared", squared_matrix),
+    Base("bi_tempered", bi_tempered_matrix),
     Base("zero_one", zero_one_matrix, symmetric=True, has_gradient=False),
 )
 #: Name → base loss. To register another one, add a function (n, K) → (n, K) or a :class:`Base`.

@@ -12,6 +12,7 @@ from peerloss.posterior._noise_rates import (
     fit_clean_posterior,
 )
 from peerloss.posterior.noise_posterior import NoisePosterior
+from peerloss.posterior.row_rates import row_rates_from_annotators, row_rates_from_margins, row_transitions
 
 __all__ = [
     "CleanPosterior",
@@ -20,4 +21,7 @@ __all__ = [
     "TabulatedPosterior",
     "estimate_class_noise",
     "fit_clean_posterior",
+    "row_rates_from_annotators",
+    "row_rates_from_margins",
+    "row_transitions",
 ]

@@ -91,9 +91,9 @@ def train_nets(
         ``"cpu"``, ``"cuda"``, another torch device, or ``"auto"``: the GPU if there is one and a layer has at
         least 512 units, else the CPU.
     backend
-        ``"numba"`` is fastest on a CPU; it uses ``torch.get_num_threads()`` threads. DMI, ``"gce:q"`` and
-        base losses added to ``BASES`` are always trained by ``"torch"``. ``"auto"`` uses numba if it is
-        installed. Both backends see the same batches; their results differ by rounding.
+        ``"numba"`` is fastest on a CPU; it uses ``torch.get_num_threads()`` threads. DMI, ``"gce:q"``,
+        ``"bi_tempered"`` and base losses added to ``BASES`` are always trained by ``"torch"``. ``"auto"``
+        uses numba if it is installed. Both backends see the same batches; their results differ by rounding.
     dtype
         ``"float32"`` or ``"float64"``. In float32, Adam amplifies the rounding errors of gradients close to
         zero to steps of full size, so the weights depend on the processor, the backend and the other nets. In

@@ -40,7 +40,7 @@ def has_numba() -> bool:
 def backend_of(net: PreparedNet, device: str, requested: str) -> str:
     """Choose by the net alone, so that its result does not depend on the other nets.
 
-    DMI, ``"gce:q"`` and base losses that users add to ``BASES`` have no compiled gradient.
+    DMI, ``"gce:q"``, ``"bi_tempered"`` and base losses that users add to ``BASES`` have no compiled gradient.
     """
     if requested == "numba" and not has_numba():
         raise InvalidInputError(
