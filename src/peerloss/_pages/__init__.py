@@ -57,3 +57,9 @@ def render(
     digest = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode("ascii")
     page = environment.get_template(template)
     return page.render(script=code, script_digest=digest, version=__version__, **values)
+
+
+def row_text(name: Any, position: int, first_row: int) -> str:
+    """Return the number of a row in the file, and its name if that is not its position."""
+    number = position + first_row
+    return str(number) if str(name) == str(position) else f"{name} (row {number})"

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from peerloss._pages import counted, render
+from peerloss._pages import counted, render, row_text
 from peerloss.audit._label_audit import NUMBERS_EXPLAINED
 from peerloss.audit._picture_files import small_picture
 
@@ -143,12 +143,6 @@ def _row_name(name: Any, place: int, context: PageContext | None) -> dict[str, s
     if context is None:
         return _cell(name)
     return _cell(row_text(name, int(context.rows[place]), context.first_row))
-
-
-def row_text(name: Any, position: int, first_row: int) -> str:
-    """Return the number of a row in the file, and its name if that is not its position."""
-    number = position + first_row
-    return str(number) if str(name) == str(position) else f"{name} (row {number})"
 
 
 def _reasons(audit: LabelAudit, *, with_values: bool) -> list[list[str]]:

@@ -382,7 +382,7 @@ def _print(found: LabelAudit, summary: dict[str, Any], rows: NDArray[np.int64], 
     from rich.table import Table
     from rich.text import Text
 
-    from peerloss.audit.folder import row_text
+    from peerloss._pages import row_text
 
     suspects = found.table.assign(position=rows)[found.table["flagged"]].sort_values("rank")
     suspects = suspects.head(PRINTED_SUSPECTS)
