@@ -1,6 +1,7 @@
 """An experiment small enough to be run a hundred times."""
 
 import json
+from importlib import import_module
 from pathlib import Path
 
 from peerloss.experiments import Store, load_experiment, run_experiment
@@ -72,7 +73,8 @@ def run_tiny(spec, folder, **options):
 
 
 def run_when_ready(ready, spec, folder):
-    """Signal that the process has started, then run."""
+    """Import what runs need, signal that the process has started, then run."""
+    import_module("peerloss.experiments.tables._execute_runs")
     ready.set()
     run_tiny(spec, folder)
 

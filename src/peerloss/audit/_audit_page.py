@@ -142,9 +142,13 @@ def _row_name(name: Any, place: int, context: PageContext | None) -> dict[str, s
     """Return the row's number in the file, and its name if it has another one than its position."""
     if context is None:
         return _cell(name)
-    position = int(context.rows[place])
-    number = position + context.first_row
-    return _cell(number if str(name) == str(position) else f"{name} (row {number})")
+    return _cell(row_text(name, int(context.rows[place]), context.first_row))
+
+
+def row_text(name: Any, position: int, first_row: int) -> str:
+    """Return the number of a row in the file, and its name if that is not its position."""
+    number = position + first_row
+    return str(number) if str(name) == str(position) else f"{name} (row {number})"
 
 
 def _reasons(audit: LabelAudit, *, with_values: bool) -> list[list[str]]:

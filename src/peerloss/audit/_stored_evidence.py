@@ -19,8 +19,6 @@ import pandas as pd
 
 from peerloss._probabilities import check_probabilities
 from peerloss._validation import check_in_range
-from peerloss.audit._annotations import Annotations
-from peerloss.audit._evidence import Evidence
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -28,6 +26,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from peerloss.audit._evidence import Evidence
     from peerloss.audit._label_audit import LabelAudit
     from peerloss.audit.folder import AuditFolder
 
@@ -69,6 +68,10 @@ def read_evidence(folder: AuditFolder) -> Evidence:
 
 
 def _read_evidence(folder: AuditFolder, digests: dict[str, str], precision: float | None) -> Evidence:
+    # They import the estimators, which `peerloss apply` does not need.
+    from peerloss.audit._annotations import Annotations  # noqa: PLC0415
+    from peerloss.audit._evidence import Evidence  # noqa: PLC0415
+
     labels, classes = folder.labels, np.array(folder.classes, dtype=object)
     n, k = len(labels), len(classes)
     codes = np.asarray(pd.Index(classes).get_indexer(labels["given"]), dtype=np.int64)

@@ -24,7 +24,7 @@ import pandas as pd
 
 from peerloss._files import atomic_folder, check_output_folder, restore_folder
 from peerloss._version import __version__
-from peerloss.audit._audit_page import PageContext, audit_page
+from peerloss.audit._audit_page import PageContext, audit_page, row_text
 from peerloss.audit._picture_files import PICTURE_TYPES
 from peerloss.audit._stored_evidence import FILES, write_evidence
 from peerloss.audit._stored_explanations import dump_explanations, load_explanations

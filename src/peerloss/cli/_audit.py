@@ -151,7 +151,7 @@ def audit(
 
     Example: peerloss audit images/ -o audit/
     """
-    from peerloss.audit.folder import check_free, write_folder
+    from peerloss.audit.folder import check_free, first_row_number, write_folder
     from peerloss.audit.table_summary import describe_rows
     from peerloss.cli._audit_inputs import Source, drop_unusable, learned_features, open_source
     from peerloss.datasets.tables import read_with_notes
@@ -237,7 +237,7 @@ def audit(
     if as_json:
         say_json(summary)
     else:
-        _print(found, summary)
+        _print(found, summary, labelled.rows, first_row_number(source.path.name))
 
 
 def _labelled_rows(
@@ -377,16 +377,20 @@ def _label_names(y: pd.Series | pd.DataFrame) -> list[str]:
         return sorted(map(str, labels))
 
 
-def _print(found: LabelAudit, summary: dict[str, Any]) -> None:
+def _print(found: LabelAudit, summary: dict[str, Any], rows: NDArray[np.int64], first_row: int) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
-    suspects = found.suspects.head(PRINTED_SUSPECTS)
-    shown = Table("row", "given", "suggested", "P(wrong)", title="Most probable errors")
+    from peerloss.audit.folder import row_text
+
+    suspects = found.table.assign(position=rows)[found.table["flagged"]].sort_values("rank")
+    suspects = suspects.head(PRINTED_SUSPECTS)
+    shown = Table("row", "given", "suggested", "P(wrong)", "P(suggested)", title="Most probable errors")
     for name, row in zip(suspects.index, suspects.to_dict("records"), strict=True):
         labels = (label_text(row["given"]), label_text(row["suggested"]))
-        cells = [str(name), *labels, f"{row['p_error']:.3f}"]
+        numbers = (f"{row['p_error']:.3f}", f"{row['p_suggested']:.3f}")
+        cells = [row_text(name, row["position"], first_row), *labels, *numbers]
         shown.add_row(*(Text(visible(cell)[:60]) for cell in cells))
     Console().print(shown)
     for line in (*summary["notes"], found.outlook):

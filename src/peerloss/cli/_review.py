@@ -119,7 +119,7 @@ def apply(
     if output.resolve().parent == folder.path.resolve():
         raise InvalidInputError(f"--output must be outside the audit folder {audit}; got {output}.")
     cleaning = plan_cleaning(folder, rest)
-    if not force:
+    if not force and rest != "keep":
         check_automatic_changes(folder, cleaning, max_change=max_change)
     rows = write_cleaned(folder, cleaning, output)
     summary = {

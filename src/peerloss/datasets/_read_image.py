@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from peerloss._installing import import_extra
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -87,10 +88,7 @@ def _decode(path: Path, pillow: Any) -> NDArray[np.uint8] | str:
 
 def import_pillow() -> Any:
     """Return the module ``PIL.Image``."""
-    try:
-        return import_module("PIL.Image")
-    except ImportError as error:
-        raise InvalidInputError('Reading images needs Pillow: pip install "peerloss[images]".') from error
+    return import_extra("PIL.Image", "images", "Images")
 
 
 def _as_rgb(image: Any) -> NDArray[np.uint8]:

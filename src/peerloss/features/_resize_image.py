@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from peerloss.exceptions import InvalidInputError
+from peerloss._installing import import_extra
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -28,10 +27,7 @@ def resize(
     With ``short_side``, proportions are kept: the shorter side is scaled to it, and the centre is cut out.
     Otherwise the entire image is stretched.
     """
-    try:
-        pillow = import_module("PIL.Image")
-    except ImportError as error:
-        raise InvalidInputError('Scaling images needs Pillow: pip install "peerloss[images]".') from error
+    pillow = import_extra("PIL.Image", "images", "Images")
     height, width = pixels.shape[:2]
     top = left = 0.0
     if short_side is not None:

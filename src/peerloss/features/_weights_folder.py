@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from peerloss._installing import install_command
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -138,13 +139,14 @@ def load_tokenizer(folder: Path) -> Any:
     return found
 
 
-def import_optional(module: str, install: str = '"peerloss[hf]"') -> Any:
-    """Import an optional package, which ``pip install`` with the argument ``install`` provides."""
+def import_optional(module: str, install: str | None = None) -> Any:
+    """Import an optional package: one of the extra ``hf``, or the package ``install``."""
     try:
         return import_module(module)
     except ImportError as error:
         raise InvalidInputError(
-            f"`model` needs {module}, which cannot be imported ({error}). Install it: pip install {install}"
+            f"`model` needs {module}, which cannot be imported ({error}). Install it: "
+            + (f"pip install {install}" if install else install_command("hf"))
         ) from error
 
 

@@ -59,7 +59,7 @@ def test_missing_packages_are_reported_before_the_work(monkeypatch, package, nam
     """The message contains the command that installs them."""
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.delitem(sys.modules, "pyarrow.parquet", raising=False)
-    with pytest.raises(InvalidInputError, match=r'pip install "peerloss\[tables\]"'):
+    with pytest.raises(InvalidInputError, match=rf'files need .*pip install .*"{package}'):
         check_output_format(Path(name), "--output")
 
 

@@ -96,11 +96,9 @@ def plan_cleaning(folder: AuditFolder, undecided_policy: str) -> Cleaning:
 def check_automatic_changes(folder: AuditFolder, cleaning: Cleaning, *, max_change: float) -> None:
     """Refuse changes without a decision of a person if the audit is not a sound basis for them.
 
-    That is so if the noise rates could not be estimated, or if more than the share ``max_change`` of the rows
-    would change.
+    That is so if the noise rates could not be estimated, even if no row is flagged then, or if more than the
+    share ``max_change`` of the rows would change. Do not call it if undecided suspects are kept.
     """
-    if not cleaning.automatic:
-        return
     rows = len(folder.labels)
     share = cleaning.automatic / rows
     what = f"{counted(cleaning.automatic, 'suspect')} of {counted(rows, 'row')} ({share:.1%})"
@@ -108,8 +106,8 @@ def check_automatic_changes(folder: AuditFolder, cleaning: Cleaning, *, max_chan
     reason = folder.manifest["summary"].get("reason")
     if reason:
         raise InvalidInputError(
-            f"--rest would change or drop {what} without a decision, but the audit could not estimate how "
-            f"many labels are wrong: {reason}. Nothing was written. {advice}"
+            "--rest changes or drops suspects without a decision, but the audit could not estimate how many "
+            f"labels are wrong: {reason}. Nothing was written. {advice}"
         )
     if share > max_change:
         raise InvalidInputError(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import zipfile
 from datetime import date, datetime, time, timedelta
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from peerloss._installing import import_extra
 from peerloss.datasets._open_limited import check_unpacked
 from peerloss.datasets.tables._columns import check_unique, quoted
 from peerloss.exceptions import InvalidInputError
@@ -47,12 +47,7 @@ def read_sheet(path: Path, sheet: str | None) -> pd.DataFrame:
 
 def import_excel() -> Any:
     """Return the module openpyxl."""
-    try:
-        return import_module("openpyxl")
-    except ImportError as error:
-        raise InvalidInputError(
-            'Excel files need openpyxl: pip install "peerloss[tables]". Or save the table as CSV.'
-        ) from error
+    return import_extra("openpyxl", "tables", "Excel files", advice="Or save the table as CSV.")
 
 
 def _check_archive(path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from peerloss._installing import import_extra
 from peerloss.datasets.tables._csv import write_table
 from peerloss.datasets.tables._excel import MAX_ROWS, import_excel
 from peerloss.exceptions import InvalidInputError
@@ -96,13 +97,9 @@ def _plain(value: Any) -> Any:
 
 
 def _import_arrow() -> Any:
-    try:
-        import_module("pyarrow.parquet")
-        return import_module("pyarrow")
-    except ImportError as error:
-        raise InvalidInputError(
-            'Writing Parquet needs pyarrow: pip install "peerloss[tables]". Or choose a name ending in .csv.'
-        ) from error
+    for module in ("pyarrow.parquet", "pyarrow"):
+        found = import_extra(module, "tables", "Parquet files", advice="Or choose a name ending in .csv.")
+    return found
 
 
 def _write_parquet(path: Path, chunks: Iterable[pd.DataFrame]) -> None:
