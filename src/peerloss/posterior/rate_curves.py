@@ -54,6 +54,9 @@ MAX_GROUPS, MAX_KNOTS = 200, 1000
 #: A label counts as this share of one label: with it, 90 % intervals of the rates contained the truth about
 #: nine times in ten on development data.
 EVIDENCE = 0.6
+#: All labels together count as at most this many. The error of the curves themselves does not fall with more
+#: rows: without this bound, intervals of the rates of 100,000 rows contained the truth in 4 of 10 cases.
+MAX_LABELS = 12000.0
 #: Predicted probabilities stay this far from 0 and 1.
 CLIP = 1e-6
 #: Smaller scores count as 0. Boosting gives probabilities as small as 1e-320.
@@ -198,10 +201,11 @@ def fit_rank_curves(
     ``step_scale`` is the standard deviation of the steps between neighbouring log slopes. The most probable
     curve is found by damped Fisher scoring. A curve is its log slopes and h(0). The evidence is known up to a
     constant and is Laplace's approximation around that curve. Each label counts as a share of one
-    (``EVIDENCE``), because every family of curves is an approximation.
+    (``EVIDENCE``, ``MAX_LABELS``), because every family of curves is an approximation.
     """
     design, ones, zeros, is_clean = groups
-    ones, zeros = EVIDENCE * ones, EVIDENCE * zeros
+    share = min(EVIDENCE, MAX_LABELS / float((ones + zeros).sum()))
+    ones, zeros = share * ones, share * zeros
     rows, prior = ones + zeros, _Prior.of_curves(step_scale)
 
     def curve(at: FloatArray, left: IntArray) -> tuple[FloatArray, FloatArray, FloatArray, FloatArray]:
