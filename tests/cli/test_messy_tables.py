@@ -69,6 +69,22 @@ def test_spellings_of_a_label_are_named_before_the_training(tmp_path):
     assert expected in fit(tmp_path).stdout
 
 
+def test_the_page_says_how_the_table_was_read(tmp_path):
+    """The summary of the console is on the page, escaped, also after the rows are ranked again."""
+    table = misspell(make_table()).assign(**{"<b>unit</b>": "cm"})
+    table.to_csv(tmp_path / "data.csv", index=False)
+    result = audit(tmp_path, "--tidy-labels")
+    assert result.exit_code == 0, result.output
+    with DecisionsFile(tmp_path / "out" / "decisions.jsonl") as file:
+        file.append(0, "keep")
+    page = (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+    assert "How the table was read" in page
+    assert "&lt;b&gt;unit&lt;/b&gt;" in page
+    assert "<b>unit</b>" not in page
+    assert run("rerank", tmp_path / "out").exit_code == 0
+    assert "How the table was read" in (tmp_path / "out" / "index.html").read_text(encoding="utf-8")
+
+
 def test_tidy_labels_are_audited_reviewed_and_applied(tmp_path):
     """Six spellings become two classes; the written table has the tidy spelling in every row."""
     misspell(make_table()).to_csv(tmp_path / "data.csv", index=False)

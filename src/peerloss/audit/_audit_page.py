@@ -45,6 +45,8 @@ class PageContext:
     """The number of the first row of the data as a spreadsheet counts: 2 below a header."""
     pictures: list[Path] | None = None
     """The picture of each row of the data."""
+    described: str = ""
+    """How the table was read: the text of its summary."""
 
 
 def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = None) -> str:
@@ -67,6 +69,7 @@ def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = N
         outlook=audit.outlook,
         folder=shlex.quote(context.folder) if context else "FOLDER",
         first_row=None if context is None else context.first_row,
+        described="" if context is None else context.described,
         matrix=_matrix(audit),
         confusions=_confusions(audit.suspects),
         priors=_priors(audit),

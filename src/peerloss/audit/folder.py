@@ -227,10 +227,11 @@ def write_folder(
             "spreadsheet_safe": spreadsheet_safe,
             "labels": labels,
             "options": {} if options is None else options.as_dict(),
-            "table": {} if described is None else described.as_dict(),
+            "table": {} if described is None else described.as_dict() | {"text": str(described)},
             "evidence": write_evidence(fresh, audit),
         }
-        context = PageContext(str(folder), rows, first_row_number(copy.name), shown)
+        text = "" if described is None else str(described)
+        context = PageContext(str(folder), rows, first_row_number(copy.name), shown, text)
         write_results(fresh, audit, manifest, context=context, title=title)
 
 

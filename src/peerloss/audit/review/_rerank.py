@@ -68,7 +68,8 @@ def rerank(folder: AuditFolder) -> tuple[LabelAudit, int]:
         features = folder.features()
         folder.check_rows(rows, len(features))
         audit = make_audit(evidence, evidence.posterior(), features.iloc[rows])
-        context = PageContext(str(folder.path), rows, folder.first_row, folder.pictures())
+        described = str(folder.manifest.get("table", {}).get("text", ""))
+        context = PageContext(str(folder.path), rows, folder.first_row, folder.pictures(), described)
         with atomic_folder(folder.path) as fresh:
             for path in folder.path.iterdir():
                 if path.is_dir():
