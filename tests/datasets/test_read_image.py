@@ -110,5 +110,5 @@ def test_large_files_are_refused(tmp_path, monkeypatch):
 def test_without_pillow_the_message_says_what_to_install(tmp_path, monkeypatch):
     """Pillow belongs to an extra."""
     monkeypatch.setitem(__import__("sys").modules, "PIL.Image", None)
-    with pytest.raises(InvalidInputError, match=r"peerloss\[images\]"):
+    with pytest.raises(InvalidInputError, match=r'pip install "pillow'):
         read_image(tmp_path / "image.png")

@@ -316,8 +316,9 @@ def _flags(evidence: Evidence, found: LabelPosterior, order: IntArray) -> BoolAr
     rest = np.flatnonzero(gold < 0)
     if len(rest) and not found.reason:
         among_rest = suspicious_first(p_error[rest])
+        no_noise = found.no_noise if found.no_noise_elsewhere is None else found.no_noise_elsewhere
         flagged[rest] = flag_suspects(
-            p_error[rest], among_rest, no_noise=found.no_noise, precision=evidence.precision
+            p_error[rest], among_rest, no_noise=no_noise, precision=evidence.precision
         )
     return flagged
 

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss._files import atomic_files
+from peerloss._pages import counted
 from peerloss.audit._confusable_classes import confusable_classes, describe_pairs
 from peerloss.datasets.tables import write_table
 from peerloss.exceptions import InvalidInputError
@@ -93,11 +94,16 @@ class LabelAudit:
     def expected_errors(self) -> float:
         """The expected number of wrong labels, n·Σ_i π_i(1 − T[i, i]).
 
-        If T cannot be estimated, it is the sum of ``p_error``, which is too large if classes overlap.
+        Of rows with a known label, the wrong ones are counted instead. With several annotators it is the sum
+        of ``p_error``. So it is if T cannot be estimated, and then too large if classes overlap.
         """
-        if self.noise is None:
+        evidence = self.evidence
+        if self.noise is None or (evidence is not None and evidence.annotations is not None):
             return float(self.table["p_error"].sum())
-        return float(self.clean_prior @ self.noise.flip_rates) * len(self.table)
+        gold = None if evidence is None else evidence.gold
+        unknown = np.ones(len(self.table), dtype=bool) if gold is None else gold < 0
+        known_errors = float(self.table["p_error"].to_numpy()[~unknown].sum())
+        return known_errors + float(self.clean_prior @ self.noise.flip_rates) * float(unknown.sum())
 
     @property
     def expected_errors_interval(self) -> tuple[float, float] | None:
@@ -110,11 +116,17 @@ class LabelAudit:
     @property
     def headline(self) -> str:
         """How many labels are suspect, and how many are expected to be wrong."""
+        n_flagged = int(self.table["flagged"].sum())
         if self.reason:
-            return f"No label is flagged, because it is not known which are wrong: {self.reason}."
+            if not n_flagged:
+                return f"No label is flagged, because it is not known which are wrong: {self.reason}."
+            known = (
+                f"{counted(n_flagged, 'label')} that {'is' if n_flagged == 1 else 'are'} known to be wrong"
+            )
+            return f"Flagged: only {known}. It is not known which others are wrong: {self.reason}."
         rows, expected = len(self.table), self.expected_errors
         text = (
-            f"{int(self.table['flagged'].sum()):,} of {rows:,} labels are suspect; about {expected:,.0f} "
+            f"{n_flagged:,} of {rows:,} labels are suspect; about {expected:,.0f} "
             f"({expected / rows:.1%}) are expected to be wrong"
         )
         if self.expected_errors_interval is not None:
@@ -307,7 +319,7 @@ class LabelAudit:
     def __str__(self) -> str:
         return (
             f"{self.headline} "
-            + (f"The noise rates cannot be estimated ({self.reason}). " if self.reason else "")
+            + ("The noise rates cannot be estimated. " if self.reason else "")
             + ("Errors lie near the boundary rather than in one class. " if self.near_boundary > 0.5 else "")
             + "".join(f"{sentence} " for sentence in self._findings())
             + str(self.outlook)

@@ -72,6 +72,8 @@ class LabelPosterior:
     """Ends of the 90 % intervals of each entry of T."""
     no_noise: float = 0.0
     """The probability that no label is wrong."""
+    no_noise_elsewhere: float | None = None
+    """The same of the rows whose label is not known, if some are known; ``None`` otherwise."""
     error_rate_interval: tuple[float, float] | None = None
     """Ends of the 90 % interval of the share of wrong labels; ``None`` if the noise is not estimated."""
     accuracy_as_labelled: float
@@ -139,9 +141,9 @@ def decide_gold(found: LabelPosterior, codes: IntArray, gold: IntArray) -> Label
     known = gold >= 0
     wrong = known & (gold != codes)
     interval = found.error_rate_interval
-    if interval is not None:
-        least = float(wrong.mean())
-        interval = max(interval[0], least), max(interval[1], least)
+    if interval is not None:  # of the rows whose label is not known
+        n_wrong, unknown = float(wrong.mean()), float(1.0 - known.mean())
+        interval = n_wrong + unknown * interval[0], n_wrong + unknown * interval[1]
 
     def clean_given_label(rows: Any) -> FloatArray:
         clean, known_here = found.clean_given_label(rows), gold[rows]
@@ -156,6 +158,7 @@ def decide_gold(found: LabelPosterior, codes: IntArray, gold: IntArray) -> Label
         clean_given_label=clean_given_label,
         gain=np.where(known, 0.0, found.gain),
         no_noise=0.0 if wrong.any() else found.no_noise,
+        no_noise_elsewhere=found.no_noise,
         error_rate_interval=interval,
     )
 
