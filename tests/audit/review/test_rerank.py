@@ -61,6 +61,22 @@ def test_decided_rows_are_certain_and_the_folder_stays_usable(audit):
     review.close()
 
 
+def test_a_skip_by_another_reviewer_changes_nothing(audit):
+    """Review, rerank and apply all use the earlier decision."""
+    folder, _ = audit
+    made, plan = read_decisions(folder.decisions_path), plan_cleaning(folder, "drop")
+    known = gold_from_decisions(folder, made)
+    review = Review(folder, reviewer="Bo")
+    before = review.state()
+    after = review.decide("skip", 0, None)
+    review.close()
+    assert after == before
+    skipped = read_decisions(folder.decisions_path)
+    assert len(skipped) == len(made) + 1
+    assert gold_from_decisions(folder, skipped) == known
+    assert plan_cleaning(folder, "drop") == plan
+
+
 def test_running_it_twice_changes_nothing(audit):
     """The result depends on the decisions alone, not on the number of runs."""
     folder, _ = audit
