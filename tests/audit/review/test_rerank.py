@@ -77,6 +77,24 @@ def test_a_skip_by_another_reviewer_changes_nothing(audit):
     assert plan_cleaning(folder, "drop") == plan
 
 
+def test_decisions_on_rows_that_are_no_longer_suspects_stay_out_of_the_review(audit):
+    """They are not counted, and undo cancels the last decision on a suspect instead, or nothing."""
+    folder, _ = audit
+    spare = folder.labels["row"][~folder.labels["flagged"]].iloc[0]
+    with DecisionsFile(folder.decisions_path) as file:
+        file.append(int(spare), "keep", note="of a row that is fine")
+    review = Review(folder)
+    counts = [review.state()[action] for action in ("keep", "change", "drop", "skip")]
+    undone = review.decide("undo", None, None)
+    for _ in range(4):
+        last = review.decide("undo", None, None)
+    review.close()
+    assert sum(counts) == 4
+    assert (undone["next"], undone["decision"]) == (3, None)
+    assert [d.row for d in read_decisions(folder.decisions_path)] == [spare]
+    assert (last["next"], last["decision"]) == (0, None)
+
+
 def test_running_it_twice_changes_nothing(audit):
     """The result depends on the decisions alone, not on the number of runs."""
     folder, _ = audit
