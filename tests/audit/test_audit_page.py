@@ -5,10 +5,12 @@ import io
 import time
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from peerloss.audit import find_label_issues
-from tests.audit.made_up import HOSTILE, made_audit, write_audit
+from peerloss.audit._audit_page import PageContext, audit_page
+from tests.audit.made_up import GIF, HOSTILE, made_audit, table, write_audit
 from tests.browsers import SCREENS, console_errors, show_on
 
 
@@ -71,24 +73,47 @@ def test_search_and_filters_choose_rows(browser, page):
     assert console_errors(browser) == []
 
 
-def test_the_rows_shown_can_be_downloaded(browser, page, tmp_path):
-    """The CSV file has the rows that are shown, with whole texts; formulas are made harmless."""
-    enter(browser, "given", "0")
-    rows = shown(browser)
-    browser.execute_cdp_cmd(
-        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(tmp_path)}
-    )
+def downloaded(browser, folder):
+    """Return the lines of the CSV file that the page offers."""
+    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
     browser.execute_script("document.getElementById('download').click()")
-    file = tmp_path / "suspects.csv"
+    file = folder / "suspects.csv"
     for _ in range(200):
         if file.exists() and file.stat().st_size:
             break
         time.sleep(0.02)
-    head, *lines = list(csv.reader(io.StringIO(file.read_text(encoding="utf-8"))))
+    return list(csv.reader(io.StringIO(file.read_text(encoding="utf-8"))))
+
+
+def test_the_rows_shown_can_be_downloaded(browser, page, tmp_path):
+    """The CSV file has the rows that are shown, with whole texts; formulas are made harmless."""
+    enter(browser, "given", "0")
+    rows = shown(browser)
+    head, *lines = downloaded(browser, tmp_path)
     assert head[:5] == ["row", "given", "suggested", "P(wrong)", "P(suggested)"]
     assert [line[0] for line in lines] == [row[0] for row in rows]
     assert all(line[-1].startswith(HOSTILE) for line in lines)
     assert page.exists()
+    assert console_errors(browser) == []
+
+
+def test_the_download_has_a_column_called_picture_and_whole_names(browser, tmp_path):
+    """Only the column of images is left out; names of rows that the page cuts off are whole."""
+    data, proba, _ = table()
+    y = pd.Categorical(data["label"], categories=["cat", HOSTILE, "bird & co"])
+    names = [f"{'folder/' * 20}{i}.gif" for i in range(60)]
+    for i in range(60):
+        (tmp_path / f"{i}.gif").write_bytes(GIF)
+    X = pd.DataFrame({"picture": np.arange(60)}, index=names)
+    audit = find_label_issues(X, pd.Series(y, index=names), pred_proba=proba)
+    context = PageContext("audit", np.arange(60), 2, [tmp_path / f"{i}.gif" for i in range(60)])
+    page = tmp_path / "page.html"
+    page.write_text(audit_page(audit, title="Animals", context=context), encoding="utf-8")
+    browser.get(page.as_uri())
+    head, *lines = downloaded(browser, tmp_path)
+    assert head == ["row", "given", "suggested", "P(wrong)", "P(suggested)", "rank", "why", "picture"]
+    assert [line[-1] for line in lines] == [str(names.index(name)) for name in audit.suspects.index]
+    assert all(name in line[0] for name, line in zip(audit.suspects.index, lines, strict=True))
     assert console_errors(browser) == []
 
 

@@ -1,5 +1,7 @@
 """Classes that are hard to tell apart: overlap, not noise."""
 
+import re
+
 import numpy as np
 import pytest
 from scipy.special import softmax
@@ -46,5 +48,7 @@ def test_noise_between_two_classes_is_not_overlap(tmp_path):
     assert rows["c", "d"] < (as_labelled[2, 3] + as_labelled[3, 2]) / 3  # some noise of T remains
     assert audit.summary()["confusable"][0]["first"] == "a"
     assert "hardest to tell apart are a and b" in str(audit)
+    look_alike = r"about \d+ rows of these two classes \(\d+%\) look more like the other class\."
+    assert re.search(look_alike, str(audit))
     audit.to_html(tmp_path / "audit.html")
     assert "Classes that are hard to tell apart" in (tmp_path / "audit.html").read_text(encoding="utf-8")

@@ -83,7 +83,7 @@ def test_near_duplicates():
     assert (found.n_contradicting, found.n_near, found.min_wrong) == (0, 1, 0)
     assert found.table.index.tolist() == [0, 1]
     assert not found.table["exact"].any()
-    assert "Near duplicates with different labels: 1 group." in str(found)
+    assert str(found) == "Near duplicates with different labels: 1 group."
 
 
 def test_exact_duplicates_are_not_counted_twice():
@@ -134,3 +134,28 @@ def test_the_audit_reports_them(tmp_path):
     assert str(audit.contradictions) in str(audit)
     audit.to_html(tmp_path / "audit.html")
     assert "Same features, different labels" in (tmp_path / "audit.html").read_text(encoding="utf-8")
+
+
+def page_of(X, labels, path):
+    """Return the words of the audit page."""
+    proba = np.column_stack([np.full(len(X), 0.1), np.full(len(X), 0.9)])
+    with pytest.warns(UserWarning, match="cannot be estimated"):
+        find_label_issues(X, labels, pred_proba=proba).to_html(path)
+    return " ".join(path.read_text(encoding="utf-8").split())
+
+
+def test_the_page_counts_one_label_and_its_share(tmp_path):
+    """One wrong label is in the singular; its share is certain, and the lower rate is about other labels."""
+    X = pd.DataFrame({"x": np.repeat(np.arange(20), 2)})
+    page = page_of(X, np.array(["a"] + ["b"] * 39), tmp_path / "page.html")
+    assert "1 of 20 groups of rows with the same features have different labels." in page
+    assert "at least 1 label is wrong (2.5% of these rows). For further labels of such rows" in page
+    assert "near duplicates" not in page
+
+
+def test_the_page_counts_no_groups_if_there_are_only_near_duplicates(tmp_path):
+    """Without exact duplicates that contradict each other nothing is said about them."""
+    X = pd.DataFrame({"text": ["Good day", "good day!", *(f"row {i}" for i in range(38))]})
+    page = page_of(X, np.array(["a"] + ["b"] * 39), tmp_path / "page.html")
+    assert "<p>Groups of near duplicates with different labels, such as" in page
+    assert "0 of 0" not in page

@@ -132,9 +132,12 @@ def test_long_cells_are_cut_and_missing_ones_empty():
 
 
 def test_the_numbers_of_an_audit_are_explained_once():
-    """The glossary has the sentence that the pages show."""
+    """The glossary has the sentences that the pages show, which are short."""
     glossary = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
     assert _label_audit.NUMBERS_EXPLAINED in glossary
+    sentences = _label_audit.NUMBERS_EXPLAINED.split(". ")
+    assert len(sentences) == 3
+    assert all(len(sentence.split()) <= 30 and ";" not in sentence for sentence in sentences)
 
 
 def test_headlines_are_without_symbols():

@@ -74,7 +74,7 @@ def test_unbalanced_classes_need_an_alpha():
         assert found.bound is not None
     found = outlook(NoiseModel(0.6 * np.eye(3) + [0.01, 0.34, 0.05]), prior)
     assert (found.applies, found.alpha, found.bound) == (False, None, None)
-    assert "no α orders classifiers as accuracy does" in found.why
+    assert "for no α does peer loss rank classifiers in the same order as accuracy" in found.why
 
 
 def test_uncertainty_counts():

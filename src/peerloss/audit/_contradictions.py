@@ -63,16 +63,16 @@ class Contradictions:
     """The rows of contradicting groups, with the caller's index: ``group``, ``given``, ``exact``."""
 
     def __str__(self) -> str:
-        if not self.n_contradicting and not self.n_near:
-            return ""
-        wrong = counted(self.min_wrong, "label is", "labels are")
-        text = (
-            f"{self.n_contradicting:,} of {counted(self.n_groups, 'group')} of rows with the same features "
-            f"have different labels: at least {wrong} wrong, if the features decide the class."
-        )
+        found = []
+        if self.n_contradicting:
+            wrong = counted(self.min_wrong, "label is", "labels are")
+            found.append(
+                f"{self.n_contradicting:,} of {counted(self.n_groups, 'group')} of rows with the same "
+                f"features have different labels: at least {wrong} wrong, if the features decide the class."
+            )
         if self.n_near:
-            text += f" Near duplicates with different labels: {counted(self.n_near, 'group')}."
-        return text
+            found.append(f"Near duplicates with different labels: {counted(self.n_near, 'group')}.")
+        return " ".join(found)
 
     def summary(self) -> dict[str, Any]:
         """Return the results as plain numbers."""

@@ -33,11 +33,10 @@ SUMMARY_PAIRS = 10
 LOOKS_CLEAN = 0.5
 #: What the three numbers of an audit mean; pages show it, and docs/glossary.md has the same text.
 NUMBERS_EXPLAINED = (
-    "Suspects (flagged rows) are the rows worth looking at, chosen so that the flags are expected to have "
-    "the best balance of wrong labels found and right labels flagged; the labels expected to be wrong are "
-    "an estimate for the whole table, which does not say which rows they are; and a label is more likely "
-    "wrong than right if its probability of being wrong is above ½, and only such labels are changed "
-    "automatically."
+    "Suspects (flagged rows) are the rows worth looking at: flagging them is expected to give the best "
+    "balance of wrong labels found and right labels flagged. The labels expected to be wrong are an estimate "
+    "for the whole table, which does not say which rows they are. A label is more likely wrong than right "
+    "if its probability of being wrong is above ½, and only such labels are changed automatically."
 )
 
 
@@ -312,7 +311,8 @@ class LabelAudit:
             worst = pairs.head(1).to_dict("records")[0]  # a row as a Series would turn integers into floats
             found.append(
                 f"The classes that are hardest to tell apart are {worst['first']} and {worst['second']}: "
-                f"about {worst['rows']:,.0f} rows ({worst['share']:.0%}) look like the other one."
+                f"about {worst['rows']:,.0f} rows of these two classes ({worst['share']:.0%}) look more like "
+                "the other class."
             )
         return [sentence for sentence in found if sentence]
 

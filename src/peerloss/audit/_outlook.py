@@ -160,8 +160,8 @@ def _why(n_classes: int, total: float, alpha: float | None, *, has_rates: bool) 
     if has_rates:
         return (
             f"Peer loss does not apply to accuracy: Σe = {total:.2f} and T[i, j] = e_j within the "
-            "uncertainty of the estimate, but no α orders classifiers as accuracy does (e_j − α·π̃_j differs "
-            "between classes). Correct with T (forward or backward correction)."
+            "uncertainty of the estimate, but for no α does peer loss rank classifiers in the same order as "
+            "accuracy (e_j − α·π̃_j differs between classes). Correct with T (forward or backward correction)."
         )
     return (
         f"Peer loss does not apply as it is: Σe = {total:.2f}, but some wrong labels are more probable from "

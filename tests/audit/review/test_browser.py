@@ -10,7 +10,7 @@ import threading
 import pytest
 
 from peerloss.audit.folder import read_folder
-from peerloss.audit.review import Review, ReviewServer, read_decisions
+from peerloss.audit.review import DecisionsFile, Review, ReviewServer, read_decisions
 from tests.audit.made_up import HOSTILE, write_audit, write_pictures, write_texts
 from tests.browsers import SCREENS, console_errors, keys, show_on
 
@@ -263,6 +263,24 @@ def test_notes_drops_and_filters_with_the_keyboard_alone(browser, serve, tmp_pat
         (rows[1], "keep", None, "Ada"),
     ]
     assert console_errors(browser) == []
+
+
+@pytest.mark.parametrize("reviewer", ["Ada", "Bo", None])
+def test_only_own_notes_are_offered_again(browser, serve, tmp_path, reviewer):
+    """The note of another reviewer is shown with the decision, and is not saved with one's own decision."""
+    write_audit(tmp_path)
+    folder = read_folder(tmp_path / "audit")
+    with DecisionsFile(folder.decisions_path) as file:
+        row = int(folder.suspects()["row"].iloc[0])
+        file.append(row, "keep", note="seen <b>twice</b>", reviewer="Ada")
+    opened(browser, serve(folder, reviewer=reviewer).url)
+    keys(browser, "f", "\ue015", "\ue015", "\ue00c")  # two down: decided rows; Escape
+    wait_for(browser, 0)
+    note = browser.execute_script("return document.getElementById('note').value")
+    if reviewer == "Ada":
+        assert (text(browser, "before"), note) == ("· kept by Ada", "seen <b>twice</b>")
+    else:
+        assert (text(browser, "before"), note) == ("· kept by Ada: seen <b>twice</b>", "")
 
 
 def wait_for(browser, place):

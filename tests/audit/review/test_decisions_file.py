@@ -25,9 +25,32 @@ def test_decisions_are_read_back(path):
     with DecisionsFile(path) as file:
         file.append(3, "change", "b")
         file.append(1, "keep")
-        file.append(3, "skip")
-    assert read_decisions(path) == [Decision(3, "change", "b"), Decision(1, "keep"), Decision(3, "skip")]
-    assert latest(read_decisions(path))[3].action == "skip"
+        file.append(3, "drop")
+    assert read_decisions(path) == [Decision(3, "change", "b"), Decision(1, "keep"), Decision(3, "drop")]
+    assert latest(read_decisions(path))[3].action == "drop"
+
+
+def test_a_skip_cancels_no_decision(path):
+    """A skip, by anyone, counts only on a row without another decision; undoing that one leaves the skip."""
+    with DecisionsFile(path) as file:
+        file.append(3, "change", "b", reviewer="Ada")
+        file.append(3, "skip", reviewer="Ada")
+        file.append(3, "skip", reviewer="Bo")
+        file.append(4, "skip", reviewer="Bo")
+        file.append(4, "keep", reviewer="Ada")
+        file.append(5, "skip", reviewer="Ada")
+        file.append(5, "skip", reviewer="Bo")
+        actions = {row: d.action for row, d in latest(file.decisions).items()}
+        assert actions == {3: "change", 4: "keep", 5: "skip"}
+        file.append(4, "undo", reviewer="Ada")
+        file.append(3, "undo", reviewer="Ada")  # the own skip
+        assert latest(file.decisions)[3].action == "change"
+        file.append(3, "undo", reviewer="Ada")
+    assert {row: d.action for row, d in latest(read_decisions(path)).items()} == {
+        3: "skip",
+        4: "skip",
+        5: "skip",
+    }
 
 
 def test_undo_is_a_separate_line(path):

@@ -61,6 +61,40 @@ def test_decided_rows_are_certain_and_the_folder_stays_usable(audit):
     review.close()
 
 
+def test_a_skip_by_another_reviewer_changes_nothing(audit):
+    """Review, rerank and apply all use the earlier decision."""
+    folder, _ = audit
+    made, plan = read_decisions(folder.decisions_path), plan_cleaning(folder, "drop")
+    known = gold_from_decisions(folder, made)
+    review = Review(folder, reviewer="Bo")
+    before = review.state()
+    after = review.decide("skip", 0, None)
+    review.close()
+    assert after == before
+    skipped = read_decisions(folder.decisions_path)
+    assert len(skipped) == len(made) + 1
+    assert gold_from_decisions(folder, skipped) == known
+    assert plan_cleaning(folder, "drop") == plan
+
+
+def test_decisions_on_rows_that_are_no_longer_suspects_stay_out_of_the_review(audit):
+    """They are not counted, and undo cancels the last decision on a suspect instead, or nothing."""
+    folder, _ = audit
+    spare = folder.labels["row"][~folder.labels["flagged"]].iloc[0]
+    with DecisionsFile(folder.decisions_path) as file:
+        file.append(int(spare), "keep", note="of a row that is fine")
+    review = Review(folder)
+    counts = [review.state()[action] for action in ("keep", "change", "drop", "skip")]
+    undone = review.decide("undo", None, None)
+    for _ in range(4):
+        last = review.decide("undo", None, None)
+    review.close()
+    assert sum(counts) == 4
+    assert (undone["next"], undone["decision"]) == (3, None)
+    assert [d.row for d in read_decisions(folder.decisions_path)] == [spare]
+    assert (last["next"], last["decision"]) == (0, None)
+
+
 def test_running_it_twice_changes_nothing(audit):
     """The result depends on the decisions alone, not on the number of runs."""
     folder, _ = audit

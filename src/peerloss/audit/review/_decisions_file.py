@@ -3,7 +3,8 @@
 Each line is on the disk before the page reports success. If a line cannot be written, nothing of it stays in
 the file. An incomplete last line, as a crash leaves it, is removed with a warning when the file is opened
 again; nothing else is ever changed. ``undo`` is a separate line that cancels the last decision of its
-reviewer on its row. The last decision on a row counts, whoever made it.
+reviewer on its row. The last decision on a row counts, whoever made it; a skip counts only on a row without
+another decision.
 """
 
 from __future__ import annotations
@@ -74,8 +75,12 @@ def disagreements(decisions: list[Decision]) -> list[int]:
 
 
 def latest(decisions: list[Decision]) -> dict[int, Decision]:
-    """Return the last decision on each row."""
-    return {decision.row: decision for decision in decisions}
+    """Return the last decision on each row; a skip counts only if nobody decided on the row."""
+    found: dict[int, Decision] = {}
+    for decision in decisions:
+        if decision.action != "skip" or found.get(decision.row, decision).action == "skip":
+            found[decision.row] = decision
+    return found
 
 
 def checked_latest(

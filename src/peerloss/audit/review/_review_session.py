@@ -175,13 +175,14 @@ class Review:
     def state(self, view: View | None = None, after: int = -1) -> dict[str, Any]:
         """Return the number of decisions of each kind and the place of the next suspect of the view.
 
-        The next suspect has no decision, or, in a view of another status, comes after the place ``after``.
+        Decisions on rows that are no longer suspects, as after a new ranking, are not counted. The
+        next suspect has no decision, or, in a view of another status, comes after the place ``after``.
         ``decision`` is the one that it has, if any.
         """
         view = View() if view is None else view
         with self._lock:
             decided = latest(self._file.decisions)
-        actions = Counter(decision.action for decision in decided.values())
+        actions = Counter(decision.action for row, decision in decided.items() if row in self._place)
         matching = self._matching(view, decided)
         places = np.flatnonzero(matching)
         if view.status != "undecided":
@@ -216,18 +217,18 @@ class Review:
         note: str | None = None,
         view: View | None = None,
     ) -> dict[str, Any]:
-        """Write a decision, or undo the reviewer's last one, and return the new state.
+        """Write a decision, or undo the reviewer's last one on a suspect, and return the new state.
 
         Raise ``ValueError`` if there is no such suspect or label, ``OutputError`` if it cannot be written.
         """
         with self._lock:
             if action == "undo":
                 own = (d.row for d in reversed(self._file.decisions) if d.reviewer == self.reviewer)
-                row = next(own, None)
+                row = next((row for row in own if row in self._place), None)
                 if row is None:
                     return self.state(view)
                 self._file.append(row, "undo", reviewer=self.reviewer)
-                return self.state(view) | {"next": self._place.get(row, 0), "decision": self._decision(row)}
+                return self.state(view) | {"next": self._place[row], "decision": self._decision(row)}
             if place is None or not 0 <= place < len(self):
                 raise ValueError("no such suspect")
             if (action == "change") != (label in self.classes):

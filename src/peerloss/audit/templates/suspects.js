@@ -33,7 +33,7 @@
 
   function download() {
     const heads = Array.from(at("table").tHead.rows[0].cells);
-    const columns = heads.map((_, index) => index).filter((index) => heads[index].textContent !== "picture");
+    const columns = heads.map((_, index) => index).filter((index) => heads[index].dataset.kind !== "picture");
     const lines = [columns.map((index) => quoted(heads[index].textContent))];
     Array.from(at("table").tBodies[0].rows).filter((row) => !row.hidden).forEach((row) => {
       lines.push(columns.map((index) => {

@@ -116,9 +116,12 @@
   }
 
   function showDecision(decision) {
+    const isOwn = decision && decision.reviewer === settings.reviewer;
+    const note = (decision && decision.note) || "";
     at("before").textContent = decision
-      ? "· " + describe(decision) + (decision.reviewer ? " by " + decision.reviewer : "") : "";
-    at("note").value = (decision && decision.note) || "";
+      ? "· " + describe(decision) + (decision.reviewer ? " by " + decision.reviewer : "")
+        + (note && !isOwn ? ": " + note : "") : "";
+    at("note").value = isOwn ? note : ""; // another reviewer's note is not saved again in one's own name
   }
 
   function showWhy(suspect) {
