@@ -1,6 +1,7 @@
 """The folder that an audit writes and a review reads.
 
-audit.json        format, name of the data, SHA-256 of the other files, label columns, summary
+audit.json        format, name of the data, SHA-256 of the other files, columns of labels and of features,
+                  summary
 data.*            an exact copy of the table
 labels.csv        one row per label: row (from 0), name, given, suggested, p_error, p_suggested, rank,
                   flagged; further columns may follow
@@ -22,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss._files import atomic_folder, check_output_folder, restore_folder
+from peerloss._files import atomic_folder, check_output_folder, lock_file, restore_folder
 from peerloss._version import __version__
 from peerloss.audit._audit_page import PageContext, audit_page
 from peerloss.audit._picture_files import PICTURE_TYPES
@@ -159,7 +160,9 @@ def check_free(folder: Path) -> None:
         known = {MANIFEST, LABELS, PAGE, *OPTIONAL, *FILES, str(manifest["data"])}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         known = set()
-    if (folder / DECISIONS).exists() and known:
+    if known and not _has_decisions(folder / DECISIONS):
+        known.add(DECISIONS)
+    elif known:
         raise InvalidInputError(
             f"{folder} contains decisions of a review and is not replaced. Choose another folder, or delete "
             "this one."
@@ -170,6 +173,14 @@ def check_free(folder: Path) -> None:
             f"{folder} contains other files ({', '.join(others[:5])}) and is not replaced. Choose another "
             "folder."
         )
+
+
+def _has_decisions(path: Path) -> bool:
+    """Return whether something was decided, or may be in a review that is open."""
+    if not path.exists() or path.stat().st_size:
+        return path.exists()
+    with path.open("rb") as stream:
+        return lock_file(stream) is False
 
 
 def write_folder(
@@ -229,6 +240,9 @@ def write_folder(
             "options": {} if options is None else options.as_dict(),
             "table": {} if described is None else described.as_dict() | {"text": str(described)},
             "evidence": write_evidence(fresh, audit),
+            # null: the audit did not learn from columns of the table; it may still show some
+            "features": _columns(audit.X) if audit.shown is None else None,
+            "shown": _columns(audit.shown),
         }
         text = "" if described is None else str(described)
         context = PageContext(str(folder), rows, first_row_number(copy.name), shown, text)
@@ -251,9 +265,16 @@ def write_results(
     (folder / EXPLANATIONS).write_text(text, encoding="utf-8")
     (folder / PAGE).write_text(audit_page(audit, title=title, context=context), encoding="utf-8")
     digests = {key: _digest(folder / name) for name, key in OPTIONAL.items() if (folder / name).exists()}
-    manifest |= {"labels_sha256": _digest(folder / LABELS), **digests, "summary": audit.summary()}
+    summary = audit.summary()
+    if audit.X is None:  # contradictions do not depend on decisions: those of the first audit still hold
+        summary["contradictions"] = manifest.get("summary", {}).get("contradictions")
+    manifest |= {"labels_sha256": _digest(folder / LABELS), **digests, "summary": summary}
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def _columns(features: Any) -> list[str] | None:
+    return [str(name) for name in features] if isinstance(features, pd.DataFrame) else None
 
 
 def _check_pictures(pictures: Sequence[Path], rows: np.ndarray[Any, Any]) -> list[Path]:
@@ -300,6 +321,7 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         valid = valid and bool((labels["row"] >= 0).all())
         audit = AuditFolder(folder, manifest, labels)
         valid = valid and all(isinstance(text, str) for text in [*audit.tidied, *audit.tidied.values()])
+        valid = valid and all(_is_columns(manifest.get(key)) for key in ("features", "shown"))
         valid = valid and isinstance(audit.options, ReadOptions)  # raises an error if they are damaged
         digest = _digest(folder / name) if valid else ""
         changed = [
@@ -329,6 +351,10 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
             "yourself."
         )
     return audit
+
+
+def _is_columns(names: Any) -> bool:
+    return names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names))
 
 
 def _read_labels(path: Path, *, spreadsheet_safe: bool) -> pd.DataFrame:
