@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -54,7 +54,9 @@ TEXT_COLUMNS = ("name", "given", "suggested")
 #: Column since format 3.
 P_SUGGESTED = "p_suggested"
 #: Types of the columns that are not text.
-KINDS = {"row": "i", "p_error": "fi", P_SUGGESTED: "fi", "flagged": "b"}
+KINDS = {"row": "i", "p_error": "fi", P_SUGGESTED: "fi", "rank": "i", "flagged": "b"}
+#: How far a stored probability may be outside of [0, 1].
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,7 +260,7 @@ def write_results(
     results = table.reset_index(drop=True).assign(
         given=table["given"].astype(str).to_numpy(), suggested=table["suggested"].astype(str).to_numpy()
     )
-    safe = manifest["spreadsheet_safe"] is True
+    safe = manifest.get("spreadsheet_safe") is True
     with (folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
         write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=safe)
     text = dump_explanations(audit.explanations, rows, with_values=context.pictures is None)
@@ -301,8 +303,8 @@ def _damaged(folder: Path, error: Exception) -> InvalidInputError:
 def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
     """Read an audit; refuse other folders, and audits whose files were changed.
 
-    With ``accept_edits``, changes to labels.csv are accepted. Its column p_suggested is then left out,
-    because it belongs to the suggestion before the change.
+    With ``accept_edits``, changes to labels.csv are accepted. If there are any, its column p_suggested is
+    left out, because it belongs to the suggestion before the change.
     """
     restore_folder(folder)
     if not (folder / MANIFEST).is_file():
@@ -319,6 +321,8 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         valid = valid and labels.columns.is_unique and set(columns_needed) <= set(labels)
         valid = valid and all(labels[name].dtype.kind in KINDS[name] for name in KINDS if name in labels)
         valid = valid and bool((labels["row"] >= 0).all())
+        if valid:
+            _check_numbers(labels, classes)
         audit = AuditFolder(folder, manifest, labels)
         valid = valid and all(isinstance(text, str) for text in [*audit.tidied, *audit.tidied.values()])
         valid = valid and all(_is_columns(manifest.get(key)) for key in ("features", "shown"))
@@ -343,14 +347,24 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         )
     if accept_edits:
         _check_edits(labels, set(classes), folder / LABELS)
-        labels = labels.drop(columns=P_SUGGESTED, errors="ignore")
-    elif _digest(folder / LABELS) != manifest.get("labels_sha256"):
+    if _digest(folder / LABELS) == manifest.get("labels_sha256"):
+        return audit
+    if not accept_edits:
         raise InvalidInputError(
             f"{folder / LABELS} was changed since the audit, or was written by an earlier version that did "
             "not record its SHA-256. Run `peerloss audit` again, or pass --accept-edits if you changed it "
             "yourself."
         )
-    return audit
+    return replace(audit, labels=labels.drop(columns=P_SUGGESTED, errors="ignore"))
+
+
+def _check_numbers(labels: pd.DataFrame, classes: list[str]) -> None:
+    """Raise ``ValueError`` for probabilities that are none, and for classes that occur twice."""
+    for name in ("p_error", P_SUGGESTED):
+        if name in labels and not labels[name].between(-ROUNDING, 1.0 + ROUNDING).all():
+            raise ValueError(f"{name} in {LABELS} must hold numbers from 0 to 1")
+    if len(set(classes)) < len(classes):
+        raise ValueError(f"the classes in {MANIFEST} must be different")
 
 
 def _is_columns(names: Any) -> bool:
