@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from peerloss.audit import find_label_issues
 from peerloss.audit.folder import check_free, read_folder, write_folder
-from peerloss.audit.review import Review, plan_cleaning
+from peerloss.audit.review import Review, plan_cleaning, rerank
 from peerloss.exceptions import InvalidInputError
-from tests.audit.made_up import write_audit
+from tests.audit.made_up import write_audit, write_pictures
 
 TEXT = st.text(st.one_of(st.sampled_from(" ,;\"\t\r\n=+-@'1a"), st.characters(codec="utf-8")), max_size=6)
 NAMES = st.lists(TEXT.map(lambda text: text.replace("\0", "")), min_size=12, max_size=12)
@@ -83,6 +83,10 @@ def test_edits_can_be_accepted(audit):
         (lambda t: t.assign(given="unknown"), "given of row 0 must be a label of the audit"),
         (lambda t: pd.concat([t, t.head(1)]), "row 0 occurs more than once"),
         (lambda t: t.assign(flagged="maybe"), "not an audit that this version can read"),
+        (lambda t: t.assign(rank=t["rank"] + 0.5), "not an audit that this version can read"),
+        (lambda t: t.assign(p_error=1.5), r"damaged audit: p_error in labels\.csv must hold numbers from 0"),
+        (lambda t: t.assign(p_error=np.inf), "p_error in .* must hold numbers from 0 to 1"),
+        (lambda t: t.assign(p_suggested=-0.5), "p_suggested in .* must hold numbers from 0 to 1"),
     ],
 )  # fmt: skip
 def test_invalid_edits_are_refused(audit, change, message):
@@ -90,6 +94,50 @@ def test_invalid_edits_are_refused(audit, change, message):
     edited(audit, change)
     with pytest.raises(InvalidInputError, match=message):
         read_folder(audit, accept_edits=True)
+
+
+def test_a_stale_probability_is_not_used(audit):
+    """The probability of a suggestion does not count after an edit; without edits it does."""
+    assert "p_suggested" in read_folder(audit, accept_edits=True).labels
+    changes = {"p_error": 0.9, "p_suggested": 0.0, "given": "cat", "suggested": "bird & co", "flagged": True}
+    edited(audit, lambda t: t.assign(**changes))
+    folder = read_folder(audit, accept_edits=True)
+    assert "p_suggested" not in folder.labels
+    assert len(plan_cleaning(folder, "relabel").new_labels) == 60
+
+
+def forged(audit, **changes):
+    """Write a manifest with other entries and the SHA-256 of the files as they are."""
+    manifest = json.loads((audit / "audit.json").read_text())
+    for name, key in (("labels.csv", "labels_sha256"), ("pictures.json", "pictures_sha256")):
+        if (audit / name).exists():
+            manifest[key] = hashlib.sha256((audit / name).read_bytes()).hexdigest()
+    (audit / "audit.json").write_text(json.dumps(manifest | changes))
+    return manifest
+
+
+def test_repeated_classes_are_refused(audit):
+    """Probabilities would belong to two classes of the same name."""
+    summary = json.loads((audit / "audit.json").read_text())["summary"]
+    forged(audit, summary=summary | {"classes": ["cat", "cat", "bird & co"]})
+    with pytest.raises(InvalidInputError, match=r"the classes in audit\.json must be different"):
+        read_folder(audit)
+
+
+def test_a_forged_audit_is_ranked_again_or_refused(tmp_path):
+    """A short list of pictures and a missing setting do no harm; unknown labels are refused."""
+    audit, _ = write_pictures(tmp_path)
+    (audit / "pictures.json").write_text("[]")
+    manifest = forged(audit)
+    del manifest["spreadsheet_safe"]
+    (audit / "audit.json").write_text(json.dumps(manifest))
+    (audit / "decisions.jsonl").write_text('{"row": 0, "action": "keep"}\n')
+    rerank(read_folder(audit))
+    assert "<img" not in (audit / "index.html").read_text(encoding="utf-8")
+    edited(audit, lambda t: t.assign(given="unknown"))
+    forged(audit)
+    with pytest.raises(InvalidInputError, match="the given label 'unknown' is not among the classes"):
+        rerank(read_folder(audit))
 
 
 def test_rows_beyond_the_data_are_refused(audit):

@@ -1,5 +1,6 @@
 """Exports of an audit, and its page."""
 
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -129,6 +130,9 @@ def test_long_cells_are_cut_and_missing_ones_empty():
     assert [_audit_page.cell_text(value) for value in (None, np.nan, pd.NA, pd.NaT, 0.1 + 0.2, True)] == [
         "", "", "", "", "0.3", "True",
     ]  # fmt: skip
+    assert [_audit_page.cell_text(value) for value in ([1, None], np.array([np.nan, 2.0]), {}, ())] == [
+        "[1, None]", "[nan  2.]", "{}", "()",
+    ]  # fmt: skip
 
 
 def test_the_numbers_of_an_audit_are_explained_once():
@@ -146,3 +150,10 @@ def test_headlines_are_without_symbols():
     for text in (audit.headline, str(audit.outlook), str(audit)):
         assert not any(symbol in text for symbol in ("Σe", "Sgn", "xcess error", "T[i, j]"))
     assert "Σe" in audit.outlook.theory
+
+
+def test_an_update_keeps_the_columns_that_are_shown():
+    """The page of an updated audit shows the same columns as before."""
+    audit, data, _ = made_audit()
+    shown = data[["note"]]
+    assert replace(audit, shown=shown).update({0: "cat"}).shown is shown

@@ -6,9 +6,10 @@ import os
 import numpy as np
 import pytest
 
-from peerloss.audit import _audit_page
+from peerloss.audit import _audit_page, _picture_files
 from peerloss.audit._picture_files import MAX_BYTES, small_picture
 from peerloss.audit.folder import read_folder
+from peerloss.datasets import _read_image
 from peerloss.exceptions import InvalidInputError
 from tests.audit.made_up import GIF, write_pictures
 
@@ -40,6 +41,33 @@ def test_files_that_are_not_pictures_are_left_out(tmp_path):
         os.mkfifo(tmp_path / "pipe.png")
         names.append("pipe.png")
     assert [small_picture(tmp_path / name) for name in names] == [""] * len(names)
+
+
+@pytest.mark.parametrize("content", [b"root:x:0:0", b"BMW 3", b"RIFF____WAVE", b"\x89PN", b""])
+def test_other_small_files_are_not_embedded(tmp_path, content):
+    """A file with the name of a picture is embedded only if it begins like one."""
+    (tmp_path / "a.png").write_bytes(content)
+    assert small_picture(tmp_path / "a.png") == ""
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG", "GIF", "BMP", "WEBP"])
+def test_files_of_every_format_are_embedded(tmp_path, kind):
+    """All formats that browsers show are recognised by their first bytes."""
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow")
+    path = tmp_path / f"a.{kind.lower()}"
+    image.new("RGB", (4, 4)).save(path, kind)
+    assert small_picture(path).startswith(f"data:image/{kind.lower()};base64,")
+
+
+def test_too_many_pixels_are_not_decoded(tmp_path, monkeypatch):
+    """The limit is the one for images that are audited."""
+    image = pytest.importorskip("PIL.Image", reason="needs Pillow")
+    assert _picture_files.MAX_PIXELS == _read_image.MAX_PIXELS
+    monkeypatch.setattr(_picture_files, "MAX_BYTES", 0)
+    image.new("RGB", (20, 10)).save(tmp_path / "a.png")
+    assert small_picture(tmp_path / "a.png")
+    monkeypatch.setattr(_picture_files, "MAX_PIXELS", 199)
+    assert small_picture(tmp_path / "a.png") == ""
 
 
 def test_the_page_shows_the_first_pictures_only(tmp_path, monkeypatch):

@@ -116,7 +116,10 @@ def test_a_folder_with_decisions_is_not_replaced(audited):
         "--probabilities", folder / "proba.csv",
     )  # fmt: skip
     assert run(*arguments).exit_code == 0
-    (folder / "out" / "decisions.jsonl").write_text("")
+    (folder / "out" / "decisions.jsonl").write_text("")  # a review in which nothing was decided
+    assert run(*arguments).exit_code == 0
+    assert not (folder / "out" / "decisions.jsonl").exists()
+    (folder / "out" / "decisions.jsonl").write_text('{"row": 0, "action": "keep"}\n')
     result = run(*arguments)
     assert result.exit_code == 2
     assert "contains decisions of a review" in result.output

@@ -88,7 +88,7 @@ def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = N
 
 def cell_text(value: Any) -> str:
     """Return the text of a cell: floats with six digits, an empty text for missing values."""
-    if value is None or (not isinstance(value, str) and pd.isna(value)):
+    if value is None or (pd.api.types.is_scalar(value) and pd.isna(value)):  # lists are never missing
         return ""
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
@@ -163,7 +163,8 @@ def _thumbnail(place: int, context: PageContext | None) -> str:
     """Return the picture of a row as a data URI, or an empty text if it cannot be shown."""
     if context is None or context.pictures is None:
         return ""
-    return small_picture(context.pictures[int(context.rows[place])])
+    row = int(context.rows[place])
+    return small_picture(context.pictures[row]) if row < len(context.pictures) else ""
 
 
 def _matrix(audit: LabelAudit) -> list[dict[str, Any]] | None:

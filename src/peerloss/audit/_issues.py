@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
@@ -299,7 +300,7 @@ def update_audit(audit: LabelAudit, gold: Any) -> LabelAudit:
             "`find_label_issues`."
         )
     evidence = audit.evidence.with_gold(gold)
-    return make_audit(evidence, evidence.posterior(), audit.X)
+    return replace(make_audit(evidence, evidence.posterior(), audit.X), shown=audit.shown)
 
 
 def _flags(evidence: Evidence, found: LabelPosterior, order: IntArray) -> BoolArray:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import io
+import warnings
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,12 +22,36 @@ PICTURE_TYPES = {
     ".bmp": "image/bmp",
     ".webp": "image/webp",
 }
+#: First bytes of such files: (bytes, then bytes at a later place, and this place).
+SIGNATURES = (
+    (b"\x89PNG\r\n\x1a\n", b"", 0),
+    (b"\xff\xd8\xff", b"", 0),
+    (b"GIF87a", b"", 0),
+    (b"GIF89a", b"", 0),
+    (b"BM", b"\0\0\0\0", 6),
+    (b"RIFF", b"WEBP", 8),
+)
+#: How many first bytes :func:`is_picture` needs.
+N_FIRST = 12
 #: Largest picture that is read, in bytes.
 MAX_PICTURE = 50_000_000
+#: Largest number of pixels that are decoded, as in ``peerloss.datasets.read_image``.
+MAX_PIXELS = 2**26
 #: Files up to this size are embedded as they are.
 MAX_BYTES = 20_000
 #: Longest side of a reduced picture, in pixels.
 SIDE = 160
+
+
+def is_picture(first: bytes) -> bool:
+    """Return whether the first bytes of a file are those of PNG, JPEG, GIF, BMP or WebP, whatever its name.
+
+    >>> is_picture(b"GIF89a"), is_picture(b"root:x:0:0:")
+    (True, False)
+    """
+    return any(
+        first.startswith(start) and first.startswith(later, place) for start, later, place in SIGNATURES
+    )
 
 
 def small_picture(path: Path) -> str:
@@ -36,7 +61,8 @@ def small_picture(path: Path) -> str:
         if kind is None or not path.is_file() or path.stat().st_size > MAX_PICTURE:
             return ""
         if path.stat().st_size <= MAX_BYTES:
-            return _data_uri(path.read_bytes(), kind)
+            content = path.read_bytes()
+            return _data_uri(content, kind) if is_picture(content) else ""
     except (OSError, ValueError):  # ValueError: a null character in the name
         return ""
     return _reduced(path)
@@ -48,7 +74,12 @@ def _reduced(path: Path) -> str:
     except ImportError:
         return ""
     try:
-        with Image.open(path, formats=["PNG", "JPEG", "GIF", "BMP", "WEBP"]) as picture:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # Pillow warns about metadata, and about sizes, checked below
+            opened = Image.open(path, formats=["PNG", "JPEG", "GIF", "BMP", "WEBP"])
+        with opened as picture:
+            if picture.width * picture.height > MAX_PIXELS:
+                return ""
             picture.draft("RGB", (SIDE, SIDE))
             small = picture.convert("RGB")
         small.thumbnail((SIDE, SIDE))

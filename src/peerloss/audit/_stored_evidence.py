@@ -75,6 +75,9 @@ def _read_evidence(folder: AuditFolder, digests: dict[str, str], precision: floa
     labels, classes = folder.labels, np.array(folder.classes, dtype=object)
     n, k = len(labels), len(classes)
     codes = np.asarray(pd.Index(classes).get_indexer(labels["given"]), dtype=np.int64)
+    if (codes < 0).any():
+        unknown = labels["given"].iloc[int(np.argmin(codes))]
+        raise InvalidInputError(f"the given label {unknown!r} is not among the classes.")
     arrays = {name: _read(folder.path / name, digests[name]) for name in FILES if name in digests}
     proba, refitted = (
         None if name not in arrays else check_probabilities(arrays[name], n, k, name=name)

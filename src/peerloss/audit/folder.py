@@ -1,6 +1,7 @@
 """The folder that an audit writes and a review reads.
 
-audit.json        format, name of the data, SHA-256 of the other files, label columns, summary
+audit.json        format, name of the data, SHA-256 of the other files, columns of labels and of features,
+                  summary
 data.*            an exact copy of the table
 labels.csv        one row per label: row (from 0), name, given, suggested, p_error, p_suggested, rank,
                   flagged; further columns may follow
@@ -16,13 +17,13 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from peerloss._files import atomic_folder, check_output_folder, restore_folder
+from peerloss._files import atomic_folder, check_output_folder, lock_file, restore_folder
 from peerloss._version import __version__
 from peerloss.audit._audit_page import PageContext, audit_page
 from peerloss.audit._picture_files import PICTURE_TYPES
@@ -53,7 +54,9 @@ TEXT_COLUMNS = ("name", "given", "suggested")
 #: Column since format 3.
 P_SUGGESTED = "p_suggested"
 #: Types of the columns that are not text.
-KINDS = {"row": "i", "p_error": "fi", P_SUGGESTED: "fi", "flagged": "b"}
+KINDS = {"row": "i", "p_error": "fi", P_SUGGESTED: "fi", "rank": "i", "flagged": "b"}
+#: How far a stored probability may be outside of [0, 1].
+ROUNDING = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,7 +162,9 @@ def check_free(folder: Path) -> None:
         known = {MANIFEST, LABELS, PAGE, *OPTIONAL, *FILES, str(manifest["data"])}
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         known = set()
-    if (folder / DECISIONS).exists() and known:
+    if known and not _has_decisions(folder / DECISIONS):
+        known.add(DECISIONS)
+    elif known:
         raise InvalidInputError(
             f"{folder} contains decisions of a review and is not replaced. Choose another folder, or delete "
             "this one."
@@ -170,6 +175,14 @@ def check_free(folder: Path) -> None:
             f"{folder} contains other files ({', '.join(others[:5])}) and is not replaced. Choose another "
             "folder."
         )
+
+
+def _has_decisions(path: Path) -> bool:
+    """Return whether something was decided, or may be in a review that is open."""
+    if not path.exists() or path.stat().st_size:
+        return path.exists()
+    with path.open("rb") as stream:
+        return lock_file(stream) is False
 
 
 def write_folder(
@@ -229,6 +242,9 @@ def write_folder(
             "options": {} if options is None else options.as_dict(),
             "table": {} if described is None else described.as_dict() | {"text": str(described)},
             "evidence": write_evidence(fresh, audit),
+            # null: the audit did not learn from columns of the table; it may still show some
+            "features": _columns(audit.X) if audit.shown is None else None,
+            "shown": _columns(audit.shown),
         }
         text = "" if described is None else str(described)
         context = PageContext(str(folder), rows, first_row_number(copy.name), shown, text)
@@ -244,16 +260,23 @@ def write_results(
     results = table.reset_index(drop=True).assign(
         given=table["given"].astype(str).to_numpy(), suggested=table["suggested"].astype(str).to_numpy()
     )
-    safe = manifest["spreadsheet_safe"] is True
+    safe = manifest.get("spreadsheet_safe") is True
     with (folder / LABELS).open("w", encoding="utf-8", newline="") as stream:
         write_table(stream, pd.concat([named, results], axis=1), spreadsheet_safe=safe)
     text = dump_explanations(audit.explanations, rows, with_values=context.pictures is None)
     (folder / EXPLANATIONS).write_text(text, encoding="utf-8")
     (folder / PAGE).write_text(audit_page(audit, title=title, context=context), encoding="utf-8")
     digests = {key: _digest(folder / name) for name, key in OPTIONAL.items() if (folder / name).exists()}
-    manifest |= {"labels_sha256": _digest(folder / LABELS), **digests, "summary": audit.summary()}
+    summary = audit.summary()
+    if audit.X is None:  # contradictions do not depend on decisions: those of the first audit still hold
+        summary["contradictions"] = manifest.get("summary", {}).get("contradictions")
+    manifest |= {"labels_sha256": _digest(folder / LABELS), **digests, "summary": summary}
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     (folder / MANIFEST).write_text(text, encoding="utf-8")
+
+
+def _columns(features: Any) -> list[str] | None:
+    return [str(name) for name in features] if isinstance(features, pd.DataFrame) else None
 
 
 def _check_pictures(pictures: Sequence[Path], rows: np.ndarray[Any, Any]) -> list[Path]:
@@ -280,8 +303,8 @@ def _damaged(folder: Path, error: Exception) -> InvalidInputError:
 def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
     """Read an audit; refuse other folders, and audits whose files were changed.
 
-    With ``accept_edits``, changes to labels.csv are accepted. Its column p_suggested is then left out,
-    because it belongs to the suggestion before the change.
+    With ``accept_edits``, changes to labels.csv are accepted. If there are any, its column p_suggested is
+    left out, because it belongs to the suggestion before the change.
     """
     restore_folder(folder)
     if not (folder / MANIFEST).is_file():
@@ -298,8 +321,11 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         valid = valid and labels.columns.is_unique and set(columns_needed) <= set(labels)
         valid = valid and all(labels[name].dtype.kind in KINDS[name] for name in KINDS if name in labels)
         valid = valid and bool((labels["row"] >= 0).all())
+        if valid:
+            _check_numbers(labels, classes)
         audit = AuditFolder(folder, manifest, labels)
         valid = valid and all(isinstance(text, str) for text in [*audit.tidied, *audit.tidied.values()])
+        valid = valid and all(_is_columns(manifest.get(key)) for key in ("features", "shown"))
         valid = valid and isinstance(audit.options, ReadOptions)  # raises an error if they are damaged
         digest = _digest(folder / name) if valid else ""
         changed = [
@@ -321,14 +347,28 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         )
     if accept_edits:
         _check_edits(labels, set(classes), folder / LABELS)
-        labels = labels.drop(columns=P_SUGGESTED, errors="ignore")
-    elif _digest(folder / LABELS) != manifest.get("labels_sha256"):
+    if _digest(folder / LABELS) == manifest.get("labels_sha256"):
+        return audit
+    if not accept_edits:
         raise InvalidInputError(
             f"{folder / LABELS} was changed since the audit, or was written by an earlier version that did "
             "not record its SHA-256. Run `peerloss audit` again, or pass --accept-edits if you changed it "
             "yourself."
         )
-    return audit
+    return replace(audit, labels=labels.drop(columns=P_SUGGESTED, errors="ignore"))
+
+
+def _check_numbers(labels: pd.DataFrame, classes: list[str]) -> None:
+    """Raise ``ValueError`` for probabilities that are none, and for classes that occur twice."""
+    for name in ("p_error", P_SUGGESTED):
+        if name in labels and not labels[name].between(-ROUNDING, 1.0 + ROUNDING).all():
+            raise ValueError(f"{name} in {LABELS} must hold numbers from 0 to 1")
+    if len(set(classes)) < len(classes):
+        raise ValueError(f"the classes in {MANIFEST} must be different")
+
+
+def _is_columns(names: Any) -> bool:
+    return names is None or (isinstance(names, list) and all(isinstance(name, str) for name in names))
 
 
 def _read_labels(path: Path, *, spreadsheet_safe: bool) -> pd.DataFrame:

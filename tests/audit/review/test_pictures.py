@@ -72,12 +72,20 @@ def test_other_files_are_refused(serve, monkeypatch):
 
 
 def test_a_hostile_list_gives_no_other_files(serve, tmp_path):
-    """Whatever the list says, only files with the ending of an image are opened."""
+    """Whatever the list says, only files that end and begin as images do are sent."""
     server, _ = serve()
     server.review.close()
     folder = server.review
     (tmp_path / "secret.txt").write_text("secret")
-    hostile = [tmp_path / "secret.txt", Path("/etc/passwd"), tmp_path / "a.svg", Path("null\0.png"), Path()]
+    (tmp_path / "secret.png").write_text("secret")
+    hostile = [
+        tmp_path / "secret.txt",
+        tmp_path / "secret.png",
+        Path("/etc/passwd"),
+        tmp_path / "a.svg",
+        Path("null\0.png"),
+        Path(),
+    ]
     folder._pictures = hostile
     for row in range(len(hostile)):
         assert picture(server, row)[::2] == (404, b"")

@@ -1,9 +1,14 @@
 """Decisions of a review rank the other rows again."""
 
+import json
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from peerloss.audit.folder import read_folder
+from peerloss._files import lock_file
+from peerloss.audit import find_label_issues
+from peerloss.audit.folder import read_folder, write_folder
 from peerloss.audit.review import (
     DecisionsFile,
     Review,
@@ -14,7 +19,7 @@ from peerloss.audit.review import (
 )
 from peerloss.audit.review._decisions_file import Decision
 from peerloss.exceptions import InvalidInputError
-from tests.audit.made_up import write_audit
+from tests.audit.made_up import table, write_audit
 
 
 @pytest.fixture
@@ -119,6 +124,32 @@ def test_without_decisions_it_is_refused(tmp_path):
         rerank(read_folder(tmp_path / "audit"))
 
 
+def test_decisions_that_leave_labels_unknown_are_not_enough(tmp_path):
+    """Skipped and dropped rows have no known label."""
+    write_audit(tmp_path)
+    folder = read_folder(tmp_path / "audit")
+    with DecisionsFile(folder.decisions_path) as file:
+        file.append(0, "skip")
+        file.append(1, "drop")
+    with pytest.raises(InvalidInputError, match="has no decisions that keep or change a label"):
+        rerank(folder)
+
+
+def test_an_open_review_without_decisions_keeps_the_folder(tmp_path):
+    """An audit replaces a folder without decisions, but not while a review may still write some."""
+    write_audit(tmp_path)
+    review = Review(read_folder(tmp_path / "audit"))
+    try:
+        with (tmp_path / "animals.csv").open("rb") as file:
+            if lock_file(file) is None:
+                pytest.skip("files cannot be locked here")
+        with pytest.raises(InvalidInputError, match="contains decisions of a review and is not replaced"):
+            write_audit(tmp_path)
+    finally:
+        review.close()
+    write_audit(tmp_path)
+
+
 def test_decisions_of_another_audit_are_refused(audit):
     """A decision on a row or a label that does not exist names the file; nothing is written."""
     folder, _ = audit
@@ -154,3 +185,77 @@ def test_the_ranking_of_other_rows_changes(tmp_path):
     found, _ = rerank(folder)
     rest = np.setdiff1d(np.arange(300), folder.suspects()["row"].head(12))
     assert found.table["p_error"].to_numpy()[rest].mean() < before[rest].mean()
+
+
+def decided_audit(home, *, learned):
+    """Write an audit of one column of a table with names of rows and a useless column, and two decisions.
+
+    If ``learned``, the column is an array, as features of images are, and the page shows another one.
+    """
+    data, proba, clean = table()
+    names = [f"r{i}" for i in range(len(data))]
+    data = data.assign(id=names, useless=np.arange(len(data))[::-1] % 7, size=proba.argmax(axis=1) * 1.0)
+    data.to_csv(home / "animals.csv", index=False)
+    data = data.set_index("id")
+    proba = proba[:, [1, 2, 0]]  # the order of sorted labels
+    X = data[["size"]]
+    found = find_label_issues(X.to_numpy() if learned else X, data["label"].to_numpy(), pred_proba=proba)
+    found = replace(found, table=found.table.set_axis(data.index), shown=data[["note"]] if learned else None)
+    rows = np.arange(len(data))
+    write_folder(home / "audit", found, home / "animals.csv", rows=rows, labels=["label"], title="")
+    folder = read_folder(home / "audit")
+    with DecisionsFile(folder.decisions_path) as file:
+        for row in folder.suspects()["row"].tail(2):
+            file.append(row, "change", str(clean[row]))
+    return folder
+
+
+def similar_rows(folder):
+    return {row: why.nearest for row, why in folder.explanations(60).items()}
+
+
+def test_the_same_columns_are_used(tmp_path):
+    """Similar rows and contradictions come from the columns of the audit, not from all of the data."""
+    folder = decided_audit(tmp_path, learned=False)
+    before = similar_rows(folder)
+    found, _ = rerank(folder)
+    assert list(found.X) == ["size"]
+    again = read_folder(folder.path)
+    assert again.manifest["summary"]["contradictions"] == folder.manifest["summary"]["contradictions"]
+    assert again.manifest["summary"]["contradictions"]["contradicting_groups"] == 3
+    after = similar_rows(again)
+    shared = before.keys() & after.keys()
+    assert any(before[row] for row in shared)
+    assert all(after[row] == before[row] for row in shared)
+
+
+def test_learned_features_keep_their_neighbours(tmp_path):
+    """Features that are not in the table are not replaced by its columns, which are only shown."""
+    folder = decided_audit(tmp_path, learned=True)
+    before = similar_rows(folder)
+    found, _ = rerank(folder)
+    assert found.X is None
+    assert list(found.shown) == ["note"]
+    again = read_folder(folder.path)
+    assert again.manifest["summary"]["contradictions"] == folder.manifest["summary"]["contradictions"]
+    after = similar_rows(again)
+    shared = before.keys() & after.keys()
+    assert any(before[row] for row in shared)
+    assert all(after[row] == before[row] for row in shared)
+
+
+def test_earlier_folders_use_all_columns_but_the_names(tmp_path):
+    """They do not say which columns were used."""
+    folder = decided_audit(tmp_path, learned=False)
+    manifest = {name: value for name, value in folder.manifest.items() if name not in {"features", "shown"}}
+    (folder.path / "audit.json").write_text(json.dumps(manifest))
+    found, _ = rerank(read_folder(folder.path))
+    assert list(found.X) == ["size", "note", "useless"]
+
+
+def test_damaged_names_of_columns_are_refused(tmp_path):
+    """Columns are a list of texts."""
+    folder = decided_audit(tmp_path, learned=False)
+    (folder.path / "audit.json").write_text(json.dumps(folder.manifest | {"features": [1]}))
+    with pytest.raises(InvalidInputError, match="not an audit that this version can read"):
+        read_folder(folder.path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,9 @@ from peerloss.audit.review._decisions_file import DecisionsFile, checked_latest
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
+    import pandas as pd
+
+    from peerloss._validation import IntArray
     from peerloss.audit._label_audit import LabelAudit
     from peerloss.audit.folder import AuditFolder
     from peerloss.audit.review._decisions_file import Decision
@@ -41,8 +45,9 @@ def rerank(folder: AuditFolder) -> tuple[LabelAudit, int]:
     """Compute the audit of a folder again with its decisions, and write it to the folder.
 
     Decided rows have ``p_error`` 0 or 1 and gain 0. They also inform the estimated noise, so that the other
-    rows are ranked again. Training is not repeated. Labels, page and summary are replaced, completely or not
-    at all; data and decisions stay.
+    rows are ranked again. Training is not repeated. If the audit learned from something else than columns of
+    the table, such as features of images, suspects keep the similar rows that were found then. Labels, page
+    and summary are replaced, completely or not at all; data and decisions stay.
 
     Returns
     -------
@@ -59,15 +64,19 @@ def rerank(folder: AuditFolder) -> tuple[LabelAudit, int]:
     with DecisionsFile(folder.decisions_path) as file:
         gold = gold_from_decisions(folder, file.decisions)
         if not gold:
+            kind = "that keep or change a label" if file.decisions else "yet"
             raise InvalidInputError(
-                f"{folder.path} has no decisions yet, so the ranking would not change. Decide on some "
+                f"{folder.path} has no decisions {kind}, so the ranking would not change. Decide on some "
                 "suspects with `peerloss review` first."
             )
         known = np.array([gold.get(row) for row in rows.tolist()], dtype=object)
         evidence = evidence.with_gold(known)
         features = folder.features()
         folder.check_rows(rows, len(features))
-        audit = make_audit(evidence, evidence.posterior(), features.iloc[rows])
+        used, shown = _used_and_shown(folder, features.iloc[rows])
+        audit = replace(make_audit(evidence, evidence.posterior(), used), shown=shown)
+        if used is None:
+            _keep_neighbours(audit, folder, rows, len(features))
         described = str(folder.manifest.get("table", {}).get("text", ""))
         context = PageContext(str(folder.path), rows, folder.first_row, folder.pictures(), described)
         with atomic_folder(folder.path) as fresh:
@@ -80,3 +89,40 @@ def rerank(folder: AuditFolder) -> tuple[LabelAudit, int]:
             source = folder.manifest.get("source", folder.path.name)
             write_results(fresh, audit, manifest, context=context, title=f"Labels of {source}")
     return audit, len(gold)
+
+
+def _used_and_shown(
+    folder: AuditFolder, table: pd.DataFrame
+) -> tuple[pd.DataFrame | None, pd.DataFrame | None]:
+    """Return the columns that the audit learned from, and those that its page shows instead.
+
+    The first are ``None`` if the audit learned from something else; ``table`` has all columns but the labels.
+    """
+    if "features" not in folder.manifest:  # an earlier version: all columns but the names of the rows
+        names = folder.labels["name"].to_numpy()
+        kept = [not (table[name].astype(str).to_numpy() == names).all() for name in table]
+        return table.loc[:, kept], None
+
+    def of_table(names: list[str] | None) -> pd.DataFrame | None:
+        return None if names is None or not set(names) <= set(table.columns) else table[names]
+
+    return of_table(folder.manifest["features"]), of_table(folder.manifest.get("shown"))
+
+
+def _keep_neighbours(audit: LabelAudit, folder: AuditFolder, rows: IntArray, n_rows: int) -> None:
+    """Copy similar rows from the folder to the explanations of an audit without features."""
+    found, stored = audit.explanations, folder.explanations(n_rows)
+    place = {row: place for place, row in enumerate(rows.tolist())}
+    same = audit.table["suggested"].astype(str).to_numpy() == folder.labels["suggested"].to_numpy()
+    for number, suspect in enumerate(found.suspects.tolist()):
+        why = stored.get(int(rows[suspect]))
+        if why is None:
+            continue
+        examples = why.suggested_examples if same[suspect] else []
+        for kept, positions in (
+            (found.nearest, why.nearest),
+            (found.given_examples, why.given_examples),
+            (found.suggested_examples, examples),
+        ):
+            known = [place[row] for row in positions if row in place][: kept.shape[1]]
+            kept[number, : len(known)] = known

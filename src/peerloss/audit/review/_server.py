@@ -3,7 +3,7 @@
 The server listens on 127.0.0.1 only. Every URL starts with a random token. Requests without it, with another
 Host (as in DNS rebinding) or from a page of another origin get an empty 404; requests with malformed headers
 get an empty 400. Data are sent as JSON and shown on the page as text, never as markup. Pictures are sent only
-if the audit lists them, from files whose names end as those of images do.
+if the audit lists them, from files whose names end, and whose contents begin, as those of images do.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import IO, TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from peerloss._pages import render
-from peerloss.audit._picture_files import MAX_PICTURE, PICTURE_TYPES
+from peerloss.audit._picture_files import MAX_PICTURE, N_FIRST, PICTURE_TYPES, is_picture
 from peerloss.audit.review._decisions_file import ACTIONS
 from peerloss.audit.review._review_session import STATUSES, View
 from peerloss.exceptions import InvalidInputError, OutputError
@@ -213,7 +213,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _open_picture(path: Path) -> IO[bytes] | None:
-    """Open a regular file that is neither empty nor too large, or return ``None``."""
+    """Open a regular file that begins like a picture and is not too large, or return ``None``."""
     try:
         descriptor = os.open(path, OPEN_FLAGS)
     except (OSError, ValueError):  # ValueError: a null character in the name
@@ -222,7 +222,12 @@ def _open_picture(path: Path) -> IO[bytes] | None:
     if not stat.S_ISREG(found.st_mode) or not 0 < found.st_size <= MAX_PICTURE:
         os.close(descriptor)
         return None
-    return os.fdopen(descriptor, "rb")
+    file = os.fdopen(descriptor, "rb")
+    if not is_picture(file.read(N_FIRST)):
+        file.close()
+        return None
+    file.seek(0)
+    return file
 
 
 def _is_text(value: object) -> bool:
