@@ -55,7 +55,7 @@ def open_limited(path: Path, content: bytes | None = None) -> IO[bytes]:
     ``content`` is the content of the file, if it has been read already.
     """
     packed = path.open("rb") if content is None else io.BytesIO(content)
-    stream = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
+    stream = gzip.GzipFile(fileobj=packed) if path.suffix.lower() == ".gz" else packed
     return io.BufferedReader(_Limited(cast("IO[bytes]", stream), packed, path), _BUFFER)
 
 
