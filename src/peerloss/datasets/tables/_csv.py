@@ -53,16 +53,22 @@ class CsvFile:
         """Read chunks of rows; without ``kinds`` the first chunk determines them."""
         if kinds is not None:
             require_columns(self.columns, kinds, where=str(self.path))
-        mark = self.options.decimal
+        mark, doubts = self.options.decimal, []
         if kinds is None or (mark is None and self.delimiter != ","):
             first = self.read(rows=chunk_rows)
             kinds = column_kinds(first.table) if kinds is None else kinds
             mark = first.decimal
+            doubts = [n for n in first.notes if not n.to_numbers and kinds.get(n.column) == "number"]
         mark = mark or "."
         text: dict[Any, Any] = {name: str for name, kind in kinds.items() if kind == "text"}
         with pd.read_csv(self.path, chunksize=chunk_rows, dtype=text, **self._options(mark)) as reader:
             for chunk in reader:
-                yield as_kinds(chunk, kinds, locate=self._locate, decimal=mark)
+                table = as_kinds(chunk, kinds, locate=self._locate, decimal=mark)
+                if doubts:  # not stray words, which were refused with their line
+                    raise InvalidInputError(
+                        f"{self.path}: column {doubts[0].column!r} must hold numbers, but {doubts[0].text}."
+                    )
+                yield table
 
     def read(self, *, rows: int | None = None, labels: Sequence[str] = ()) -> Reading:
         """Read the entire file or its first rows; a column with any text value is text.

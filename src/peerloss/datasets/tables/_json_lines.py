@@ -57,8 +57,8 @@ def _records(stream: IO[str], path: Path) -> Iterator[dict[str, Any]]:
         for name, value in record.items():
             if not _is_unicode(name) or not _is_unicode(value):
                 raise InvalidInputError(
-                    f"{path}, line {number}: {name!r} holds half of a surrogate pair, such as \\ud800, which is "
-                    "not a character. Write the whole character or remove it."
+                    f"{path}, line {number}: {name!r} holds half of a surrogate pair, such as \\ud800, which "
+                    "is not a character. Write the whole character or remove it."
                 )
             if isinstance(value, dict | list):
                 raise InvalidInputError(
