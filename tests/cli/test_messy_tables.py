@@ -408,3 +408,15 @@ def test_predict_reads_numbers_with_the_decimal_mark_of_the_training(tmp_path):
     assert predicted("x;z\n1.2340;2.3450\n") == expected
     assert predicted('{"x": 1.234, "z": "2,345"}\n', name="new.jsonl") == expected
     assert predicted("x;z\n1.234;2.345\n", "--decimal", ".") == expected
+
+
+def test_tidied_labels_are_written_without_spaces_before_them(tmp_path):
+    """Programs that do not ignore these spaces see one spelling; other columns keep theirs."""
+    table = misspell(make_table()).astype(str)
+    lines = [f" {x}, {z}, {label}" for x, z, label in table.itertuples(index=False)]
+    (tmp_path / "data.csv").write_text("\n".join([" x, z, label", *lines, ""]))
+    assert audit(tmp_path, "--tidy-labels", "--json").exit_code == 0
+    assert run("apply", tmp_path / "out", "-o", tmp_path / "cleaned.csv").exit_code == 0
+    written = (tmp_path / "cleaned.csv").read_text().splitlines()
+    rows = zip(table["x"], table["z"], make_table()["label"], strict=True)
+    assert written == [" x, z, label", *(f" {x}, {z},{label}" for x, z, label in rows)]

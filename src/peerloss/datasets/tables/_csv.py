@@ -246,14 +246,29 @@ def replace_field(source: str, place: int, text: str, delimiter: str) -> str:
     >>> replace_field('1, "a, b",  c', 2, "x,y", ",")
     '1, "a, b",  "x,y"'
     """
+    start, end = _find_field(source, place, delimiter).span(1)
+    new = _quoted(text) if source.startswith('"', start) else quote_field(text, delimiter)
+    return source[:start] + new + source[end:]
+
+
+def strip_field(source: str, place: int, delimiter: str) -> str:
+    """Return the source of a record without the spaces before one field.
+
+    >>> strip_field("1,  a, b", 1, ",")
+    '1,a, b'
+    """
+    found = _find_field(source, place, delimiter)
+    return source[: found.start()] + source[found.start(1) :]
+
+
+def _find_field(source: str, place: int, delimiter: str) -> re.Match[str]:
+    """Return where a field is, with the spaces before it; group 1 is without them."""
     field = re.compile(rf' *("[^"]*(?:""[^"]*)*"|[^{re.escape(delimiter)}\r\n]*)')
     start = 0
     for _ in range(place):
         start = field.match(source, start).end() + 1  # type: ignore[union-attr]  # it always matches
-    found = field.match(source, start)
-    start, end = found.span(1)  # type: ignore[union-attr]
-    new = _quoted(text) if source.startswith('"', start) else quote_field(text, delimiter)
-    return source[:start] + new + source[end:]
+    found: re.Match[str] = field.match(source, start)  # type: ignore[assignment]
+    return found
 
 
 def append_field(source: str, text: str, delimiter: str) -> str:
