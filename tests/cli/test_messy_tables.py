@@ -390,3 +390,33 @@ def test_labels_that_the_encoding_lacks_are_refused(tmp_path):
     assert not (tmp_path / "c.csv").exists()
     assert run("apply", tmp_path / "out", "-o", tmp_path / "c.jsonl").exit_code == 0
     assert "łódź" in (tmp_path / "c.jsonl").read_text(encoding="utf-8")
+
+
+def test_predict_reads_numbers_with_the_decimal_mark_of_the_training(tmp_path):
+    """1,234 is not a thousand after training on decimal commas; files in another format are recognised."""
+    make_table().to_csv(tmp_path / "data.csv", index=False, sep=";", decimal=",")
+    assert fit(tmp_path, "--json").exit_code == 0
+
+    def predicted(text, *options, name="new.csv"):
+        (tmp_path / name).write_text(text)
+        done = run("predict", tmp_path / "model", tmp_path / name, "-o", tmp_path / "p.csv", *options)
+        assert done.exit_code == 0, done.output
+        return (tmp_path / "p.csv").read_text()
+
+    expected = predicted("x,z\n1.234,2.345\n")
+    assert predicted("x;z\n1,234;2,345\n") == expected
+    assert predicted("x;z\n1.2340;2.3450\n") == expected
+    assert predicted('{"x": 1.234, "z": "2,345"}\n', name="new.jsonl") == expected
+    assert predicted("x;z\n1.234;2.345\n", "--decimal", ".") == expected
+
+
+def test_tidied_labels_are_written_without_spaces_before_them(tmp_path):
+    """Programs that do not ignore these spaces see one spelling; other columns keep theirs."""
+    table = misspell(make_table()).astype(str)
+    lines = [f" {x}, {z}, {label}" for x, z, label in table.itertuples(index=False)]
+    (tmp_path / "data.csv").write_text("\n".join([" x, z, label", *lines, ""]))
+    assert audit(tmp_path, "--tidy-labels", "--json").exit_code == 0
+    assert run("apply", tmp_path / "out", "-o", tmp_path / "cleaned.csv").exit_code == 0
+    written = (tmp_path / "cleaned.csv").read_text().splitlines()
+    rows = zip(table["x"], table["z"], make_table()["label"], strict=True)
+    assert written == [" x, z, label", *(f" {x}, {z},{label}" for x, z, label in rows)]

@@ -117,3 +117,14 @@ def test_unknown_roles_are_refused(tmp_path):
         InvalidInputError, match="`columns` must name the columns of 'task' only; got 'label'"
     ):
         read_reports(path, columns={"label": "label"}, wide=True)
+
+
+def test_frequent_words_such_as_none_are_labels(tmp_path):
+    """As with one column of labels; rare words and empty cells are missing, and codes stay as written."""
+    labels = ["None", "defect"] * 20 + ["NA", "", "007"]
+    path = tmp_path / "reports.csv"
+    path.write_text("task,worker,label\n" + "".join(f"{i},w,{label}\n" for i, label in enumerate(labels)))
+    found = read_reports(path)["label"]
+    assert found.dropna().tolist() == ["None", "defect"] * 20 + ["007"]
+    assert sorted(found.cat.categories) == ["007", "None", "defect"]
+    assert found.isna().to_numpy().nonzero()[0].tolist() == [40, 41]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,7 +100,7 @@ def fit(
         with phase("training", 0.0, 0.97):
             model = _train(task, metric=metric, seed=seed, jobs=jobs)
         announce("saving the model", 0.97)
-        save_model(model, output, reading=options.as_dict())
+        save_model(model, output, reading=replace(options, decimal=reading.decimal).as_dict())
     notes = sorted({str(warning.message) for warning in caught if warning.category is UserWarning})
     summary = _summarise(model, task, target, output) | {"notes": notes}
     if as_json:
@@ -145,8 +145,6 @@ def _count_minus_one(described: TableSummary, labels: pd.Series) -> TableSummary
 
     -1 and 1 alone are two classes.
     """
-    from dataclasses import replace
-
     others = {label for label in labels.unique() if label != -1}
     rows = int((labels == -1).sum())
     if not rows or others == {1} or not all(isinstance(label, int) and label >= 0 for label in others):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter, deque
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -23,7 +24,7 @@ from peerloss.cli._terminal import say, say_json
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     import pandas as pd
 
@@ -64,7 +65,8 @@ def predict(
     """Predict the clean labels of a table. The memory used does not grow with the number of rows.
 
     The output has the columns of --id (without --id: row numbers from 0), the prediction, and a probability
-    for each class. What --na-values named for `peerloss fit` is missing here, too.
+    for each class. What --na-values named for `peerloss fit` is missing here, too, and the decimal mark of
+    the training is tried first.
 
     Example: peerloss predict model/ new.csv -o predictions.csv --id customer
     """
@@ -73,7 +75,7 @@ def predict(
     from peerloss.datasets import iter_table
 
     suffix = _check_output(output, data)
-    options = _options(model, read_options(encoding, sep, decimal, na_values, sheet))
+    options, trained_decimal = _options(model, read_options(encoding, sep, decimal, na_values, sheet))
 
     # Imports scikit-learn and torch: a wrong path was reported before.
     from peerloss.persistence import load_model
@@ -82,6 +84,7 @@ def predict(
     threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
     # Features have the kinds of the model; identifiers are text.
     kinds: dict[str, Any] = dict.fromkeys(ids, "text") | _kinds(loaded)
+    options = _with_decimal(data, options, trained_decimal, kinds)
     rows_read = iter_table(data, chunk_rows=CHUNK_ROWS, kinds=kinds, options=options)
     chunks = _with_progress(_predicted(loaded, rows_read, ids, threads), data, quiet=as_json)
     counts = _write(output, chunks, suffix=suffix, spreadsheet_safe=spreadsheet_safe)
@@ -104,10 +107,11 @@ def _check_output(output: Path, data: Path) -> str:
     return suffix
 
 
-def _options(model: Path, given: ReadOptions) -> ReadOptions:
-    """Add the missing values of the training to the options; encoding and the like belong to each file."""
-    from dataclasses import replace
+def _options(model: Path, given: ReadOptions) -> tuple[ReadOptions, str | None]:
+    """Add the missing values of the training to the options, and return its decimal mark.
 
+    Encoding and the like belong to each file.
+    """
     from peerloss.datasets import ReadOptions
     from peerloss.persistence import read_manifest
 
@@ -115,7 +119,35 @@ def _options(model: Path, given: ReadOptions) -> ReadOptions:
         trained = ReadOptions.from_dict(read_manifest(model).get("reading", {}))
     except (InvalidInputError, AttributeError, TypeError) as error:
         raise ModelFolderError(f"{model}: its manifest is damaged: {error}. Save the model again.") from error
-    return replace(given, na_values=tuple(dict.fromkeys([*trained.na_values, *given.na_values])))
+    missing = tuple(dict.fromkeys([*trained.na_values, *given.na_values]))
+    return replace(given, na_values=missing), trained.decimal
+
+
+def _with_decimal(
+    data: Path, options: ReadOptions, trained: str | None, kinds: Mapping[str, Any]
+) -> ReadOptions:
+    """Use the decimal mark of the training if none is named and the first rows can be read with it.
+
+    Otherwise the mark is recognised from the file, which may have another format.
+    """
+    from peerloss.datasets import iter_table
+    from peerloss.datasets.tables import TEXT_SUFFIXES, check_csv
+
+    if trained is None or options.decimal is not None or not data.is_file():
+        return options
+    try:
+        tried = replace(options, decimal=trained)
+        if data.name.lower().endswith(TEXT_SUFFIXES):
+            found = check_csv(data, options)
+            if found.delimiter == trained:
+                return options
+            rows = replace(found, options=tried).chunks(CHUNK_ROWS, kinds)
+        else:
+            rows = iter_table(data, chunk_rows=CHUNK_ROWS, kinds=kinds, options=tried)
+        next(rows)
+    except InvalidInputError:  # what is wrong with the file is reported when it is read
+        return options
+    return tried
 
 
 def _kinds(model: Any) -> dict[str, str]:

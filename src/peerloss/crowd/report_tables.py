@@ -9,6 +9,8 @@ import pandas as pd
 
 from peerloss._validation import check_choice
 from peerloss.datasets import iter_table, require_columns
+from peerloss.datasets.label_spelling import WORDS
+from peerloss.datasets.tables import read_with_notes
 from peerloss.exceptions import InvalidInputError
 from peerloss.peer_prediction.reports import DUPLICATES, one_per_task_and_worker
 
@@ -54,7 +56,9 @@ def read_reports(
 
     Returns
     -------
-    A frame with categorical columns task, worker and label; missing labels are NaN.
+    A frame with categorical columns task, worker and label; missing labels are NaN. Words such as ``NA`` and
+    ``None`` in a column of text are labels if at least 5 % of the rows and at least 10 rows have them (not if
+    ``wide``).
 
     Raises
     ------
@@ -93,11 +97,21 @@ def read_reports(
         kinds = dict.fromkeys(wanted, "text")
         chunks = iter_table(path, chunk_rows=200_000, kinds=kinds)  # type: ignore[arg-type]
         table = _collect(chunk[wanted].set_axis(["task", "worker", "label"], axis=1) for chunk in chunks)
+        if table["label"].isna().any():
+            table["label"] = _with_words(table["label"], path, label)
     if abstain in table["label"].cat.categories:
         table["label"] = table["label"].cat.remove_categories([abstain])
     return _drop_duplicates(
         table, duplicates, columns=(task or "row", given.get("worker", "worker")), source=str(path)
     )
+
+
+def _with_words(labels: pd.Series, path: str | Path, column: str) -> pd.Series:
+    """Fill in words such as None that are labels because many rows have them."""
+    found = read_with_notes(path, labels=[column]).table[column]
+    filled = labels.isna() & found.isin(WORDS).to_numpy()
+    words = [word for word in found[filled.to_numpy()].unique() if word not in labels.cat.categories]
+    return labels.cat.add_categories(words).where(~filled, found.to_numpy(dtype=object))
 
 
 def _check_roles(columns: Mapping[str, str] | None, roles: tuple[str, ...]) -> dict[str, str]:

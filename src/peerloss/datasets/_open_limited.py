@@ -55,7 +55,7 @@ def open_limited(path: Path, content: bytes | None = None) -> IO[bytes]:
     ``content`` is the content of the file, if it has been read already.
     """
     packed = path.open("rb") if content is None else io.BytesIO(content)
-    stream = gzip.GzipFile(fileobj=packed) if path.suffix == ".gz" else packed
+    stream = gzip.GzipFile(fileobj=packed) if path.suffix.lower() == ".gz" else packed
     return io.BufferedReader(_Limited(cast("IO[bytes]", stream), packed, path), _BUFFER)
 
 
@@ -132,8 +132,8 @@ def _encoding_advice(path: Path, encoding: str | None) -> str:
         is_utf16 = stream.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
     name = "utf-16" if is_utf16 else "latin-1"
     return (
-        f"Name its encoding, probably encoding={name!r} (on the command line --encoding {name}), or save the "
-        "file as UTF-8; spreadsheets offer this when they export."
+        f"Name its encoding, probably encoding={name!r} (on the command line --encoding {name}, for the main "
+        "table of a command only), or save the file as UTF-8; spreadsheets offer this when they export."
     )
 
 

@@ -155,3 +155,15 @@ def test_a_missing_package_is_named(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     with pytest.raises(InvalidInputError, match=r'Excel files need .*pip install .*"openpyxl'):
         read_table(path)
+
+
+def test_number_cells_beside_numbers_stored_as_text_are_kept(tmp_path):
+    """The decimal mark applies to text only: the number 1.234 is not a thousand."""
+    rows = [["a", "share"], [1.234, 5], ["2,5", "6 %"], [3, 7], [None, 8]]
+    reading = read_with_notes(write(tmp_path / "t.xlsx", rows))
+    np.testing.assert_array_equal(reading.table["a"], [1.234, 2.5, 3.0, np.nan])
+    assert reading.table["share"].tolist() == ["5", "6 %", "7", "8"]
+    assert {note.column: note.text for note in reading.notes} == {
+        "a": "is read as numbers; '2,5' is 2.5",
+        "share": "is text because it mixes '%' and no unit; convert its values to one unit",
+    }

@@ -176,6 +176,30 @@ def test_chunks_are_read_like_the_entire_file(tmp_path):
     pd.testing.assert_frame_equal(joined, read_table(path))
 
 
+def test_chunks_have_thousands_where_the_entire_file_has_them(tmp_path):
+    """With decimal commas 2.000 is two thousand in chunks, too, and 2.50 is not a number."""
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n1,5;2.000\n2,5;300\n")
+    joined = pd.concat(iter_table(path, chunk_rows=1, kinds={"a": "number", "b": "number"}))
+    assert joined["b"].tolist() == [2000.0, 300.0]
+    pd.testing.assert_frame_equal(joined, read_table(path))
+    path.write_text("a;b\n1,5;2.50\n2,5;300\n")
+    with pytest.raises(InvalidInputError, match=r"line 2: column 'b' must hold numbers.*got '2.50'"):
+        list(iter_table(path, kinds={"a": "number", "b": "number"}))
+
+
+def test_chunks_refuse_numbers_that_can_be_read_in_two_ways(tmp_path):
+    """A model needs a number where the entire file would have text; the message has the option."""
+    path = tmp_path / "t.csv"
+    path.write_text("a;b\n1,234;2\n")
+    with pytest.raises(
+        InvalidInputError, match=r"column 'a' must hold numbers, but is text because '1,234' may be 1234 or"
+    ):
+        list(iter_table(path, kinds={"a": "number", "b": "number"}))
+    (chunk,) = iter_table(path, kinds={"a": "number"}, options=ReadOptions(decimal=","))
+    assert chunk["a"].tolist() == [1.234]
+
+
 def test_text_in_a_column_of_numbers_is_refused_with_a_remedy(tmp_path):
     """A model needs numbers: the message has the line, the value and the option."""
     path = tmp_path / "t.csv"

@@ -19,6 +19,7 @@ from peerloss.datasets.tables import (
     read_records,
     read_with_notes,
     replace_field,
+    strip_field,
     text_encoding,
     write_chunks,
 )
@@ -159,6 +160,8 @@ def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str], found: 
                     label = tidied.get(record.fields[column])
                 if column is not None and label is not None:
                     text = replace_field(text, column, label, found.delimiter)
+                if column is not None and tidied and row >= 0:  # the reader ignores spaces before a field
+                    text = strip_field(text, column, found.delimiter)
                 output.write(text)
             row += 1
     folder.check_rows([*cleaning.new_labels, *cleaning.dropped], row)

@@ -10,6 +10,7 @@ from peerloss.datasets.tables._csv import (
     neutralise,
     read_records,
     replace_field,
+    strip_field,
     write_table,
 )
 from peerloss.datasets.tables._number_text import ColumnNote
@@ -41,6 +42,7 @@ __all__ = [
     "read_with_notes",
     "replace_field",
     "require_columns",
+    "strip_field",
     "text_encoding",
     "write_chunks",
     "write_table",

@@ -182,7 +182,9 @@ def _is_number(column: pd.Series) -> bool:
 def _numbers(column: pd.Series, locate: Callable[[int], str], decimal: str) -> pd.Series:
     if _is_number(column):
         return column
-    numbers = pd.to_numeric(column, errors="coerce")
+    # With decimal commas the text 2.000 is two thousand, but a number cell stays as it is.
+    plain = column if decimal == "." else column.mask(column.map(lambda cell: isinstance(cell, str)))
+    numbers = pd.to_numeric(plain, errors="coerce")
     texts = column[numbers.isna() & column.notna()].astype(str)
     if len(texts):  # such as $1,234.00
         parsed = {text: parse_number(text, decimal) for text in texts.unique()}

@@ -53,16 +53,22 @@ class CsvFile:
         """Read chunks of rows; without ``kinds`` the first chunk determines them."""
         if kinds is not None:
             require_columns(self.columns, kinds, where=str(self.path))
-        mark = self.options.decimal
+        mark, doubts = self.options.decimal, []
         if kinds is None or (mark is None and self.delimiter != ","):
             first = self.read(rows=chunk_rows)
             kinds = column_kinds(first.table) if kinds is None else kinds
             mark = first.decimal
+            doubts = [n for n in first.notes if not n.to_numbers and kinds.get(n.column) == "number"]
         mark = mark or "."
         text: dict[Any, Any] = {name: str for name, kind in kinds.items() if kind == "text"}
         with pd.read_csv(self.path, chunksize=chunk_rows, dtype=text, **self._options(mark)) as reader:
             for chunk in reader:
-                yield as_kinds(chunk, kinds, locate=self._locate, decimal=mark)
+                table = as_kinds(chunk, kinds, locate=self._locate, decimal=mark)
+                if doubts:  # not stray words, which were refused with their line
+                    raise InvalidInputError(
+                        f"{self.path}: column {doubts[0].column!r} must hold numbers, but {doubts[0].text}."
+                    )
+                yield table
 
     def read(self, *, rows: int | None = None, labels: Sequence[str] = ()) -> Reading:
         """Read the entire file or its first rows; a column with any text value is text.
@@ -240,14 +246,29 @@ def replace_field(source: str, place: int, text: str, delimiter: str) -> str:
     >>> replace_field('1, "a, b",  c', 2, "x,y", ",")
     '1, "a, b",  "x,y"'
     """
+    start, end = _find_field(source, place, delimiter).span(1)
+    new = _quoted(text) if source.startswith('"', start) else quote_field(text, delimiter)
+    return source[:start] + new + source[end:]
+
+
+def strip_field(source: str, place: int, delimiter: str) -> str:
+    """Return the source of a record without the spaces before one field.
+
+    >>> strip_field("1,  a, b", 1, ",")
+    '1,a, b'
+    """
+    found = _find_field(source, place, delimiter)
+    return source[: found.start()] + source[found.start(1) :]
+
+
+def _find_field(source: str, place: int, delimiter: str) -> re.Match[str]:
+    """Return where a field is, with the spaces before it; group 1 is without them."""
     field = re.compile(rf' *("[^"]*(?:""[^"]*)*"|[^{re.escape(delimiter)}\r\n]*)')
     start = 0
     for _ in range(place):
         start = field.match(source, start).end() + 1  # type: ignore[union-attr]  # it always matches
-    found = field.match(source, start)
-    start, end = found.span(1)  # type: ignore[union-attr]
-    new = _quoted(text) if source.startswith('"', start) else quote_field(text, delimiter)
-    return source[:start] + new + source[end:]
+    found: re.Match[str] = field.match(source, start)  # type: ignore[assignment]
+    return found
 
 
 def append_field(source: str, text: str, delimiter: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from itertools import islice
 from typing import IO, TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from peerloss.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def json_frames(path: Path, chunk_rows: int | None, encoding: str | None) -> Iterator[pd.DataFrame]:
@@ -52,6 +55,11 @@ def _records(stream: IO[str], path: Path) -> Iterator[dict[str, Any]]:
                 f'{{"x": 1.5, "label": "yes"}}; got {type(record).__name__}.'
             )
         for name, value in record.items():
+            if not _is_unicode(name) or not _is_unicode(value):
+                raise InvalidInputError(
+                    f"{path}, line {number}: {name!r} holds half of a surrogate pair, such as \\ud800, which "
+                    "is not a character. Write the whole character or remove it."
+                )
             if isinstance(value, dict | list):
                 raise InvalidInputError(
                     f"{path}, line {number}: {name!r} must be a number or text; got a JSON "
@@ -59,6 +67,10 @@ def _records(stream: IO[str], path: Path) -> Iterator[dict[str, Any]]:
                     "a name of its own."
                 )
         yield record
+
+
+def _is_unicode(value: object) -> bool:
+    return not isinstance(value, str) or not _SURROGATE.search(value)
 
 
 def _column(rows: list[dict[str, Any]], name: str, index: pd.RangeIndex) -> pd.Series:

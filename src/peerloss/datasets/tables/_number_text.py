@@ -56,8 +56,13 @@ class _Parsed(NamedTuple):
 class _Readings(NamedTuple):
     """The distinct values of a column, and what they are with a decimal point and a decimal comma."""
 
-    texts: list[str]
+    values: list[str | float]
     parsed: dict[str, list[_Parsed | None]]
+
+    @property
+    def texts(self) -> list[str]:
+        """The values that are text; cells of a workbook may be numbers."""
+        return [value for value in self.values if isinstance(value, str)]
 
     @property
     def ways(self) -> list[str]:
@@ -67,12 +72,12 @@ class _Readings(NamedTuple):
     @property
     def strays(self) -> list[str]:
         """The values that are not numbers with either mark."""
-        both = zip(self.texts, *self.parsed.values(), strict=True)
-        return [value for value, *found in both if not any(found)]
+        both = zip(self.values, *self.parsed.values(), strict=True)
+        return [str(value) for value, *found in both if not any(found)]
 
-    def numbers(self, mark: str) -> dict[str, float]:
+    def numbers(self, mark: str) -> dict[str | float, float]:
         """Return the number of each value."""
-        return {v: found.number for v, found in zip(self.texts, self.parsed[mark], strict=True) if found}
+        return {v: found.number for v, found in zip(self.values, self.parsed[mark], strict=True) if found}
 
 
 def parse_number(text: str, decimal: str) -> float | None:
@@ -98,6 +103,10 @@ def _parse(text: str, decimal: str) -> _Parsed | None:
     if not math.isfinite(number):
         return None
     return _Parsed(-number if (sign or inner_sign) in {"-", "\u2212"} else number, prefix or suffix)
+
+
+def _parse_cell(value: str | float, decimal: str) -> _Parsed | None:
+    return _parse(value, decimal) if isinstance(value, str) else _Parsed(float(value), "")
 
 
 def interpret_text(
@@ -159,17 +168,18 @@ def _interpret(
         return None, note
     numbers = found.numbers(mark)
     example = max(found.texts[:SAMPLE], key=lambda value: len(re.sub(r"[\d\s]", "", value)))
-    read = column.astype(object).map(numbers, na_action="ignore").astype("float64")
+    read = column.astype(object).map(numbers.__getitem__, na_action="ignore").astype("float64")
     return read, f"is read as numbers; {example!r} is {numbers[example]:.15g}"
 
 
 def _readings(column: pd.Series) -> _Readings | None:
     """Parse the values of a column, unless most of the first ones are not numbers."""
-    values = [str(value) for value in pd.unique(column.dropna().astype(object))]
+    values = pd.unique(column.dropna().astype(object)).tolist()
     sample = values[:SAMPLE]
-    if not sample or 2 * sum(any(_parse(v, m) for m in ".,") for v in sample) < len(sample):
+    readable = sum(any(_parse_cell(value, mark) for mark in ".,") for value in sample)
+    if 2 * readable < len(sample) or not any(isinstance(value, str) for value in values):
         return None
-    return _Readings(values, {mark: [_parse(value, mark) for value in values] for mark in ".,"})
+    return _Readings(values, {mark: [_parse_cell(value, mark) for value in values] for mark in ".,"})
 
 
 def _choose(
