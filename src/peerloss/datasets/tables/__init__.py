@@ -2,7 +2,7 @@
 
 from peerloss.datasets._open_limited import open_text, text_encoding
 from peerloss.datasets.label_spelling import WordUse
-from peerloss.datasets.tables._columns import Kind, as_kinds, column_kinds, require_columns
+from peerloss.datasets.tables._columns import Kind, as_kinds, column_kinds, free_names, require_columns
 from peerloss.datasets.tables._csv import (
     CsvFile,
     append_field,
@@ -33,6 +33,7 @@ __all__ = [
     "check_csv",
     "check_output_format",
     "column_kinds",
+    "free_names",
     "iter_table",
     "neutralise",
     "open_text",
