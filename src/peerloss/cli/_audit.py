@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 #: Number of suspects printed; the page has more.
 PRINTED_SUSPECTS = 10
-#: Prefix of the columns of probabilities that `peerloss predict` writes.
-PREFIX = "probability_"
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,13 @@ def audit(
     """
     from peerloss.audit.folder import check_free, first_row_number, write_folder
     from peerloss.audit.table_summary import describe_rows
-    from peerloss.cli._audit_inputs import Source, drop_unusable, learned_features, open_source
+    from peerloss.cli._audit_inputs import (
+        Source,
+        drop_unusable,
+        learned_features,
+        open_source,
+        read_probabilities,
+    )
     from peerloss.datasets.tables import read_with_notes
 
     check_free(output)
@@ -192,7 +196,7 @@ def audit(
     show_summary(described, yes=yes, quiet=as_json)
     if source.images is not None:
         labelled = drop_unusable(source, labelled)
-    proba = None if probabilities is None else _read_probabilities(probabilities, labelled)
+    proba = None if probabilities is None else read_probabilities(probabilities, labelled)
     learned, notes = None, list[str]()
     if source.images is not None or any(part is not None for part in (features, model, text_column)):
         learned, notes = learned_features(
@@ -290,6 +294,8 @@ def _labelled_rows(
         if abstain is not None:
             labels = labels.mask(labels.astype(str) == abstain)
         labels = labels.apply(as_classes, where=where)
+        if abstain is not None:  # -1 is -1.0 in the table if some labels are missing
+            labels = labels.mask(labels.astype(str) == abstain)
         prepared = prepare_labels(labels, tidy=tidy, min_class_rows=min_class_rows, keep_rare=keep_rare)
         labels = prepared.labels
         unlabelled = labels.isna().all(axis=1).to_numpy()
@@ -326,15 +332,6 @@ def _names(column: pd.Series, where: str) -> pd.Index:
         )
     names: pd.Index = pd.Index(column.to_numpy(), name=str(column.name))
     return names
-
-
-def _read_probabilities(path: Path, labelled: Labelled) -> pd.DataFrame:
-    from peerloss.datasets import read_table
-
-    table = read_table(path)
-    if len(table) <= int(labelled.rows.max()):
-        raise InvalidInputError(f"{path} must have one row per row of the data; it has {len(table)}.")
-    return table.rename(columns=lambda name: str(name).removeprefix(PREFIX)).iloc[labelled.rows]
 
 
 def _find_issues(
