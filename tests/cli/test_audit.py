@@ -83,6 +83,10 @@ def same_id(folder):
     data.to_csv(folder / "data.csv", index=False)
 
 
+def one_class(folder):
+    pd.read_csv(folder / "data.csv").assign(label="yes").to_csv(folder / "data.csv", index=False)
+
+
 def unchanged(_folder):
     pass
 
@@ -98,7 +102,10 @@ def unchanged(_folder):
         (same_id, ["--target", "label"], "'r3' occurs more than once"),
         (unchanged, ["--target", "lable"], "lable"),
         (unchanged, ["--target", "x"], "must hold classes; it holds measurements"),
-        (unchanged, [], "--target"),
+        (one_class, ["--target", "label"], "column 'label' must hold at least two classes; every row has"),
+        (unchanged, [], "pass --target, the column of the labels, or --reports"),
+        (unchanged, [], "data.csv are 'id', 'x', 'label'."),
+        (unchanged, ["--target", "label", "--reports", "r.csv"], "not both."),
     ],
 )
 def test_bad_input_is_refused_and_nothing_written(tmp_path, corrupt, options, message):

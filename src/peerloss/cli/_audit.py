@@ -263,14 +263,21 @@ def _labelled_rows(
 
     from peerloss._validation import check_choice
     from peerloss.audit.table_summary import as_classes
+    from peerloss.cli._audit_inputs import row_names
     from peerloss.crowd.report_tables import read_matched_reports, read_row_names
     from peerloss.datasets import require_columns
     from peerloss.datasets.label_spelling import prepare_labels, respell
+    from peerloss.datasets.tables import quoted
     from peerloss.peer_prediction.reports import DUPLICATES
 
-    if bool(target) == (reports is not None):
+    if target and reports is not None:
         raise InvalidInputError(
             "pass either --target (a column of labels) or --reports (a table of labels), not both."
+        )
+    if not target and reports is None:
+        raise InvalidInputError(
+            "pass --target, the column of the labels, or --reports, a table of labels; the columns of "
+            f"{data} are {quoted(reading.table)}."
         )
     table, where = reading.table, str(data)
     left_out = [*target, *drop, *([id_column] if id_column else [])]
@@ -279,7 +286,7 @@ def _labelled_rows(
         converted = id_column in {note.column for note in reading.notes if note.to_numbers}
         is_text = converted or reports is not None
         names = read_row_names(data, id_column, options=options) if is_text else table[id_column]
-        table = table.set_index(_names(names, where))
+        table = table.set_index(row_names(names, where))
     X = table.drop(columns=left_out)
     if reports is not None:
         check_choice(duplicates, "--duplicates", DUPLICATES)
@@ -303,6 +310,12 @@ def _labelled_rows(
     rows = np.flatnonzero(~unlabelled)
     if not len(rows):
         raise InvalidInputError(f"{where}: no row has a label.")
+    classes = _label_names(y)
+    if len(classes) < 2:
+        holder = "--reports" if reports is not None else f"{where}: column {quoted(target)}"
+        raise InvalidInputError(
+            f"{holder} must hold at least two classes; every row has the label {classes[0]!r}."
+        )
     return Labelled(X.iloc[rows], y, rows, target, X, prepared)
 
 
@@ -314,24 +327,6 @@ def _prepare_reports(reports: pd.DataFrame, rows: pd.Index, *, tidy: bool) -> Pr
     labels = reports["label"].astype(object).set_axis([reports["task"].astype(object), place])
     wide = labels.unstack()  # noqa: PD010 - pivot_table is slow for text
     return prepare_labels(wide.reindex(rows), tidy=tidy, keep_rare=True)
-
-
-def _names(column: pd.Series, where: str) -> pd.Index:
-    import pandas as pd
-
-    if column.isna().any():
-        first = int(column.isna().to_numpy().argmax())
-        raise InvalidInputError(
-            f"{where}: --id {column.name!r} must name every row; row {first} has no name."
-        )
-    repeated = column[column.duplicated()]
-    if len(repeated):
-        raise InvalidInputError(
-            f"{where}: --id {column.name!r} must be different in every row; {repeated.iloc[0]!r} occurs more "
-            "than once."
-        )
-    names: pd.Index = pd.Index(column.to_numpy(), name=str(column.name))
-    return names
 
 
 def _find_issues(

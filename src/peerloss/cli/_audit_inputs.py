@@ -245,6 +245,25 @@ def _from_texts(
     return (pd.concat([rest, named], axis=1) if rest.shape[1] else vectors), notes
 
 
+def row_names(column: pd.Series, where: str) -> pd.Index:
+    """Return the names of the rows; each row must have its own."""
+    import pandas as pd
+
+    if column.isna().any():
+        first = int(column.isna().to_numpy().argmax())
+        raise InvalidInputError(
+            f"{where}: --id {column.name!r} must name every row; row {first} has no name."
+        )
+    repeated = column[column.duplicated()]
+    if len(repeated):
+        raise InvalidInputError(
+            f"{where}: --id {column.name!r} must be different in every row; {repeated.iloc[0]!r} occurs more "
+            "than once."
+        )
+    names: pd.Index = pd.Index(column.to_numpy(), name=str(column.name))
+    return names
+
+
 def read_probabilities(path: Path, labelled: Labelled) -> pd.DataFrame:
     """Read out-of-fold probabilities, one row per row of the data; return those of the labelled rows."""
     from peerloss.datasets import read_table

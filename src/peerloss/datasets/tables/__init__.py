@@ -2,7 +2,14 @@
 
 from peerloss.datasets._open_limited import open_text, text_encoding
 from peerloss.datasets.label_spelling import WordUse
-from peerloss.datasets.tables._columns import Kind, as_kinds, column_kinds, free_names, require_columns
+from peerloss.datasets.tables._columns import (
+    Kind,
+    as_kinds,
+    column_kinds,
+    free_names,
+    quoted,
+    require_columns,
+)
 from peerloss.datasets.tables._csv import (
     CsvFile,
     append_field,
@@ -37,6 +44,7 @@ __all__ = [
     "iter_table",
     "neutralise",
     "open_text",
+    "quoted",
     "read_records",
     "read_table",
     "read_with_notes",
