@@ -19,13 +19,15 @@ from peerloss.datasets.tables._csv import (
     replace_field,
     write_table,
 )
+from peerloss.datasets.tables._json_lines import value_places
 from peerloss.datasets.tables._number_text import ColumnNote
-from peerloss.datasets.tables._read_options import TABLE_SUFFIXES, TEXT_SUFFIXES, ReadOptions
+from peerloss.datasets.tables._read_options import JSON_SUFFIXES, TABLE_SUFFIXES, TEXT_SUFFIXES, ReadOptions
 from peerloss.datasets.tables._read_table import iter_table, read_table, read_with_notes
 from peerloss.datasets.tables._reading import Reading
 from peerloss.datasets.tables._write_chunks import OUTPUT_SUFFIXES, check_output_format, write_chunks
 
 __all__ = [
+    "JSON_SUFFIXES",
     "OUTPUT_SUFFIXES",
     "TABLE_SUFFIXES",
     "TEXT_SUFFIXES",
@@ -51,6 +53,7 @@ __all__ = [
     "replace_field",
     "require_columns",
     "text_encoding",
+    "value_places",
     "write_chunks",
     "write_table",
 ]
