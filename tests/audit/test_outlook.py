@@ -1,5 +1,6 @@
 """Whether peer loss applies to the estimated noise."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -100,3 +101,12 @@ def test_two_classes_need_informative_labels_only():
         found = outlook(noise, prior)
         assert (found.applies, found.alpha) == (False, None)
         assert "no better than chance" in found.why
+
+
+def test_peer_loss_is_not_recommended_without_a_gain():
+    """The last sentence agrees with the expected gain."""
+    found = outlook(NoiseModel.binary(0.1, 0.2), [0.5, 0.5])
+    assert found.headline.endswith("(+10.0 points). Peer loss applies to these labels.")
+    for corrected in (0.7, 0.69, 0.7004):
+        text = replace(found, accuracy_corrected=corrected).headline
+        assert text.endswith("Training with peer loss is not expected to help here."), text

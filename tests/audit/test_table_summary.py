@@ -58,7 +58,10 @@ def test_labels_are_counted_and_odd_ones_named():
     assert summary.labelled == sum(summary.classes.values()) == 400 - 4 - 3
     notes = summary.notes
     assert "'yes', 'YES', 'yes ' look like one class; use --tidy-labels to merge them." in notes
-    assert "Set aside: 1 row with the label 'maybe'; --min-class-rows 1 keeps it." in notes
+    text = (
+        "1 row has the label 'maybe', too few to learn from, and is left out; use --min-class-rows 1 to keep"
+    )
+    assert f"{text} it." in notes
     assert "Rows without a label, left out: 4." in notes
     assert str(summary).endswith("In use: 393 of 400 rows, 3 of 5 columns, 2 classes.")
     assert summary.serious == ("'yes', 'YES', 'yes ' look like one class; use --tidy-labels to merge them",)
@@ -149,6 +152,8 @@ def test_labels_of_several_annotators_are_described_together():
     assert summary.classes == {"Yes": 1, "no": 1, "yes": 1}
     assert (summary.unlabelled, summary.contradictions) == (1, 0)
     assert str(summary).endswith("In use: 2 of 3 rows, no columns, 3 classes.")
+    summary = describe_rows(X, prepare_labels(labels[["u"]].assign(u="yes")), Reading(X), learns=False)
+    assert str(summary).endswith("In use: 3 of 3 rows, no columns, 1 class.")
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """``peerloss audit`` from the command line."""
 
+import json
+
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
@@ -71,10 +73,18 @@ def too_short(folder):
     pd.DataFrame({"yes": [0.9] * 5, "no": [0.1] * 5}).to_csv(folder / "proba.csv", index=False)
 
 
+def too_long(folder):
+    pd.DataFrame({"yes": [0.9] * 61, "no": [0.1] * 61}).to_csv(folder / "proba.csv", index=False)
+
+
 def same_id(folder):
     data = pd.read_csv(folder / "data.csv")
     data.loc[7, "id"] = "r3"
     data.to_csv(folder / "data.csv", index=False)
+
+
+def one_class(folder):
+    pd.read_csv(folder / "data.csv").assign(label="yes").to_csv(folder / "data.csv", index=False)
 
 
 def unchanged(_folder):
@@ -88,10 +98,14 @@ def unchanged(_folder):
         (not_summing_to_one, ["--target", "label"], "sum of 1.8"),
         (other_classes, ["--target", "label"], "one column per label; 'no' is missing"),
         (too_short, ["--target", "label"], "one row per row of the data; it has 5"),
+        (too_long, ["--target", "label"], "one row per row of the data; it has 61, the data 60"),
         (same_id, ["--target", "label"], "'r3' occurs more than once"),
         (unchanged, ["--target", "lable"], "lable"),
         (unchanged, ["--target", "x"], "must hold classes; it holds measurements"),
-        (unchanged, [], "--target"),
+        (one_class, ["--target", "label"], "column 'label' must hold at least two classes; every row has"),
+        (unchanged, [], "pass --target, the column of the labels, or --reports"),
+        (unchanged, [], "data.csv are 'id', 'x', 'label'."),
+        (unchanged, ["--target", "label", "--reports", "r.csv"], "not both."),
     ],
 )
 def test_bad_input_is_refused_and_nothing_written(tmp_path, corrupt, options, message):
@@ -106,6 +120,25 @@ def test_bad_input_is_refused_and_nothing_written(tmp_path, corrupt, options, me
     assert result.exit_code == 2
     assert message in result.output
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_number_that_means_no_label_is_found_among_missing_labels(tmp_path):
+    """-1 is meant whether the file has empty labels or not, and however the number is written."""
+    for given in ("-1", "-1.0"):
+        data, _ = made_up(tmp_path)
+        numbers = data["label"].map({"no": "0", "yes": "1"})
+        data.assign(label=numbers.mask(data.index == 3, given).mask(data.index == 5)).to_csv(
+            tmp_path / "data.csv", index=False
+        )
+        proba = pd.read_csv(tmp_path / "proba.csv").set_axis(["1", "0"], axis=1)
+        proba.to_csv(tmp_path / "proba.csv", index=False)
+        result = run(
+            "audit", tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "out", "--json",
+            "--probabilities", tmp_path / "proba.csv", "--abstain", given,
+        )  # fmt: skip
+        assert result.exit_code == 0, result.output
+        summary = json.loads(result.stdout)
+        assert (summary["rows_without_label"], sorted(summary["classes"])) == (2, ["0", "1"])
 
 
 def test_a_folder_with_decisions_is_not_replaced(audited):

@@ -214,6 +214,7 @@ def test_messages_name_the_options_of_the_command(capsys):
         "tiny.toml must have `noise`.": "tiny.toml must have `noise`.",
         "`name` must be known.": "NAME must be known.",
         "`alpha` must be finite.": "`alpha` must be finite.",
+        "`X` must have a column.": "the table must have a column.",
     }.items():
         with pytest.raises(typer.Exit):
             user_errors(command)(command)(message)

@@ -179,3 +179,24 @@ def test_minus_one_is_a_missing_label(tmp_path, monkeypatch):
     summary = json.loads(done.stdout)
     assert summary["classes"] == {"0": 40, "1": 20, "2": 20}
     assert (summary["rows"], summary["rows_without_label"]) == (80, 20)
+
+
+def test_rows_with_gaps_are_predicted_though_training_had_none(tmp_path, monkeypatch):
+    """The saved model fills them; rows without gaps are predicted as before."""
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"linear": LogisticRegression()})
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=ROWS)
+    table = pd.DataFrame({"x": x, "z": rng.normal(size=ROWS), "label": np.where(x > 0, "good", "bad")})
+    table.to_csv(tmp_path / "data.csv", index=False)
+    done = run(tmp_path / "data.csv", "--target", "label", "-o", tmp_path / "model")
+    assert done.exit_code == 0, done.output
+    found = []
+    for name, gap in (("full", x[4]), ("gap", None)):
+        table.assign(x=table["x"].where(table.index != 4, gap)).to_csv(tmp_path / "new.csv", index=False)
+        output = tmp_path / f"{name}.csv"
+        predict = ["predict", str(tmp_path / "model"), str(tmp_path / "new.csv"), "-o", str(output)]
+        done = CliRunner().invoke(app, predict)
+        assert done.exit_code == 0, done.output
+        found.append(pd.read_csv(output))
+    pd.testing.assert_frame_equal(found[0].drop(index=4), found[1].drop(index=4), rtol=1e-12)
+    assert np.isfinite(found[1].loc[4, "probability_good"])

@@ -245,7 +245,7 @@ def test_stray_labels_are_set_aside(tmp_path):
     table = make_table()
     table.loc[[5, 99], "label"] = "maybe"
     table.to_csv(tmp_path / "data.csv", index=False)
-    note = "Set aside: 2 rows with the label 'maybe'; --min-class-rows 2 keeps them."
+    note = "2 rows have the label 'maybe', too few to learn from, and are left out; use --min-class-rows 2 to"
     done = audit(tmp_path)
     assert note in done.stdout
     labels = pd.read_csv(tmp_path / "out" / "labels.csv")

@@ -60,6 +60,13 @@ def test_chunks_give_the_predictions_of_the_entire_table(model, tmp_path, monkey
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["p.csv"], "no leftovers"
 
 
+def test_one_row_is_counted_in_the_singular(model, tmp_path):
+    """The summary of one prediction."""
+    make_table().head(1).to_csv(tmp_path / "new.csv", index=False)
+    done = run(model, tmp_path / "new.csv", "-o", tmp_path / "p.csv")
+    assert done.stdout.splitlines()[-1].startswith("1 row predicted ("), done.output
+
+
 def test_identifiers_keep_their_text(model, tmp_path):
     """Leading zeros are kept."""
     make_table().to_csv(tmp_path / "new.csv", index=False)

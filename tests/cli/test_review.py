@@ -264,3 +264,33 @@ def test_apply_refuses_other_outputs(audited, name):
     result = run("apply", folder / "out", "-o", folder / name)
     assert result.exit_code == 2
     assert "--output must" in result.output
+
+
+@pytest.mark.parametrize("labels", [('"no"', '"yes"'), ("0", "1"), ("false", "true"), ("0.0", "1.0")])
+def test_json_lines_are_copied_except_for_labels(tmp_path, labels):
+    """Numbers, escapes, spaces, blank lines and keys keep their text; labels keep their type."""
+    data, _ = made_up(tmp_path)
+    given = [labels[label == "yes"] for label in data["label"]]
+    lines = [
+        f'{{"p":  "$1,00{i % 10}.50", "x": {x}0e0, "t\\u00e9": "\\"label\\": 5, {i}", "label" :{label}}}\n'
+        for i, (x, label) in enumerate(zip(data["x"], given, strict=True))
+    ]
+    lines[7] = "\r\n" + lines[7]
+    (tmp_path / "data.jsonl").write_text("".join(lines), encoding="utf-8", newline="")
+    names = {'"no"': "no", '"yes"': "yes", "0.0": "0", "1.0": "1"}
+    no, yes = (names.get(label, label) for label in labels)
+    proba = pd.read_csv(tmp_path / "proba.csv").set_axis([yes, no], axis=1)
+    proba.to_csv(tmp_path / "proba.csv", index=False)
+    result = run(
+        "audit", tmp_path / "data.jsonl", "--target", "label", "-o", tmp_path / "out",
+        "--probabilities", tmp_path / "proba.csv",
+    )  # fmt: skip
+    assert result.exit_code == 0, result.output
+    with DecisionsFile(tmp_path / "out" / "decisions.jsonl") as file:
+        file.append(3, "change", no)
+        file.append(9, "drop")
+    assert given[3] == labels[1]
+    result = run("apply", tmp_path / "out", "-o", tmp_path / "cleaned.jsonl")
+    assert result.exit_code == 0, result.output
+    lines[3] = lines[3].replace(f'"label" :{labels[1]}', f'"label" :{labels[0]}')
+    assert (tmp_path / "cleaned.jsonl").read_bytes().decode() == "".join(lines[:9] + lines[10:])

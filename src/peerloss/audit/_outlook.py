@@ -62,6 +62,8 @@ class Outlook:
         )
         if self.sum_of_rates is None:
             return f"{text} Whether peer loss applies is unknown."
+        if self.applies and round(gain, 1) <= 0.0:
+            return f"{text} Training with peer loss is not expected to help here."
         if self.applies:
             return f"{text} Peer loss applies to these labels."
         return f"{text} Peer loss does not apply to these labels."

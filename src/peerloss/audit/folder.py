@@ -145,10 +145,10 @@ class AuditFolder:
 def first_row_number(name: str) -> int:
     """Return the number that spreadsheets and editors give to the first row of a file of this name.
 
-    >>> first_row_number("data.csv"), first_row_number("data.parquet")
-    (2, 1)
+    >>> first_row_number("data.csv"), first_row_number("data.xlsm"), first_row_number("data.parquet")
+    (2, 2, 1)
     """
-    with_header = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".xlsx")
+    with_header = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".xlsx", ".xlsm")
     return 2 if name.lower().endswith(with_header) else 1
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from peerloss._pages import counted
 from peerloss.datasets import check_label_column, require_columns
 from peerloss.datasets.label_spelling import PreparedLabels, prepare_labels
 from peerloss.datasets.tables import Reading, ReadOptions, read_with_notes
@@ -102,8 +103,9 @@ class TableSummary:
             found.append(self._on_contradictions())
         found += [_on_word(word) for word in self.words]
         found += [
-            f"Set aside: {_rows(n)} with the label {name!r}; "
-            f"--min-class-rows {n} keeps {'it' if n == 1 else 'them'}"
+            f"{counted(n, 'row')} {'has' if n == 1 else 'have'} the label {name!r}, too few to learn from, "
+            f"and {'is' if n == 1 else 'are'} left out; use --min-class-rows {n} to keep "
+            f"{'it' if n == 1 else 'them'}"
             for name, n in self.rare.items()
         ]
         if self.unlabelled:
@@ -120,7 +122,8 @@ class TableSummary:
         used = f"{sum(column.used for column in self.columns):,} of {len(self.columns):,} columns"
         if not self.learns:
             used = "no columns"
-        return f"In use: {self.labelled:,} of {_rows(self.rows)}, {used}, {len(self.classes):,} classes."
+        classes = counted(len(self.classes), "class", "classes")
+        return f"In use: {self.labelled:,} of {counted(self.rows, 'row')}, {used}, {classes}."
 
     def as_dict(self) -> dict[str, Any]:
         """Return the summary as plain numbers, text and lists, for JSON."""
@@ -167,11 +170,7 @@ class TableSummary:
 
     def _on_contradictions(self) -> str:
         share = self.contradictions / self.labelled
-        return f"{_rows(self.contradictions)} ({share:.1%}) equal a row that has another label"
-
-
-def _rows(number: int) -> str:
-    return f"{number:,} row{'s' * (number != 1)}"
+        return f"{counted(self.contradictions, 'row')} ({share:.1%}) equal a row that has another label"
 
 
 def _on_word(word: WordUse) -> str:

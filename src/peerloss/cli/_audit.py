@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 #: Number of suspects printed; the page has more.
 PRINTED_SUSPECTS = 10
-#: Prefix of the columns of probabilities that `peerloss predict` writes.
-PREFIX = "probability_"
 
 
 @dataclass(frozen=True)
@@ -153,7 +151,13 @@ def audit(
     """
     from peerloss.audit.folder import check_free, first_row_number, write_folder
     from peerloss.audit.table_summary import describe_rows
-    from peerloss.cli._audit_inputs import Source, drop_unusable, learned_features, open_source
+    from peerloss.cli._audit_inputs import (
+        Source,
+        drop_unusable,
+        learned_features,
+        open_source,
+        read_probabilities,
+    )
     from peerloss.datasets.tables import read_with_notes
 
     check_free(output)
@@ -192,7 +196,7 @@ def audit(
     show_summary(described, yes=yes, quiet=as_json)
     if source.images is not None:
         labelled = drop_unusable(source, labelled)
-    proba = None if probabilities is None else _read_probabilities(probabilities, labelled)
+    proba = None if probabilities is None else read_probabilities(probabilities, labelled)
     learned, notes = None, list[str]()
     if source.images is not None or any(part is not None for part in (features, model, text_column)):
         learned, notes = learned_features(
@@ -259,14 +263,21 @@ def _labelled_rows(
 
     from peerloss._validation import check_choice
     from peerloss.audit.table_summary import as_classes
+    from peerloss.cli._audit_inputs import row_names
     from peerloss.crowd.report_tables import read_matched_reports, read_row_names
     from peerloss.datasets import require_columns
     from peerloss.datasets.label_spelling import prepare_labels, respell
+    from peerloss.datasets.tables import quoted
     from peerloss.peer_prediction.reports import DUPLICATES
 
-    if bool(target) == (reports is not None):
+    if target and reports is not None:
         raise InvalidInputError(
             "pass either --target (a column of labels) or --reports (a table of labels), not both."
+        )
+    if not target and reports is None:
+        raise InvalidInputError(
+            "pass --target, the column of the labels, or --reports, a table of labels; the columns of "
+            f"{data} are {quoted(reading.table)}."
         )
     table, where = reading.table, str(data)
     left_out = [*target, *drop, *([id_column] if id_column else [])]
@@ -275,7 +286,7 @@ def _labelled_rows(
         converted = id_column in {note.column for note in reading.notes if note.to_numbers}
         is_text = converted or reports is not None
         names = read_row_names(data, id_column, options=options) if is_text else table[id_column]
-        table = table.set_index(_names(names, where))
+        table = table.set_index(row_names(names, where))
     X = table.drop(columns=left_out)
     if reports is not None:
         check_choice(duplicates, "--duplicates", DUPLICATES)
@@ -290,6 +301,8 @@ def _labelled_rows(
         if abstain is not None:
             labels = labels.mask(labels.astype(str) == abstain)
         labels = labels.apply(as_classes, where=where)
+        if abstain is not None:  # -1 is -1.0 in the table if some labels are missing
+            labels = labels.mask(labels.astype(str) == abstain)
         prepared = prepare_labels(labels, tidy=tidy, min_class_rows=min_class_rows, keep_rare=keep_rare)
         labels = prepared.labels
         unlabelled = labels.isna().all(axis=1).to_numpy()
@@ -297,6 +310,12 @@ def _labelled_rows(
     rows = np.flatnonzero(~unlabelled)
     if not len(rows):
         raise InvalidInputError(f"{where}: no row has a label.")
+    classes = _label_names(y)
+    if len(classes) < 2:
+        holder = "--reports" if reports is not None else f"{where}: column {quoted(target)}"
+        raise InvalidInputError(
+            f"{holder} must hold at least two classes; every row has the label {classes[0]!r}."
+        )
     return Labelled(X.iloc[rows], y, rows, target, X, prepared)
 
 
@@ -308,33 +327,6 @@ def _prepare_reports(reports: pd.DataFrame, rows: pd.Index, *, tidy: bool) -> Pr
     labels = reports["label"].astype(object).set_axis([reports["task"].astype(object), place])
     wide = labels.unstack()  # noqa: PD010 - pivot_table is slow for text
     return prepare_labels(wide.reindex(rows), tidy=tidy, keep_rare=True)
-
-
-def _names(column: pd.Series, where: str) -> pd.Index:
-    import pandas as pd
-
-    if column.isna().any():
-        first = int(column.isna().to_numpy().argmax())
-        raise InvalidInputError(
-            f"{where}: --id {column.name!r} must name every row; row {first} has no name."
-        )
-    repeated = column[column.duplicated()]
-    if len(repeated):
-        raise InvalidInputError(
-            f"{where}: --id {column.name!r} must be different in every row; {repeated.iloc[0]!r} occurs more "
-            "than once."
-        )
-    names: pd.Index = pd.Index(column.to_numpy(), name=str(column.name))
-    return names
-
-
-def _read_probabilities(path: Path, labelled: Labelled) -> pd.DataFrame:
-    from peerloss.datasets import read_table
-
-    table = read_table(path)
-    if len(table) <= int(labelled.rows.max()):
-        raise InvalidInputError(f"{path} must have one row per row of the data; it has {len(table)}.")
-    return table.rename(columns=lambda name: str(name).removeprefix(PREFIX)).iloc[labelled.rows]
 
 
 def _find_issues(

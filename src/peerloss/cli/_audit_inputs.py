@@ -1,4 +1,4 @@
-"""Inputs of ``peerloss audit`` besides a table: a folder of images, a model of texts, a file of features."""
+"""Inputs of ``peerloss audit`` besides a table: images, texts, files of features and of probabilities."""
 
 from __future__ import annotations
 
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 SHOWN = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
 #: Rows that a note names.
 LISTED = 5
+#: Prefix of the columns of probabilities that `peerloss predict` writes.
+PREFIX = "probability_"
 #: What is said of features that were computed without a model.
 WEAK = (
     "The features of the images are statistics of texture, outline and colour, which are weak for photos. "
@@ -213,6 +215,7 @@ def _from_texts(
     import pandas as pd
 
     from peerloss.datasets import column_kinds, require_columns
+    from peerloss.datasets.tables import free_names
     from peerloss.features import text_features
 
     X = labelled.X
@@ -232,7 +235,7 @@ def _from_texts(
     empty = [int(row) for row, text in zip(labelled.rows, texts, strict=True) if not text.strip()]
     with _counting_bar("features of texts", quiet=quiet) as progress:
         vectors = text_features(texts, model=model, progress=progress)
-    names = [f"{column} {i}" for i in range(vectors.shape[1])]
+    names = free_names(column, vectors.shape[1], set(X.columns))
     named = pd.DataFrame(vectors, index=X.index, columns=names)
     rest = X.drop(columns=column)
     notes = []
@@ -240,6 +243,37 @@ def _from_texts(
         rows = ", ".join(map(str, empty[:LISTED])) + (", …" if len(empty) > LISTED else "")
         notes.append(f"Empty texts in column {column!r}: {len(empty):,}, in rows {rows}, counted from 0.")
     return (pd.concat([rest, named], axis=1) if rest.shape[1] else vectors), notes
+
+
+def row_names(column: pd.Series, where: str) -> pd.Index:
+    """Return the names of the rows; each row must have its own."""
+    import pandas as pd
+
+    if column.isna().any():
+        first = int(column.isna().to_numpy().argmax())
+        raise InvalidInputError(
+            f"{where}: --id {column.name!r} must name every row; row {first} has no name."
+        )
+    repeated = column[column.duplicated()]
+    if len(repeated):
+        raise InvalidInputError(
+            f"{where}: --id {column.name!r} must be different in every row; {repeated.iloc[0]!r} occurs more "
+            "than once."
+        )
+    names: pd.Index = pd.Index(column.to_numpy(), name=str(column.name))
+    return names
+
+
+def read_probabilities(path: Path, labelled: Labelled) -> pd.DataFrame:
+    """Read out-of-fold probabilities, one row per row of the data; return those of the labelled rows."""
+    from peerloss.datasets import read_table
+
+    table, n_rows = read_table(path), len(labelled.features)
+    if len(table) != n_rows:
+        raise InvalidInputError(
+            f"{path} must have one row per row of the data; it has {len(table):,}, the data {n_rows:,}."
+        )
+    return table.rename(columns=lambda name: str(name).removeprefix(PREFIX)).iloc[labelled.rows]
 
 
 @contextmanager

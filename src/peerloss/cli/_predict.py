@@ -20,7 +20,7 @@ from peerloss.cli._table_options import (
     Sheet,
     read_options,
 )
-from peerloss.cli._terminal import say, say_json
+from peerloss.cli._terminal import counted, say, say_json
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
 if TYPE_CHECKING:
@@ -65,8 +65,8 @@ def predict(
     """Predict the clean labels of a table. The memory used does not grow with the number of rows.
 
     The output has the columns of --id (without --id: row numbers from 0), the prediction, and a probability
-    for each class. What --na-values named for `peerloss fit` is missing here, too, and the decimal mark of
-    the training is tried first.
+    for each class. Values given to `peerloss fit --na-values` also count as missing here, and the decimal
+    mark of the training is tried first.
 
     Example: peerloss predict model/ new.csv -o predictions.csv --id customer
     """
@@ -94,7 +94,7 @@ def predict(
         say_json(paths | {"rows": rows, "predicted": dict(counts)})
     else:
         shares = ", ".join(f"{label} {count / rows:.1%}" for label, count in sorted(counts.items()))
-        say(f"{rows:,} rows predicted ({shares}); written to {output}.")
+        say(f"{counted(rows, 'row')} predicted ({shares}); written to {output}.")
 
 
 def _check_output(output: Path, data: Path) -> str:
@@ -226,11 +226,11 @@ def _write(
 
     counts: Counter[str] = Counter()
 
-    def counted() -> Iterator[pd.DataFrame]:
+    def tallied() -> Iterator[pd.DataFrame]:
         for chunk in chunks:
             counts.update(map(str, chunk["prediction"]))
             yield chunk
 
     with atomic_files(output) as (path,):
-        write_chunks(path, counted(), suffix=suffix, spreadsheet_safe=spreadsheet_safe)
+        write_chunks(path, tallied(), suffix=suffix, spreadsheet_safe=spreadsheet_safe)
     return counts

@@ -96,7 +96,10 @@ def apply(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
-    """Write the audited table with the decisions of the review; everything else is copied unchanged.
+    """Write the audited table with the decisions of the review.
+
+    Delimited text to .csv (or with tabs to .tsv) and JSON lines to .jsonl are copied unchanged except for the
+    labels. Other tables are converted: values are written as they were read, without formats and formulas.
 
     Labels of several annotators become a column `label`: the decision if there is one, or the majority label.
 

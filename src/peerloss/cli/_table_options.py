@@ -41,7 +41,8 @@ MinClassRows = Annotated[
     typer.Option(
         "--min-class-rows",
         min=1,
-        help="Set classes with fewer rows aside. If omitted, those with fewer than 5, if they are few.",
+        help="Leave out classes with fewer rows. If omitted, those with fewer than 5 rows, if together they "
+        "are at most 5 % of the rows.",
     ),
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to continue.")]

@@ -121,6 +121,7 @@ def user_errors(command: Callable[..., None] | None = None) -> Iterator[None]:
 def _with_options(message: str, command: Callable[..., None]) -> str:
     """Replace parameters of the library in a message by the options of a command: `n_jobs` by --jobs.
 
+    `X` is the table that the command reads.
     Inside a message, a name such as `noise` may be a key of a file. It is replaced only where it begins the
     message, as in "`noise` must be".
     """
@@ -130,7 +131,9 @@ def _with_options(message: str, command: Callable[..., None]) -> str:
             declared = (info.default, *(info.param_decls or ()))  # typer stores the first one as `default`
             usual = name.upper() if isinstance(info, ArgumentInfo) else f"--{name.replace('_', '-')}"
             options[name] = next((text for text in declared if str(text).startswith("--")), usual)
-    own = {parameter: options[name] for parameter, name in _PARAMETERS.items() if name in options}
+    own = {"X": "the table"} | {
+        parameter: options[name] for parameter, name in _PARAMETERS.items() if name in options
+    }
 
     def replace(found: re.Match[str]) -> str:
         known = options | own if found.start() == 0 else own

@@ -89,7 +89,13 @@ NEW_FIELDS: dict[str, dict[str, Any]] = {
     "PeerClassifier": {"table_": None, "verbose": False},
     "PeerPlugInClassifier": {"random_state": 0, "table_": None},
     "RobustMLPClassifier": {"table_": None, "verbose": False},
-    "TableEncoder": {"output": "features", "free_text_": [], "_text_models": {}, "_codes": {}},
+    "TableEncoder": {
+        "output": "features",
+        "free_text_": [],
+        "_text_models": {},
+        "_codes": {},
+        "_medians": {},
+    },
 }
 
 

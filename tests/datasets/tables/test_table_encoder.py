@@ -124,6 +124,30 @@ def test_the_columns_in_use_as_a_table(table):
         TableEncoder(output="x").fit(table)
 
 
+def test_gaps_that_training_had_not_are_filled(table):
+    """They become the median of the column; gaps in other columns stay, and other values do not change."""
+    encoder = TableEncoder(output="table").fit(table)
+    with_gap = table.astype({"count": float})
+    with_gap.loc[2, ["number", "count"]] = np.nan
+    found, expected = encoder.transform(with_gap), encoder.transform(table)
+    assert np.isnan(found.loc[2, "number"])
+    assert found.loc[2, "count"] == table["count"].median()
+    pd.testing.assert_frame_equal(found.drop(index=2), expected.drop(index=2))
+
+
+def test_names_of_components_of_text_are_not_those_of_columns(table):
+    """A number may have the name of a component of free text, and so may another text."""
+    words = np.random.default_rng(0).choice(["good", "bad", "long", "short", "film", "book"], (ROWS, 6))
+    texts = [" ".join(row) + f" {i}" for i, row in enumerate(words)]
+    renamed = table[["count"]].assign(**{"review": texts, "review 0": table["count"] * 2, "review_": texts})
+    encoder = TableEncoder().fit(renamed)
+    assert encoder.free_text_ == ["review", "review_"]
+    plain = TableEncoder().fit(renamed.rename(columns={"review 0": "twice"}))
+    np.testing.assert_allclose(
+        encoder.transform(renamed), plain.transform(renamed.rename(columns={"review 0": "twice"}))
+    )
+
+
 def test_new_tables_are_read_by_name(table):
     """The order of columns and unknown columns do not matter; the error names missing columns."""
     encoder = TableEncoder().fit(table)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from peerloss.audit._label_audit import is_replaceable
 from peerloss.audit.review._decisions_file import checked_latest, disagreements, read_decisions
 from peerloss.datasets.label_spelling import respell
 from peerloss.datasets.tables import (
+    JSON_SUFFIXES,
     TEXT_SUFFIXES,
     append_field,
     check_csv,
@@ -21,6 +23,7 @@ from peerloss.datasets.tables import (
     replace_field,
     strip_field,
     text_encoding,
+    value_places,
     write_chunks,
 )
 from peerloss.exceptions import InvalidInputError
@@ -121,8 +124,8 @@ def write_cleaned(folder: AuditFolder, cleaning: Cleaning, output: Path) -> int:
     """Write the cleaned table, completely or not at all; return its number of rows.
 
     The ending of ``output`` is the format. Delimited text is copied to a .csv file, and text with tabs to a
-    .tsv file, character by character and in its encoding, except for changed labels and dropped rows. Other
-    tables are converted.
+    .tsv file, character by character and in its encoding, except for changed labels and dropped rows. So are
+    JSON lines to a .jsonl or .ndjson file, unless a column of labels is added. Other tables are converted.
     """
     path, suffix = folder.data_path, check_output_format(output, "output")
     is_text = path.name.lower().endswith(TEXT_SUFFIXES)
@@ -138,6 +141,11 @@ def write_cleaned(folder: AuditFolder, cleaning: Cleaning, output: Path) -> int:
                         f"a label cannot be written in the encoding of the table, {encoding}: {error}. Write "
                         "to a file whose name ends in .tsv, .jsonl, .parquet or .xlsx instead."
                     ) from error
+        is_json = path.name.lower().endswith(JSON_SUFFIXES) and suffix in JSON_SUFFIXES
+        if is_json and len(folder.manifest["labels"]) == 1:
+            encoding = text_encoding(path, folder.options.encoding)
+            with file.open("x", encoding=encoding, newline="") as stream:
+                return _copy_json(folder, cleaning, stream)
         return _convert(folder, cleaning, file, suffix)
 
 
@@ -166,6 +174,46 @@ def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str], found: 
             row += 1
     folder.check_rows([*cleaning.new_labels, *cleaning.dropped], row)
     return row - len(cleaning.dropped)
+
+
+def _copy_json(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
+    """Copy JSON lines; a new label is written as the file writes it elsewhere: as text or as a number."""
+    (column,), path, tidied = folder.manifest["labels"], folder.data_path, folder.tidied
+    with open_text(path, folder.options.encoding) as stream:
+        lines = (line for line in stream if line.strip())
+        values = {line[place] for line in lines if (place := value_places(line).get(column))}
+    written = {text: value for value in sorted(values) for text in _label_texts(value)}
+    row = 0
+    with open_text(path, folder.options.encoding) as stream:
+        for line in stream:
+            text = line
+            if line.strip():
+                place = value_places(line).get(column)
+                label = cleaning.new_labels.get(row)
+                if label is None and place is not None:
+                    label = next((tidied[t] for t in _label_texts(line[place]) if t in tidied), None)
+                if label is not None and place is not None:
+                    text = line[: place.start] + written.get(label, json.dumps(label)) + line[place.stop :]
+                text = "" if row in cleaning.dropped else text
+                row += 1
+            output.write(text)
+    folder.check_rows([*cleaning.new_labels, *cleaning.dropped], row)
+    return row - len(cleaning.dropped)
+
+
+def _label_texts(value: str) -> list[str]:
+    """Return the label that a JSON value is read as, if any: 1.0 is "1", or "1.0" in a column with text.
+
+    >>> _label_texts('"yes"'), _label_texts("true"), _label_texts("1.0"), _label_texts("null")
+    (['yes'], ['true'], ['1.0', '1'], [])
+    """
+    label = json.loads(value)
+    if label is None:
+        return []
+    if isinstance(label, bool):
+        return [str(label).lower()]
+    whole = isinstance(label, float) and label.is_integer()
+    return [str(label), str(int(label))] if whole else [str(label)]
 
 
 def _convert(folder: AuditFolder, cleaning: Cleaning, file: Path, suffix: str) -> int:

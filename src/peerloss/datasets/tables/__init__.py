@@ -2,7 +2,14 @@
 
 from peerloss.datasets._open_limited import open_text, text_encoding
 from peerloss.datasets.label_spelling import WordUse
-from peerloss.datasets.tables._columns import Kind, as_kinds, column_kinds, require_columns
+from peerloss.datasets.tables._columns import (
+    Kind,
+    as_kinds,
+    column_kinds,
+    free_names,
+    quoted,
+    require_columns,
+)
 from peerloss.datasets.tables._csv import (
     CsvFile,
     append_field,
@@ -13,13 +20,15 @@ from peerloss.datasets.tables._csv import (
     strip_field,
     write_table,
 )
+from peerloss.datasets.tables._json_lines import value_places
 from peerloss.datasets.tables._number_text import ColumnNote
-from peerloss.datasets.tables._read_options import TABLE_SUFFIXES, TEXT_SUFFIXES, ReadOptions
+from peerloss.datasets.tables._read_options import JSON_SUFFIXES, TABLE_SUFFIXES, TEXT_SUFFIXES, ReadOptions
 from peerloss.datasets.tables._read_table import iter_table, read_table, read_with_notes
 from peerloss.datasets.tables._reading import Reading
 from peerloss.datasets.tables._write_chunks import OUTPUT_SUFFIXES, check_output_format, write_chunks
 
 __all__ = [
+    "JSON_SUFFIXES",
     "OUTPUT_SUFFIXES",
     "TABLE_SUFFIXES",
     "TEXT_SUFFIXES",
@@ -34,9 +43,11 @@ __all__ = [
     "check_csv",
     "check_output_format",
     "column_kinds",
+    "free_names",
     "iter_table",
     "neutralise",
     "open_text",
+    "quoted",
     "read_records",
     "read_table",
     "read_with_notes",
@@ -44,6 +55,7 @@ __all__ = [
     "require_columns",
     "strip_field",
     "text_encoding",
+    "value_places",
     "write_chunks",
     "write_table",
 ]

@@ -14,7 +14,7 @@ from peerloss.datasets.tables._number_text import parse_number
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Callable, Container, Iterable, Mapping
 
     from sklearn.pipeline import Pipeline
 
@@ -78,6 +78,16 @@ def check_unique(names: Iterable[str], where: object, *, advice: str) -> None:
         raise InvalidInputError(
             f"{where}: column names must be unique; {quoted(repeated)} occurs more than once. {advice}"
         )
+
+
+def free_names(name: str, count: int, taken: Container[str]) -> list[str]:
+    """Return names for the ``count`` components of a column of text; none of them is ``taken``.
+
+    >>> free_names("review", 2, {"review", "size"}), free_names("review", 2, {"review", "review 1"})
+    (['review 0', 'review 1'], ['review_ 0', 'review_ 1'])
+    """
+    names = [f"{name} {i}" for i in range(count)]
+    return free_names(f"{name}_", count, taken) if any(new in taken for new in names) else names
 
 
 def make_encoder(*, mark_missing: bool = False) -> Pipeline:

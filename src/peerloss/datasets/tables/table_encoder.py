@@ -11,7 +11,7 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
 from peerloss._validation import check_choice, check_magnitude
-from peerloss.datasets.tables._columns import column_kinds, make_encoder, require_columns
+from peerloss.datasets.tables._columns import column_kinds, free_names, make_encoder, require_columns
 from peerloss.datasets.tables.column_use import MAX_CATEGORIES, as_table, as_text, use_of
 from peerloss.datasets.tables.text_features import fit_text, transform_text
 from peerloss.exceptions import InvalidInputError
@@ -52,7 +52,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         ``"features"``: an array of numbers, with 50 components for each column of free text. ``"sparse"``: a
         sparse matrix with the TF-IDF matrix instead, which linear models learn better from. ``"table"``: the
         columns in use as they are, for :class:`~peerloss.PeerClassifier`, which encodes them for each of its
-        models.
+        models. Missing values in a column of numbers that had none in training become its median.
 
     Attributes
     ----------
@@ -94,6 +94,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         self.dropped_ = dropped
         self.free_text_ = [name for name in used if uses[name].kind == "text"]
         if self.output == "table":
+            # A classifier that was trained without gaps cannot predict rows that have some.
+            columns = self._used(table)
+            complete = [n for n, kind in used.items() if kind == "number" and columns[n].notna().all()]
+            self._medians = {name: float(columns[name].median()) for name in complete}
             return self
         self._text_models = {name: fit_text(as_text(table[name])) for name in self.free_text_}
         categories = [n for n, kind in used.items() if kind == "text" and n not in self.free_text_]
@@ -111,7 +115,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         table = as_table(X)
         if self.output == "table":
-            return self._used(table)
+            return self._used(table).fillna(self._medians)
         if self.output == "features":
             return self._dense(self._plain(table)[0])
         views = self.views(table)
@@ -155,11 +159,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _plain(self, table: pd.DataFrame) -> tuple[pd.DataFrame, list[csr_array]]:
         """Return the columns in use, with components of free text as numbers at the end, and its matrices."""
         used = self._used(table)
-        parts, words = [used.drop(columns=self.free_text_)], []
+        parts, words, taken = [used.drop(columns=self.free_text_)], [], set(self.kinds_)
         for name, model in self._text_models.items():
             matrix, found = transform_text(model, used[name])
             words.append(matrix)
-            names = [f"{name} {i}" for i in range(found.shape[1])]
+            names = free_names(name, found.shape[1], taken)
+            taken.update(names)
             parts.append(pd.DataFrame(found, index=used.index, columns=names))
         return pd.concat(parts, axis=1) if len(parts) > 1 else parts[0], words
 
