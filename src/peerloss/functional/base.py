@@ -229,6 +229,13 @@ def as_base(base: str | LossMatrix) -> Base:
     )
 
 
+def is_built_in(base: str | LossMatrix) -> bool:
+    """Whether ``base`` is a base loss of this module, perhaps with options; its rows are independent."""
+    matrix = as_base(base).matrix
+    function = matrix.func if isinstance(matrix, partial) else matrix
+    return any(function is known.matrix for known in _BUILT_IN)
+
+
 def trainable_bases() -> tuple[str, ...]:
     """Return the names of the registered base losses that have a gradient."""
     return tuple(name for name in BASES if as_base(name).has_gradient)

@@ -134,7 +134,8 @@ def forward_columns(z: Tensor, log_transition: Tensor, needed: Tensor) -> Tensor
     """Return −log (p T)[k] of every noisy label k, (n, K); entries that are not ``needed`` are finite.
 
     The sums are one matrix product. Where a needed one would underflow, because T has zeros, it is computed
-    in logarithms. If the values cannot be read, this is done for all entries and takes memory for n·K² numbers.
+    in logarithms. If the values cannot be read, this is done for all entries and takes memory for n·K²
+    numbers.
     """
     noisy = torch.softmax(z, dim=1) @ log_transition.exp()
     floor = torch.finfo(z.dtype).tiny ** 0.8  # far above the numbers that lose digits
