@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from peerloss._validation import check_count, check_finite
 from peerloss.functional import loss_matrix, peer_loss
 from peerloss.losses._peer import PeerLoss
@@ -113,6 +115,7 @@ def cores_keep(logits: Tensor, target: Tensor, *, eps: float = CORES_EPS, ignore
     """
     z = logits.detach()
     k = loss_matrix(z[:1]).shape[1]
-    equal = z.new_full((k,), 1.0 / k)
+    dtype = torch.promote_types(z.dtype, torch.float32)  # half precision does not sum to 1
+    equal = z.new_full((k,), 1.0 / k, dtype=dtype)
     rows = peer_loss(z, target, noisy_prior=equal, eps=eps, ignore_index=ignore_index, reduction="none")
     return rows < 0
