@@ -124,10 +124,10 @@ def tempered_log_softmax(logits: Tensor, *, t2: float = DEFAULT_TEMPERATURES[1])
     shift = torch.zeros_like(top)  # λ − max z
     for step in range(NEWTON_STEPS):
         distance = below if step >= NEWTON_STEPS - DIFFERENTIABLE_STEPS else fixed
-        base = 1.0 + s * (distance + shift)
-        log_p = -torch.log(base) / s
+        excess = s * (distance + shift)
+        log_p = -torch.log1p(excess) / s
         total = torch.logsumexp(log_p, dim=1, keepdim=True)
-        slope = (torch.exp(log_p - total) / base).sum(dim=1, keepdim=True)
+        slope = (torch.exp(log_p - total) / (1.0 + excess)).sum(dim=1, keepdim=True)
         shift = shift + torch.expm1(s * total) / (s * slope)
     return -torch.log1p(s * (below + shift)) / s
 
