@@ -54,6 +54,14 @@ def test_the_sieve_is_the_rule_of_fixed_targets_at_equal_priors():
     assert torch.equal(cores_keep(z, y), keep_rows(torch.softmax(z, dim=1), y, equal))
 
 
+def test_only_the_clip_bounds_the_loss():
+    """With eps = 0 and any β > 0, confident predictions of the label make it as small as you like."""
+    for beta in (0.1, 0.7, 2.0):
+        z, y = torch.tensor([[1e4, 0.0, 0.0]], dtype=torch.float64), torch.tensor([0])
+        assert cores_loss(noisy_prior=PRIOR, beta=beta, eps=0.0)(z, y) < -500 * beta
+        assert cores_loss(noisy_prior=PRIOR, beta=beta)(z, y) > -20 * beta
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("k", [3, 7])
 def test_logits_may_be_in_half_precision(dtype, k):
