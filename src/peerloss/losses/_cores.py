@@ -93,8 +93,8 @@ def cores_keep(logits: Tensor, target: Tensor, *, eps: float = CORES_EPS, ignore
     """Return which labels the sieve of CORES² keeps, (n,) bool: ``L[n, ỹ_n] < (1/K)·Σ_k L[n, k]``.
 
     The model disagrees less with this label than with labels on average. The rule does not depend on β and π̃,
-    which occur on both sides of it. A label is kept if its peer loss, at α = 1 and with equal priors, is below
-    0; :func:`peerloss.training.keep_rows` has π̃ instead of equal priors.
+    which occur on both sides of it. A label is kept if its peer loss, at α = 1 and with equal priors, is
+    below 0. :func:`peerloss.training.keep_rows` has π̃ instead of equal priors.
 
     Parameters
     ----------
