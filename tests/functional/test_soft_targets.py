@@ -357,6 +357,18 @@ def test_wrong_soft_targets_are_located(name, change, message):
         (LINEAR | OTHERS)[name](z, change(q))
 
 
+@pytest.mark.parametrize("name", [*LINEAR])
+def test_a_mean_needs_a_positive_sum_of_weights(name):
+    """Negative entries of heavy classes may make the divisor negative; sums and other reductions are fine."""
+    z, _, _ = example(4)
+    q = torch.tensor([[1.2, -0.1, -0.1]], dtype=torch.float64).expand(4, 3)
+    loss, options = LINEAR[name], {"weight": torch.tensor([0.1, 5.0, 1.0], dtype=torch.float64)}
+    with pytest.raises(InvalidInputError, match=r'`target` must have a positive sum.*Use reduction="sum"'):
+        loss(z, q, **options)
+    assert torch.isfinite(loss(z, q, reduction="sum", **options))
+    assert torch.isfinite(loss(z, q, weight=torch.ones(3, dtype=torch.float64)))
+
+
 def test_wrong_positions_are_located():
     """The message names the position, not the flattened row."""
     z = torch.zeros(2, 3, 4)

@@ -225,8 +225,8 @@ def _encode(labels: ArrayLike, classes: Sequence[Any] | ArrayLike) -> tuple[NDAr
     if (codes < 0).any():
         unknown = _plain(values[codes < 0][0])
         raise InvalidInputError(
-            f"`labels` must be among `classes`; found {unknown!r}. Add it to `classes`, also if it stands for "
-            "a missing label: whether a label is missing is protected too."
+            f"`labels` must be among `classes`; found {unknown!r}. Add it to `classes`, also if it stands "
+            "for a missing label: whether a label is missing is protected too."
         )
     return names, codes
 
