@@ -244,7 +244,8 @@ def _as_array(values: Any) -> NDArray[Any]:
 def _keys(values: NDArray[Any]) -> list[Any]:
     """Return plain values to look up; each missing one (NaN, None, pandas.NA) is ``None``."""
     if values.dtype.kind in "biuUS":
-        return values.tolist()
+        plain: list[Any] = values.tolist()
+        return plain
     import pandas as pd  # noqa: PLC0415 - classes without missing labels do not need pandas
 
     pairs = zip(values, pd.isna(values), strict=True)
