@@ -210,7 +210,7 @@ def main() -> None:
             with arguments.runs.open("a", encoding="utf-8") as stream:
                 stream.write(json.dumps(runs[cell]) + "\n")
     text = [
-        "# Accuracy against the share of labels, noisy",
+        "# Accuracy against the share of rows with a (noisy) label",
         "",
         f"Measured with `benchmarks/unlabelled_rows.py`: {provenance('cpu')}; seeds {arguments.seeds}.",
         ABOUT,

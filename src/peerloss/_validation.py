@@ -264,7 +264,8 @@ def _soft_labels(table: NDArray[Any], name: str, n_classes: int | None) -> Given
         )
     with np.errstate(invalid="ignore"):  # infinity minus infinity
         sums = shares.sum(axis=1)
-    wrong = ~missing & ~(np.abs(sums - 1.0) <= SOFT_LABEL_TOLERANCE)
+    tolerance = max(SOFT_LABEL_TOLERANCE, np.finfo(table.dtype).eps)  # of rounding in half precision
+    wrong = ~missing & ~(np.abs(sums - 1.0) <= tolerance)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
         what = f"row {row} sums to {sums[row]:g}" if np.isfinite(sums[row]) else f"row {row} is not finite"

@@ -185,6 +185,15 @@ def test_tempered_probabilities_sum_to_one(k, seed, scale):
         torch.testing.assert_close(totals, torch.ones_like(totals), rtol=1e-9, atol=0.0)
 
 
+@pytest.mark.parametrize("t2", [1.0 + 1e-6, 1.0 + 1e-5, 1.0001, 1.001, 1.01])
+def test_tempered_probabilities_sum_to_one_in_single_precision(t2):
+    """Also for a t2 slightly above 1, where 1 + (t2 − 1)·d has few digits of d."""
+    z = random_logits(50, 10, 0, 3.0)
+    log_p = tempered_log_softmax(z.float(), t2=t2)
+    torch.testing.assert_close(log_p.exp().sum(dim=1), torch.ones(50), rtol=0, atol=1e-5)
+    torch.testing.assert_close(log_p.double(), tempered_log_softmax(z, t2=t2), rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("t2", [1.01, 1.2, 3.0])
 def test_derivatives_through_the_newton_steps(t2):
     """First and second derivatives of the tempered softmax agree with finite differences."""

@@ -126,6 +126,16 @@ def test_the_mean_noise_is_computed_from_the_rows():
     torch.testing.assert_close(given.mean(dim=0), counts.double())
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_probabilities_may_be_in_half_precision(dtype):
+    """Rounded rows are off by their precision, as soft targets of the losses may be."""
+    rng = np.random.default_rng(0)
+    clean, y = torch.tensor(rng.dirichlet(np.ones(10), size=64)), torch.tensor(rng.integers(10, size=64))
+    found = covariance_targets(y, clean.to(dtype))
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), covariance_targets(y, clean), rtol=0, atol=0.02)
+
+
 def test_rows_without_a_label_stay_without_one():
     """Their targets are NaN, which the loss ignores, and they do not change those of the others."""
     clean = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]], dtype=torch.float64)

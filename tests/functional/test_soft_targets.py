@@ -284,6 +284,31 @@ def test_forward_correction_does_not_underflow():
     torch.testing.assert_close(soft, hard)
 
 
+@pytest.mark.parametrize("is_readable", [True, False])
+@pytest.mark.parametrize("weight", [None, torch.tensor([1.0, 2.0, 0.5])])
+@pytest.mark.parametrize(
+    ("transition", "labels"),
+    [
+        ([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 1.0, 0.0]], [0, 1]),  # nothing is labelled as class 2
+        ([[0.5, 0.5, 0.0], [0.0, 0.5, 0.5], [0.5, 0.0, 0.5]], [0, 1, 2]),
+        ([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0], [0.0, 1.0, 0.0]], [0, 1, 2]),  # no diagonal for two classes
+    ],
+)
+def test_forward_correction_with_zeros_in_t(transition, labels, weight, is_readable, monkeypatch):
+    """Values and gradients are those of class codes, also where (p T)[k] underflows or is 0."""
+    if not is_readable:
+        monkeypatch.setattr("peerloss.functional.correction.values_are_checkable", lambda _: False)
+    logits = [[-200.0, 0.0, -100.0], [1.0, -150.0, 0.0], [0.3, -0.2, 0.5], [-torch.inf, 1.0, 0.0]]
+    for label in labels:
+        z = torch.tensor([row for row in logits if not (row[0] == -torch.inf and label == 0)])
+        y = torch.full((len(z),), label)
+
+        def loss(t, target):
+            return forward_loss(t, target, transition, weight=weight, reduction="sum")
+
+        torch.testing.assert_close(with_gradient(loss, z, one_hot(y).float()), with_gradient(loss, z, y))
+
+
 def test_transforms_see_differentiable_operations():
     """``vmap`` over rows gives the gradient of each row, as for class codes."""
     z, q, _ = example()
@@ -330,6 +355,18 @@ def test_wrong_soft_targets_are_located(name, change, message):
     z, q, _ = example()
     with pytest.raises(InvalidInputError, match=message):
         (LINEAR | OTHERS)[name](z, change(q))
+
+
+@pytest.mark.parametrize("name", [*LINEAR])
+def test_a_mean_needs_a_positive_sum_of_weights(name):
+    """Negative entries of heavy classes may make the divisor negative; sums and other reductions are fine."""
+    z, _, _ = example(4)
+    q = torch.tensor([[1.2, -0.1, -0.1]], dtype=torch.float64).expand(4, 3)
+    loss, options = LINEAR[name], {"weight": torch.tensor([0.1, 5.0, 1.0], dtype=torch.float64)}
+    with pytest.raises(InvalidInputError, match=r'`target` must have a positive sum.*Use reduction="sum"'):
+        loss(z, q, **options)
+    assert torch.isfinite(loss(z, q, reduction="sum", **options))
+    assert torch.isfinite(loss(z, q, weight=torch.ones(3, dtype=torch.float64)))
 
 
 def test_wrong_positions_are_located():

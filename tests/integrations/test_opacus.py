@@ -1,6 +1,6 @@
 """Differentially private training with our losses."""
 
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 import pytest
@@ -10,6 +10,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from peerloss import AlphaSchedule, BackwardLoss, DMILoss, FDivergenceLoss, ForwardLoss, PeerLoss, PlainLoss
 from peerloss.exceptions import InvalidInputError
+from peerloss.functional import bi_tempered_matrix
+from peerloss.functional.base import as_base
 from peerloss.noise import private_label_frequencies
 
 pytest.importorskip("opacus", reason='needs Opacus: pip install "peerloss[privacy]"')
@@ -30,6 +32,19 @@ def _search_for_each_noise_once():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("opacus.privacy_engine.get_noise_multiplier", cache(get_noise_multiplier))
         yield
+
+
+class MixedRows(PeerLoss):
+    """A loss of a user, divided by what all rows of the batch have in common."""
+
+    def forward(self, logits, target):
+        """Return the peer loss, divided by the norm of all logits."""
+        return super().forward(logits, target) / logits.norm()
+
+
+def centred(logits):
+    """Return a base loss of a user, which subtracts the mean of all rows."""
+    return torch.nn.functional.softplus(-(logits - logits.mean(dim=0)))
 
 
 def data(n=60):
@@ -95,8 +110,10 @@ def test_gradients_of_rows_are_those_of_single_rows(make, reduction):
         PeerLoss(),
         DMILoss(),
         PlainLoss(weight=[1.0, 5.0]),
+        MixedRows(noisy_prior=PRIOR),
+        PlainLoss(centred),
     ],
-    ids=["sampled", "counted", "dmi", "weights"],
+    ids=["sampled", "counted", "dmi", "weights", "subclass", "base"],
 )
 def test_refused_losses_are_not_sums_over_rows(loss):
     """Removing a row changes the loss of the others: n times the mean is not additive."""
@@ -124,6 +141,9 @@ def test_refused_losses_are_not_sums_over_rows(loss):
         (FDivergenceLoss(), "given `noisy_prior`"),
         (DMILoss(), "DMILoss is a determinant"),
         (nn.BCEWithLogitsLoss(), "got BCEWithLogitsLoss.*call Opacus directly"),
+        (MixedRows(noisy_prior=PRIOR), "got MixedRows.*call Opacus directly"),
+        (PeerLoss(centred, noisy_prior=PRIOR), r"base loss of this package.*Base\(None, centred\)"),
+        (BackwardLoss(NOISE, base=centred), "`loss` must have a base loss of this package"),
         (PeerLoss(noisy_prior=PRIOR, reduction="none"), "reduction='mean' or 'sum'; got 'none'"),
         (PlainLoss(weight=[1.0, 2.0]), "reduction='sum' if it has class weights"),
         (nn.CrossEntropyLoss(weight=torch.ones(2)), "reduction='sum' if it has class weights"),
@@ -137,6 +157,12 @@ def test_a_refused_loss_is_told_why(loss, message):
         start(loss)
 
 
+@pytest.mark.parametrize("base", ["gce:0.4", as_base("mae"), partial(bi_tempered_matrix, t1=0.5, t2=2.0)])
+def test_options_of_built_in_bases_are_accepted(base):
+    """A base loss of this package is one with other options too."""
+    check_private_loss(PeerLoss(base, noisy_prior=PRIOR))
+
+
 def test_class_weights_with_a_sum_are_accepted():
     """Without the common divisor rows are independent."""
     check_private_loss(PeerLoss(noisy_prior=PRIOR, weight=[1.0, 2.0], reduction="sum"))
@@ -148,6 +174,7 @@ def test_class_weights_with_a_sum_are_accepted():
         ({}, "`prior_epsilon` must state"),
         ({"prior_epsilon": -0.1}, "`prior_epsilon` must be zero or positive"),
         ({"prior_epsilon": 3.0}, "`target_epsilon` must be above `prior_epsilon`; got 3 and 3"),
+        ({"prior_epsilon": 2.995}, "must leave enough ε.*target_epsilon=3 and prior_epsilon=2.995"),
         ({"prior_epsilon": 0.0, "target_epsilon": 0.0}, "`target_epsilon` must be positive"),
         ({"prior_epsilon": 0.0, "target_epsilon": float("inf")}, "`target_epsilon` must be a finite"),
         ({"prior_epsilon": 0.0, "target_delta": 0.0}, r"`target_delta` must lie in \(0, 1\)"),
@@ -251,6 +278,9 @@ def test_ignored_labels_are_refused_with_a_mean_and_accepted_with_a_sum(is_soft)
     found = "rows of NaN" if is_soft else "the ignored label -100"
     with pytest.raises(InvalidInputError, match=f"`target` must not hold {found} in private training"):
         mean(make_model()(X), target)
+    with pytest.raises(InvalidInputError, match=f"`target` must not hold {found} in private training"):
+        mean(logits=make_model()(X), target=target)
+    assert torch.isfinite(mean(logits=make_model()(X[1:]), target=target[1:]))
     assert torch.isfinite(mean(make_model()(X[1:]), target[1:]))
 
 

@@ -54,6 +54,23 @@ def test_the_sieve_is_the_rule_of_fixed_targets_at_equal_priors():
     assert torch.equal(cores_keep(z, y), keep_rows(torch.softmax(z, dim=1), y, equal))
 
 
+def test_only_the_clip_bounds_the_loss():
+    """With eps = 0 and any β > 0, confident predictions of the label make it as small as you like."""
+    for beta in (0.1, 0.7, 2.0):
+        z, y = torch.tensor([[1e4, 0.0, 0.0]], dtype=torch.float64), torch.tensor([0])
+        assert cores_loss(noisy_prior=PRIOR, beta=beta, eps=0.0)(z, y) < -500 * beta
+        assert cores_loss(noisy_prior=PRIOR, beta=beta)(z, y) > -20 * beta
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("k", [3, 7])
+def test_logits_may_be_in_half_precision(dtype, k):
+    """The sieve keeps the labels that it keeps for the same logits in float32."""
+    rng = np.random.default_rng(0)
+    z, y = torch.tensor(3.0 * rng.normal(size=(60, k))).to(dtype), torch.tensor(rng.integers(k, size=60))
+    assert torch.equal(cores_keep(z, y), cores_keep(z.float(), y))
+
+
 def test_two_classes_by_one_logit():
     """(n,) means the columns (0, z): kept are the labels that the logit predicts."""
     z = torch.tensor([2.0, -1.0, 0.5, -3.0])

@@ -7,6 +7,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import binomtest
 
@@ -110,6 +111,34 @@ def test_types_and_empty_tables():
         released, _ = release_labels([classes[0]] * 5, 1.0, classes=classes)
         assert released.dtype == np.asarray(classes).dtype
         assert release_labels([], 1.0, classes=classes)[0].shape == (0,)
+
+
+@pytest.mark.parametrize("stored", [None, math.nan, np.float64("nan"), pd.NA])
+@pytest.mark.parametrize("listed", [None, math.nan, pd.NA])
+@pytest.mark.parametrize("known", [["a", "b"], [0, 1]])
+def test_a_missing_label_is_a_class(stored, listed, known):
+    """NaN, None and pandas.NA are one label; it is released as it is written in the classes."""
+    labels = [*known, stored] * 20
+    released, _ = release_labels(labels, 32.0, classes=[*known, listed])
+    assert pd.isna(released).tolist() == [False, False, True] * 20
+    assert released[:2].tolist() == known
+    frequencies = private_label_frequencies(pd.Series(labels), 32.0, classes=[*known, listed])
+    np.testing.assert_allclose(frequencies, 1 / 3)
+    with pytest.raises(InvalidInputError, match=r"`classes` must list.*with 3 distinct"):
+        release_labels(labels, 1.0, classes=[*known, listed, stored])
+
+
+def test_labels_of_several_types_keep_them():
+    """A number next to text is still a number."""
+    released, _ = release_labels([0, "a", 2.5], 32.0, classes=["a", 0, 2.5])
+    assert released.tolist() == [0, "a", 2.5]
+
+
+def test_unknown_labels_are_shown_as_python_values():
+    """The message has 2, not np.int64(2)."""
+    for labels in (np.array([0, 2]), np.array([0, np.int64(2)], dtype=object)):
+        with pytest.raises(InvalidInputError, match="found 2\\. Add it"):
+            release_labels(labels, 1.0, classes=[0, 1])
 
 
 @pytest.mark.parametrize("option", ["random_state", "exact"])

@@ -124,10 +124,10 @@ def tempered_log_softmax(logits: Tensor, *, t2: float = DEFAULT_TEMPERATURES[1])
     shift = torch.zeros_like(top)  # λ − max z
     for step in range(NEWTON_STEPS):
         distance = below if step >= NEWTON_STEPS - DIFFERENTIABLE_STEPS else fixed
-        base = 1.0 + s * (distance + shift)
-        log_p = -torch.log(base) / s
+        excess = s * (distance + shift)
+        log_p = -torch.log1p(excess) / s
         total = torch.logsumexp(log_p, dim=1, keepdim=True)
-        slope = (torch.exp(log_p - total) / base).sum(dim=1, keepdim=True)
+        slope = (torch.exp(log_p - total) / (1.0 + excess)).sum(dim=1, keepdim=True)
         shift = shift + torch.expm1(s * total) / (s * slope)
     return -torch.log1p(s * (below + shift)) / s
 
@@ -227,6 +227,13 @@ def as_base(base: str | LossMatrix) -> Base:
         f"`base` must be one of {', '.join(sorted(BASES))}, gce:q with 0 < q ≤ 1, or a callable from logits "
         f"(n, K) to losses (n, K); got {base!r}."
     )
+
+
+def is_built_in(base: str | LossMatrix) -> bool:
+    """Whether ``base`` is a base loss of this module, perhaps with options; its rows are independent."""
+    matrix = as_base(base).matrix
+    function = matrix.func if isinstance(matrix, partial) else matrix
+    return any(function is known.matrix for known in _BUILT_IN)
 
 
 def trainable_bases() -> tuple[str, ...]:

@@ -312,6 +312,11 @@ def mean_divisor(batch: Batch, weight: Tensor | None) -> Tensor | int:
         return max(len(batch.target), 1) if batch.valid is None else batch.valid.sum().clamp(min=1)
     if batch.is_soft:  # rows without a label hold zeros
         total = (batch.target.detach() @ weight).sum()
+        if values_are_checkable(total) and total <= 0 and (batch.target < 0).any():
+            raise InvalidInputError(
+                f"`target` must have a positive sum of class weights, by which a mean divides; got {total:g} "
+                'because entries are negative. Use reduction="sum".'
+            )
     else:
         weights = weight[batch.target]
         total = weights.sum() if batch.valid is None else (weights * batch.valid).sum()

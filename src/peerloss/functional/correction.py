@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from peerloss._deprecation import renamed_parameters
-from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps, check_vector
+from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps, check_vector, values_are_checkable
 from peerloss.functional.batch import Batch, fit_to_batch, make_batch, reduce_rows, without_autocast
 from peerloss.functional.kernels.reference import rows_of_labels, weighted_sum
 from peerloss.noise import NoiseModel, as_noise_model
@@ -117,8 +117,8 @@ def batch_forward_loss(batch: Batch, log_transition: Tensor, weight: Tensor | No
         weight = None if weight is None else fit_to_batch(weight, "weight", batch)
         z, y = batch.logits, batch.target
         if batch.is_soft:
-            columns = -noisy_log_probabilities(z, log_transition)
-            rows = weighted_sum(y if weight is None else y * weight, columns, batch)
+            coefficients = y if weight is None else y * weight
+            rows = (coefficients * forward_columns(z, log_transition, coefficients != 0)).sum(dim=1)
         else:
             rows = forward_rows(z, log_transition.T[y])
             rows = rows if weight is None else rows * weight[y]
@@ -130,14 +130,20 @@ def forward_rows(z: Tensor, log_likelihood: Tensor) -> Tensor:
     return -torch.logsumexp(torch.log_softmax(z, dim=-1) + log_likelihood, dim=-1)
 
 
-def noisy_log_probabilities(z: Tensor, log_transition: Tensor) -> Tensor:
-    """Return log (p T)[k] of every noisy label k, (n, K), from logits ``z`` and log T.
+def forward_columns(z: Tensor, log_transition: Tensor, needed: Tensor) -> Tensor:
+    """Return −log (p T)[k] of every noisy label k, (n, K); entries that are not ``needed`` are finite.
 
-    If (p T)[k] would underflow because T has zeros, log p_k + log T[k, k] replaces its logarithm: one term of
-    the sum, with a gradient that does not vanish.
+    The sums are one matrix product. Where a needed one would underflow, because T has zeros, it is computed
+    in logarithms. If the values cannot be read, this is done for all entries and takes memory for n·K²
+    numbers.
     """
-    log_p = torch.log_softmax(z, dim=1)
-    noisy = log_p.exp() @ log_transition.exp()
+    noisy = torch.softmax(z, dim=1) @ log_transition.exp()
     floor = torch.finfo(z.dtype).tiny ** 0.8  # far above the numbers that lose digits
-    rare = log_p + log_transition.diagonal()
-    return torch.where(noisy > floor, noisy.clamp(min=floor).log(), rare)
+    columns = -noisy.clamp(min=floor).log()
+    rare = needed & (noisy <= floor)
+    if values_are_checkable(z):
+        rows, labels = rare.nonzero(as_tuple=True)
+        return columns.index_put((rows, labels), forward_rows(z[rows], log_transition.T[labels]))
+    # A sum without a positive term has no gradient, so the other entries get terms of 1.
+    log_likelihood = log_transition.T.masked_fill(~rare[:, :, None], 0.0)
+    return torch.where(rare, forward_rows(z[:, None], log_likelihood), columns)

@@ -137,8 +137,9 @@ def _check_rows(table: Tensor, name: str, shape: tuple[int, ...]) -> None:
         got = tuple(table.shape) if isinstance(table, Tensor) else type(table).__name__
         raise InvalidInputError(f"`{name}` must be a tensor of shape {shape}; got {got}.")
     if values_are_checkable(table):
-        off = (table.sum(dim=-1) - 1.0).abs()
-        if not bool((off <= SOFT_LABEL_TOLERANCE).all() and (table >= 0).all()):
+        off = (table.double().sum(dim=-1) - 1.0).abs()
+        tolerance = max(SOFT_LABEL_TOLERANCE, torch.finfo(table.dtype).eps)  # of rounding in half precision
+        if not bool((off <= tolerance).all() and (table >= 0).all()):
             raise InvalidInputError(
                 f"`{name}` must hold probabilities that sum to 1 in the last dimension; found a row that "
                 "does not. Divide by the sums."

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from peerloss._validation import check_count, check_in_range, check_non_negative
 from peerloss.exceptions import InvalidInputError
+from peerloss.functional.base import as_base, is_built_in
 from peerloss.integrations._training_loops import missing_extra
 from peerloss.losses import BackwardLoss, DMILoss, FDivergenceLoss, ForwardLoss, PeerLoss, PlainLoss
 
@@ -74,9 +75,9 @@ def make_private(
     after at most ``epochs`` passes over the returned loader. The noise of the steps is chosen so that they
     cost at most ``target_epsilon − prior_epsilon``.
 
-    **What else must not come from these rows:** α, T, class weights, learning rate, the number of epochs, and
-    statistics with which features are standardised. If they were chosen on the private data, they cost
-    privacy that is not counted here. Labels that were released before
+    **What else must not come from these rows:** α, T, ``score_matrix``, class weights, learning rate, the
+    number of epochs, and statistics with which features are standardised. If they were chosen on the private
+    data, they cost privacy that is not counted here. Labels that were released before
     (:func:`~peerloss.noise.release_labels`) are not private any more; their frequencies may be counted.
 
     Parameters
@@ -111,7 +112,7 @@ def make_private(
     ------
     InvalidInputError
         If the loss is not a sum over rows, if the cost of its prior is not stated, or if that cost leaves no
-        ε for training.
+        ε, or too little, for training.
 
     Examples
     --------
@@ -137,18 +138,27 @@ def make_private(
             "for training. Release the frequencies with a smaller ε, or raise `target_epsilon`."
         )
     engine = PrivacyEngine(accountant=accountant, secure_mode=secure_mode)
-    private, optimizer, loader = engine.make_private_with_epsilon(
-        module=model,
-        optimizer=optimizer,
-        data_loader=loader,
-        target_epsilon=total - spent,
-        target_delta=delta,
-        epochs=check_count(epochs, "epochs"),
-        max_grad_norm=check_non_negative(max_grad_norm, "max_grad_norm", positive=True),
-        loss_reduction=loss.reduction,
-    )
+    try:
+        private, optimizer, loader = engine.make_private_with_epsilon(
+            module=model,
+            optimizer=optimizer,
+            data_loader=loader,
+            target_epsilon=total - spent,
+            target_delta=delta,
+            epochs=check_count(epochs, "epochs"),
+            max_grad_norm=check_non_negative(max_grad_norm, "max_grad_norm", positive=True),
+            loss_reduction=loss.reduction,
+        )
+    except ValueError as error:
+        if "budget is too low" not in str(error):
+            raise
+        raise InvalidInputError(
+            f"`target_epsilon` must leave enough ε for training; got target_epsilon={total:g} and "
+            f"prior_epsilon={spent:g}, and Opacus finds no noise for the rest. Release the frequencies with "
+            "a smaller ε, raise `target_epsilon` or `target_delta`, or train fewer epochs."
+        ) from error
     if loss.reduction == "mean":
-        loss.register_forward_pre_hook(_refuse_ignored)
+        loss.register_forward_pre_hook(_refuse_ignored, with_kwargs=True)
     return PrivateTraining(private, optimizer, loader, engine, spent)
 
 
@@ -159,8 +169,8 @@ def check_private_loss(loss: nn.Module) -> None:
     ------
     InvalidInputError
         For sampled peers and for DMI, whose rows share a loss; if label frequencies are counted; for class
-        weights with a mean, which is divided by the weights of all rows; and for other losses, which cannot
-        be checked.
+        weights with a mean, which is divided by the weights of all rows; and for other losses, subclasses
+        and base losses of your own, which cannot be checked.
 
     Examples
     --------
@@ -175,10 +185,16 @@ def check_private_loss(loss: nn.Module) -> None:
             "`loss` must be a sum over rows for private training; DMILoss is a determinant of the whole "
             "batch, so rows have no gradients of their own. Use PeerLoss(noisy_prior=...)."
         )
-    if not isinstance(loss, ROW_LOSSES):
+    if type(loss) not in ROW_LOSSES:  # a subclass may mix rows
         raise InvalidInputError(
             f"`loss` must be a loss of this package or nn.CrossEntropyLoss; got {type(loss).__name__}, for "
             "which a sum over rows cannot be verified. If it is one, call Opacus directly."
+        )
+    base = getattr(loss, "base", None)
+    if base is not None and not is_built_in(base):
+        raise InvalidInputError(
+            f"`loss` must have a base loss of this package for private training; got base={as_base(base)!r}, "
+            "for which a sum over rows cannot be verified. If it is one, call Opacus directly."
         )
     if isinstance(loss, PeerLoss) and loss.peers != "expected":
         raise InvalidInputError(
@@ -221,8 +237,8 @@ def _check_prior_epsilon(loss: nn.Module, prior_epsilon: float | None) -> float:
     return check_non_negative(prior_epsilon, "prior_epsilon")
 
 
-def _refuse_ignored(loss: Any, inputs: tuple[Tensor, Tensor]) -> None:
-    target = inputs[1]
+def _refuse_ignored(loss: Any, inputs: tuple[Tensor, ...], named: dict[str, Tensor]) -> None:
+    target = named["target"] if "target" in named else inputs[1]
     is_soft = target.is_floating_point()
     if (target.isnan() if is_soft else target.eq(loss.ignore_index)).any():
         found = "rows of NaN" if is_soft else f"the ignored label {loss.ignore_index}"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import torch
+
 from peerloss._validation import check_count, check_finite
 from peerloss.functional import loss_matrix, peer_loss
 from peerloss.losses._peer import PeerLoss
@@ -37,7 +39,7 @@ def cores_loss(
     beta
         Weight of the second term, which makes predictions confident.
     eps
-        Added to p inside the logarithm. With 0 the loss is as printed, and unbounded below if β ≥ 1.
+        Added to p inside the logarithm. With 0 the loss is as printed, and unbounded below if β > 0.
     reduction
         As in :class:`PeerLoss`.
 
@@ -91,8 +93,8 @@ def cores_keep(logits: Tensor, target: Tensor, *, eps: float = CORES_EPS, ignore
     """Return which labels the sieve of CORES² keeps, (n,) bool: ``L[n, ỹ_n] < (1/K)·Σ_k L[n, k]``.
 
     The model disagrees less with this label than with labels on average. The rule does not depend on β and π̃,
-    which occur on both sides of it. It is peer loss at α = 1 with equal priors below 0;
-    :func:`peerloss.training.keep_rows` has π̃ instead of equal priors.
+    which occur on both sides of it. A label is kept if its peer loss, at α = 1 and with equal priors, is
+    below 0. :func:`peerloss.training.keep_rows` has π̃ instead of equal priors.
 
     Parameters
     ----------
@@ -113,6 +115,7 @@ def cores_keep(logits: Tensor, target: Tensor, *, eps: float = CORES_EPS, ignore
     """
     z = logits.detach()
     k = loss_matrix(z[:1]).shape[1]
-    equal = z.new_full((k,), 1.0 / k)
+    dtype = torch.promote_types(z.dtype, torch.float32)  # half precision does not sum to 1
+    equal = z.new_full((k,), 1.0 / k, dtype=dtype)
     rows = peer_loss(z, target, noisy_prior=equal, eps=eps, ignore_index=ignore_index, reduction="none")
     return rows < 0

@@ -53,12 +53,14 @@ def release_labels(
     Parameters
     ----------
     labels
-        True labels of any type, shape (n,). They are not modified.
+        True labels of any type, shape (n,). They are not modified. NaN, ``None`` and ``pandas.NA`` are one
+        label, "missing".
     epsilon
         ε, above 0 and at most 32; smaller is more private.
     classes
         All labels that are possible, each once, at least two. They are not taken from ``labels``, because
-        which classes occur depends on the data and is not protected.
+        which classes occur depends on the data and is not protected. Include ``None`` if labels may be
+        missing.
 
     Returns
     -------
@@ -207,8 +209,8 @@ def _happens(numerator: int, denominator: int, below: Callable[[int], int]) -> b
 
 def _encode(labels: ArrayLike, classes: Sequence[Any] | ArrayLike) -> tuple[NDArray[Any], IntArray]:
     """Return the classes as an array and the index of each label among them."""
-    names, values = np.asarray(classes), np.asarray(labels)
-    n_distinct = len(set(names.ravel().tolist()))
+    names, values = _as_array(classes), _as_array(labels)
+    n_distinct = len(set(_keys(names.ravel())))
     if names.ndim != 1 or n_distinct < max(2, len(names)):
         raise InvalidInputError(
             f"`classes` must list at least two labels, each once; got shape {names.shape} with {n_distinct} "
@@ -218,11 +220,38 @@ def _encode(labels: ArrayLike, classes: Sequence[Any] | ArrayLike) -> tuple[NDAr
         raise InvalidInputError(
             f"`labels` must be one-dimensional; got shape {values.shape}. Pass one label per row."
         )
-    index = {name: code for code, name in enumerate(names.tolist())}
-    codes = np.array([index.get(value, -1) for value in values.tolist()], dtype=np.int64)
+    index = {name: code for code, name in enumerate(_keys(names))}
+    codes = np.array([index.get(value, -1) for value in _keys(values)], dtype=np.int64)
     if (codes < 0).any():
+        unknown = _plain(values[codes < 0][0])
         raise InvalidInputError(
-            f"`labels` must be among `classes`; found {values[codes < 0][0]!r}. Add it to `classes`, also if "
-            "it stands for a missing label: whether a label is missing is protected too."
+            f"`labels` must be among `classes`; found {unknown!r}. Add it to `classes`, also if it stands "
+            "for a missing label: whether a label is missing is protected too."
         )
     return names, codes
+
+
+def _as_array(values: Any) -> NDArray[Any]:
+    """Return an array in which labels of several types stay what they are; NumPy makes text of them."""
+    array = np.asarray(values)
+    if array.dtype.kind in "US":
+        objects = np.asarray(values, dtype=object)
+        if not all(isinstance(value, str | bytes) for value in objects.ravel()):
+            return objects
+    return array
+
+
+def _keys(values: NDArray[Any]) -> list[Any]:
+    """Return plain values to look up; each missing one (NaN, None, pandas.NA) is ``None``."""
+    if values.dtype.kind in "biuUS":
+        plain: list[Any] = values.tolist()
+        return plain
+    import pandas as pd  # noqa: PLC0415 - classes without missing labels do not need pandas
+
+    pairs = zip(values, pd.isna(values), strict=True)
+    return [None if is_missing else _plain(value) for value, is_missing in pairs]
+
+
+def _plain(value: Any) -> Any:
+    """Return a NumPy scalar as the Python value that it holds."""
+    return value.item() if isinstance(value, np.generic) else value
