@@ -156,9 +156,10 @@ def test_gold_labels_help(small_portfolio):  # noqa: ARG001 (a fixture)
 
 def test_it_works_in_pipelines_searches_and_clones(small_portfolio):  # noqa: ARG001 (a fixture)
     """Pipelines, searches and clones of scikit-learn work."""
-    X, _, noisy = task(150)
-    assert len(cross_val_score(make_pipeline(StandardScaler(), PeerClassifier()), X, noisy, cv=3)) == 3
-    search = GridSearchCV(PeerClassifier(), {"metric": ["accuracy", "balanced_accuracy"]}, cv=2)
+    X, _, noisy = task(300)
+    pipeline = make_pipeline(StandardScaler(), PeerClassifier(random_state=0))
+    assert len(cross_val_score(pipeline, X, noisy, cv=3)) == 3
+    search = GridSearchCV(PeerClassifier(random_state=0), {"metric": ["accuracy", "balanced_accuracy"]}, cv=2)
     search.fit(pd.DataFrame(X, columns=list("abcd")), noisy)
     assert clone(search.best_estimator_).get_params() == search.best_estimator_.get_params()
 
