@@ -42,7 +42,7 @@ def json_frames(path: Path, chunk_rows: int | None, encoding: str | None) -> Ite
 
 
 def value_places(line: str) -> dict[str, slice]:
-    """Return name → place of its value in a line, of an object that :func:`json_frames` accepts.
+    """Return name → place of its value in a line, of an object of numbers and text.
 
     >>> places = value_places('{"x": 1.50, "label": "yes"}')
     >>> '{"x": 1.50, "label": "yes"}'[places["x"]]
