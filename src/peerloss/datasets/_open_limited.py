@@ -132,8 +132,8 @@ def _encoding_advice(path: Path, encoding: str | None) -> str:
         is_utf16 = stream.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
     name = "utf-16" if is_utf16 else "latin-1"
     return (
-        f"Name its encoding, probably encoding={name!r} (on the command line --encoding {name}, for the main "
-        "table of a command only), or save the file as UTF-8; spreadsheets offer this when they export."
+        f"Name its encoding, probably encoding={name!r} (on the command line --encoding {name}), or save the "
+        "file as UTF-8; spreadsheets offer this when they export. --encoding is for the main table only."
     )
 
 

@@ -74,7 +74,7 @@ def test_numbers_in_text_are_recognised(tmp_path):
         ('{"a": "x"}\n{"a": "\\ud800x"}\n', "line 2: 'a' holds half of a surrogate pair"),
         ('{"\\udc00": "x"}\n', r"line 1: '\\udc00' holds half of a surrogate pair"),
         ("\n\n", "has no rows; expected one JSON object per line"),
-        (b'{"a": "\xe9"}\n', "line 1: not UTF-8 text.*--encoding latin-1, for the main table"),
+        (b'{"a": "\xe9"}\n', "line 1: not UTF-8 text.*--encoding latin-1.*for the main table only"),
     ],
 )
 def test_damaged_lines_are_refused_with_their_number(tmp_path, content, message):
