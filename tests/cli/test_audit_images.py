@@ -156,7 +156,7 @@ TABLE = ("--labels", "labels.csv", *OPTIONS)
         (unlabelled, TABLE, "no row has a label"),
         (same, ("--target", "kind"), "name columns of --labels"),
         (same, ("--file-column", "kind"), "name columns of --labels"),
-        (same, TABLE[:4], "pass either --target"),
+        (same, TABLE[:4], "pass --target, the column of the labels"),
         (same, (*TABLE[:4], "--target", "knd"), "Did you mean 'kind'?"),
         (same, ("--reports", "labels.csv"), "--reports is for tables"),
         (same, ("--text-column", "file"), "--text-column is for tables"),
@@ -198,10 +198,11 @@ def test_options_of_images_need_a_folder(tmp_path, option):
 
 
 def test_nothing_usable_and_labelled_is_refused(images, tmp_path):
-    """The only labelled image may be the damaged one."""
+    """The only labelled images may be the damaged ones."""
     table = table_of(images, tmp_path)
-    table.assign(kind=["cat"] + [None] * 59).to_csv(tmp_path / "labels.csv", index=False)
-    (images / table["image"][0]).write_bytes(b"")
+    table.assign(kind=["cat", "dog"] + [None] * 58).to_csv(tmp_path / "labels.csv", index=False)
+    for name in table["image"][:2]:
+        (images / name).write_bytes(b"")
     result = run(
         "audit", images, "--labels", tmp_path / "labels.csv", *OPTIONS, "--skip-unreadable",
         "-o", tmp_path / "out",
