@@ -97,7 +97,7 @@ def find_token_issues(
     >>> proba = [np.array([sure, unsure, sure]), np.array([sure, sure])] * 29
     >>> proba += [np.array([sure, unsure, sure]), np.array([sure, unsure])]
     >>> audit = find_token_issues(labels, proba)
-    >>> audit.suspects[["sentence", "position", "given"]].to_numpy().tolist()
+    >>> audit.table.nsmallest(1, "rank")[["sentence", "position", "given"]].to_numpy().tolist()
     [[59, 1, 'O']]
     """
     sentences = _check_sentences(labels, "labels")
