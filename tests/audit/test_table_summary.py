@@ -57,14 +57,12 @@ def test_labels_are_counted_and_odd_ones_named():
     assert summary.unlabelled == 4
     assert summary.labelled == sum(summary.classes.values()) == 400 - 4 - 3
     notes = summary.notes
-    assert "'yes', 'YES', 'yes ' look like one class; use --tidy-labels to merge them." in notes
-    text = (
-        "1 row has the label 'maybe', too few to learn from, and is left out; use --min-class-rows 1 to keep"
-    )
-    assert f"{text} it." in notes
+    assert "'yes', 'YES', 'yes ' look like one class; use `--tidy-labels` to merge them." in notes
+    text = "1 row has the label 'maybe', too few to learn from, and is left out; use `--min-class-rows 1`"
+    assert f"{text} to keep it." in notes
     assert "Rows without a label, left out: 4." in notes
     assert str(summary).endswith("In use: 393 of 400 rows, 3 of 5 columns, 2 classes.")
-    assert summary.serious == ("'yes', 'YES', 'yes ' look like one class; use --tidy-labels to merge them",)
+    assert summary.serious == ("'yes', 'YES', 'yes ' look like one class; use `--tidy-labels` to merge them",)
 
 
 def test_tidy_labels_are_no_longer_serious():
@@ -116,7 +114,7 @@ def test_a_file_is_described_with_how_it_was_read(tmp_path):
     assert summary.notes == (
         "Numbers are read with decimal commas.",
         "Column 'price' is read as numbers; '$0.50' is 0.5.",
-        "15 labels 'None' in column 'label' are read as a class; --na-values None makes them missing.",
+        "15 labels 'None' in column 'label' are read as a class; `--na-values None` makes them missing.",
     )
     assert summary.columns[0].name == "größe"
 

@@ -199,7 +199,7 @@ def test_images_without_labels_are_ignored_and_counted(tmp_path):
         ("cat/999.png", r"images in the table, but not in the folder: 1 \(cat/999.png\)"),
         ("../secret.png", r"outside the folder, or links that lead out of it: 1 \(../secret.png\)"),
         ("/etc/hostname", r"1 \(/etc/hostname\)"),
-        ("", r"rows without a file name: 1 \(row 1\)"),
+        ("", r"rows without a file name: 1 \(row 3\)"),
     ],
 )
 def test_labels_without_images_are_refused_or_left_out(tmp_path, name, message):

@@ -7,8 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from peerloss.datasets import find_rare_labels, find_spellings, tidy_labels
-from peerloss.datasets.label_spelling import prepare_labels
+from peerloss.datasets.label_spelling import describe_change, prepare_labels
 from peerloss.exceptions import InvalidInputError
+
+ALIKE = "(some look the same, but are stored as different characters)"
 
 
 def test_spellings_are_named_with_quotes_that_show_spaces():
@@ -16,7 +18,7 @@ def test_spellings_are_named_with_quotes_that_show_spaces():
     labels = ["Yes", "Yes", "YES", "yes ", "no", "type_1", "type-1", "café", "cafe\u0301"]
     assert [str(group) for group in find_spellings(labels)] == [
         "'Yes', 'YES', 'yes ' look like one class",
-        "'cafe\u0301', 'café' look like one class",
+        f"'cafe\u0301', 'café' look like one class {ALIKE}",
         "'type-1', 'type_1' look like one class",
     ]
     assert find_spellings(labels)[0].rows == {"Yes": 2, "YES": 1, "yes ": 1}
@@ -42,7 +44,31 @@ def test_tidy_labels_merges_into_the_most_frequent_spelling():
     pd.testing.assert_series_equal(given_labels, before)
 
 
-@given(st.lists(st.text(alphabet="aAbB _-é", max_size=5), max_size=20))
+def test_invisible_characters_do_not_make_a_class():
+    """A zero-width space and a byte order mark are found, and are not part of the tidy label."""
+    labels = ["tea\u200b", "tea\u200b", "tea", "\ufefftea \u200b", "te\u00ada"]
+    (group,) = find_spellings(labels)
+    assert (group.tidy, len(group.rows)) == ("tea", 4)
+    assert tidy_labels(labels).tolist() == ["tea"] * 5
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "text"),
+    [
+        ("yes ", "yes", "'yes ' is read as 'yes'"),
+        (
+            "cafe\u0301",
+            "café",
+            "is read as 'café', which looks the same but is stored as different characters",
+        ),
+    ],
+)
+def test_changes_that_cannot_be_seen_are_explained(old, new, text):
+    """Two spellings that look the same in the terminal need a word."""
+    assert describe_change(old, new).endswith(text)
+
+
+@given(st.lists(st.text(alphabet="aAbB _-é\u200b\u00ad", max_size=5), max_size=20))
 def test_tidy_labels_are_tidy(labels):
     """No spellings are left, and tidying again changes nothing."""
     tidy = tidy_labels(labels)
@@ -84,3 +110,8 @@ def test_labels_are_merged_before_classes_are_counted():
     )
     assert several.rare == {}
     assert set(several.labels.to_numpy().ravel()) == {"a", "b"}
+
+
+def test_labels_without_a_visible_character_do_not_become_empty():
+    """An empty cell of a corrected table would be a missing label."""
+    assert tidy_labels(["\u200b", "\u200b", " ", "yes "]).tolist() == ["\u200b", "\u200b", "\u200b", "yes"]

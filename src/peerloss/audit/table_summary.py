@@ -9,9 +9,10 @@ import pandas as pd
 
 from peerloss._pages import counted
 from peerloss.datasets import check_label_column, require_columns
-from peerloss.datasets.label_spelling import PreparedLabels, prepare_labels
+from peerloss.datasets.label_spelling import PreparedLabels, describe_change, prepare_labels
 from peerloss.datasets.tables import Reading, ReadOptions, read_with_notes
 from peerloss.datasets.tables.column_use import describe_columns
+from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 MAX_COLUMNS, MAX_CLASSES = 30, 20
 #: A class with a larger share of the labels is mentioned.
 IMBALANCE = 0.9
+#: A larger number of classes, as a share of the rows, is serious.
+MANY_CLASSES = 0.5
 #: A larger share of rows that contradict others is serious.
 CONTRADICTIONS = 0.1
 
@@ -82,8 +85,13 @@ class TableSummary:
     def serious(self) -> tuple[str, ...]:
         """What should be looked at before anything is trained."""
         found = (
-            [] if self.tidied else [f"{group}; use --tidy-labels to merge them" for group in self.spellings]
+            [] if self.tidied else [f"{group}; use `--tidy-labels` to merge them" for group in self.spellings]
         )
+        if len(self.classes) > max(MAX_CLASSES, MANY_CLASSES * self.labelled):
+            found.append(
+                f"{self.labelled:,} rows have {len(self.classes):,} different labels; check that this column "
+                "holds classes"
+            )
         if self.contradictions > CONTRADICTIONS * self.labelled:
             found.append(self._on_contradictions())
         return tuple(found)
@@ -97,14 +105,14 @@ class TableSummary:
         if self.decimal == ",":
             found.append("Numbers are read with decimal commas")
         found += [f"Column {c.name!r} {c.note}" for c in self.columns if c.note]
-        found += [f"{old!r} is read as {new!r}" for old, new in self.tidied.items()]
+        found += [describe_change(old, new) for old, new in self.tidied.items()]
         found += self.serious
         if 0 < self.contradictions <= CONTRADICTIONS * self.labelled:
             found.append(self._on_contradictions())
         found += [_on_word(word) for word in self.words]
         found += [
             f"{counted(n, 'row')} {'has' if n == 1 else 'have'} the label {name!r}, too few to learn from, "
-            f"and {'is' if n == 1 else 'are'} left out; use --min-class-rows {n} to keep "
+            f"and {'is' if n == 1 else 'are'} left out; use `--min-class-rows {n}` to keep "
             f"{'it' if n == 1 else 'them'}"
             for name, n in self.rare.items()
         ]
@@ -176,7 +184,7 @@ class TableSummary:
 def _on_word(word: WordUse) -> str:
     labels = f"{word.rows:,} label{'s' * (word.rows != 1)} {word.word!r}"
     if word.is_class:
-        remedy = f"--na-values {word.word} makes them missing"
+        remedy = f"`--na-values {word.word}` makes them missing"
         return f"{labels} in column {word.column!r} are read as a class; {remedy}"
     return f"{labels} in column {word.column!r} {'is' if word.rows == 1 else 'are'} read as missing"
 
@@ -223,7 +231,7 @@ def describe_table(
     Columns:
       'size'  number      used
     Labels: 'no' 2 (50.0%), 'Yes' 1 (25.0%), 'yes ' 1 (25.0%).
-    'Yes', 'yes ' look like one class; use --tidy-labels to merge them.
+    'Yes', 'yes ' look like one class; use `--tidy-labels` to merge them.
     In use: 4 of 4 rows, 1 of 1 columns, 3 classes.
     """
     if isinstance(table, pd.DataFrame):
@@ -241,6 +249,29 @@ def as_classes(column: pd.Series, *, where: str) -> pd.Series:
     """Return labels in the type that the file gives them: integers stay integers if some are missing."""
     check_label_column(column, where=where)
     return column.astype("Int64" if column.dtype.kind in "iuf" else object).astype(object)
+
+
+def check_classes(labels: pd.Series, *, where: str, words: Sequence[WordUse] = ()) -> None:
+    """Refuse labels of fewer than two classes.
+
+    Parameters
+    ----------
+    labels
+        The labels of all rows; missing ones are NaN.
+    where
+        What holds the labels, for the message.
+    words
+        Labels such as nan that may have been read as missing; the message names them.
+    """
+    classes = labels.dropna().unique().tolist()
+    if len(classes) > 1:
+        return
+    found = f"every label is {str(classes[0])!r}" if classes else "no row has a label"
+    unread = [_on_word(word) for word in words if not word.is_class]
+    advice = " Write them in another way if they are a class." if unread else ""
+    raise InvalidInputError(
+        f"{where} must hold at least two classes; {found}." + "".join(f" {text}." for text in unread) + advice
+    )
 
 
 def describe_rows(

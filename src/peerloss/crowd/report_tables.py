@@ -35,13 +35,14 @@ def read_reports(
     wide: bool = False,
     duplicates: str = "error",
     abstain: str | None = None,
+    options: ReadOptions | None = None,
 ) -> pd.DataFrame:
     """Read a table of reports; tasks, workers and labels stay text as written, so that 007 is not 7.
 
     Parameters
     ----------
     path
-        CSV, Parquet or ARFF, as for :func:`peerloss.datasets.read_table`.
+        CSV, Excel, JSON lines, Parquet or ARFF, as for :func:`peerloss.datasets.read_table`.
     columns
         The columns of the file that hold the ``"task"``, ``"worker"`` and ``"label"``, if they have other
         names, such as ``{"task": "image", "worker": "rater", "label": "answer"}``.
@@ -53,6 +54,8 @@ def read_reports(
         ``"last"`` of its labels in the order of the file.
     abstain
         A label that means that the worker gave none, such as ``"-1"``.
+    options
+        What the file itself does not say, as for :func:`peerloss.datasets.read_table`.
 
     Returns
     -------
@@ -67,7 +70,7 @@ def read_reports(
         task more than once.
     """
     check_choice(duplicates, "duplicates", DUPLICATES)
-    names = [str(name) for name in next(iter_table(path, chunk_rows=1))]
+    names = [str(name) for name in next(iter_table(path, chunk_rows=1, options=options))]
     given = _check_roles(columns, ("task",) if wide else ("task", "worker", "label"))
     require_columns(names, given.values(), where=str(path))
     task = given.get("task") or next((name for name in TASK_NAMES if name in names), None)
@@ -78,7 +81,7 @@ def read_reports(
                 f"{path} must have one column per worker, at least two; its columns are {names}. "
                 "For a table with the columns task, worker and label omit --wide."
             )
-        table = _collect(_melted(path, task, workers, repeats=duplicates != "error"))
+        table = _collect(_melted(path, task, workers, repeats=duplicates != "error", options=options))
     else:
         worker, label = (given.get(name, name) for name in ("worker", "label"))
         missing = [name for name in (worker, label) if name not in names]
@@ -95,10 +98,10 @@ def read_reports(
                 f"{path}: tasks, workers and labels must be three different columns; got {wanted}."
             )
         kinds = dict.fromkeys(wanted, "text")
-        chunks = iter_table(path, chunk_rows=200_000, kinds=kinds)  # type: ignore[arg-type]
+        chunks = iter_table(path, chunk_rows=200_000, kinds=kinds, options=options)  # type: ignore[arg-type]
         table = _collect(chunk[wanted].set_axis(["task", "worker", "label"], axis=1) for chunk in chunks)
         if table["label"].isna().any():
-            table["label"] = _with_words(table["label"], path, label)
+            table["label"] = _with_words(table["label"], path, label, options)
     if abstain in table["label"].cat.categories:
         table["label"] = table["label"].cat.remove_categories([abstain])
     return _drop_duplicates(
@@ -106,9 +109,9 @@ def read_reports(
     )
 
 
-def _with_words(labels: pd.Series, path: str | Path, column: str) -> pd.Series:
+def _with_words(labels: pd.Series, path: str | Path, column: str, options: ReadOptions | None) -> pd.Series:
     """Fill in words such as None that are labels because many rows have them."""
-    found = read_with_notes(path, labels=[column]).table[column]
+    found = read_with_notes(path, labels=[column], options=options).table[column]
     filled = labels.isna() & found.isin(WORDS).to_numpy()
     words = [word for word in found[filled.to_numpy()].unique() if word not in labels.cat.categories]
     return labels.cat.add_categories(words).where(~filled, found.to_numpy(dtype=object))
@@ -123,7 +126,9 @@ def _check_roles(columns: Mapping[str, str] | None, roles: tuple[str, ...]) -> d
     return given
 
 
-def read_gold(path: str | Path, *, columns: Mapping[str, str] | None = None) -> pd.Series:
+def read_gold(
+    path: str | Path, *, columns: Mapping[str, str] | None = None, options: ReadOptions | None = None
+) -> pd.Series:
     """Read the known labels of some tasks from the columns task (or item) and label; both stay text.
 
     Parameters
@@ -133,6 +138,8 @@ def read_gold(path: str | Path, *, columns: Mapping[str, str] | None = None) -> 
     columns
         The columns that hold the ``"task"`` and the ``"label"``. A name that the file does not have is
         ignored, so that the names of the reports can be passed.
+    options
+        As for :func:`~peerloss.crowd.read_reports`.
 
     Returns
     -------
@@ -143,7 +150,7 @@ def read_gold(path: str | Path, *, columns: Mapping[str, str] | None = None) -> 
     InvalidInputError
         If the file cannot be read, lacks a column, or holds a row without a task or a second label of a task.
     """
-    names = [str(name) for name in next(iter_table(path, chunk_rows=1))]
+    names = [str(name) for name in next(iter_table(path, chunk_rows=1, options=options))]
     given = {role: name for role, name in (columns or {}).items() if name in names}
     task = given.get("task") or next((name for name in TASK_NAMES if name in names), None)
     label = given.get("label", "label")
@@ -153,7 +160,7 @@ def read_gold(path: str | Path, *, columns: Mapping[str, str] | None = None) -> 
             "the header line, or give them the names of the columns of the reports."
         )
     kinds = {task: "text", label: "text"}
-    chunks = iter_table(path, kinds=kinds)  # type: ignore[arg-type]
+    chunks = iter_table(path, kinds=kinds, options=options)  # type: ignore[arg-type]
     table = pd.concat([chunk[[task, label]] for chunk in chunks]).dropna(subset=label)
     if table[task].isna().any():
         raise InvalidInputError(f"{path} must name the {task} of every label. Drop or fill these rows.")
@@ -184,6 +191,7 @@ def read_matched_reports(
     id_column: str | None,
     duplicates: str = "error",
     abstain: str | None = None,
+    options: ReadOptions | None = None,
 ) -> pd.DataFrame:
     """Read the reports on the rows of a data table, in the order of these rows; drop missing labels.
 
@@ -195,7 +203,7 @@ def read_matched_reports(
         The index of the data: the names that :func:`read_row_names` returns, or 0, 1, … without names.
     id_column
         The column of the data that holds the names. ``None`` means that tasks are row numbers.
-    duplicates, abstain
+    duplicates, abstain, options
         As for :func:`~peerloss.crowd.read_reports`.
 
     Raises
@@ -203,7 +211,8 @@ def read_matched_reports(
     InvalidInputError
         If a task is not a row of the data, or a worker labelled a task more than once.
     """
-    reports = read_reports(path, duplicates=duplicates, abstain=abstain).dropna(subset="label")
+    reports = read_reports(path, duplicates=duplicates, abstain=abstain, options=options)
+    reports = reports.dropna(subset="label")
     given = reports["task"]
     tasks = _row_numbers(given, len(rows), path) if id_column is None else _normalised(given)
     place = rows.get_indexer(pd.Index(tasks))
@@ -261,12 +270,12 @@ def _drop_duplicates(
 
 
 def _melted(
-    path: str | Path, task: str | None, workers: list[str], *, repeats: bool
+    path: str | Path, task: str | None, workers: list[str], *, repeats: bool, options: ReadOptions | None
 ) -> Iterator[pd.DataFrame]:
     """Turn a wide table into rows of task, worker and label, chunk by chunk."""
     kinds = dict.fromkeys([*([task] if task else []), *workers], "text")
     rows = max(1, 1_000_000 // len(workers))
-    for chunk in iter_table(path, chunk_rows=rows, kinds=kinds):  # type: ignore[arg-type]
+    for chunk in iter_table(path, chunk_rows=rows, kinds=kinds, options=options):  # type: ignore[arg-type]
         names = chunk[task] if task else pd.Series(chunk.index.astype(str), index=chunk.index)
         twice = names[names.duplicated() & names.notna()]  # those in different chunks are found later
         if len(twice) and not repeats:

@@ -17,13 +17,15 @@ import numpy as np
 import pandas as pd
 
 from peerloss.datasets._read_image import IMAGE_SUFFIXES, decode_image, import_pillow
-from peerloss.datasets.tables import iter_table, read_table, require_columns
+from peerloss.datasets.tables import iter_table, read_with_notes, require_columns
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from numpy.typing import NDArray
+
+    from peerloss.datasets.tables import ReadOptions
 
 #: Names that a message lists of each kind of problem.
 LISTED = 5
@@ -65,6 +67,7 @@ def read_image_folder(
     file_column: str = "file",
     label_column: str = "label",
     skip_unreadable: bool = False,
+    options: ReadOptions | None = None,
 ) -> ImageFolder:
     """Read which images a folder has and how they are labelled, and check that every image can be read.
 
@@ -80,6 +83,8 @@ def read_image_folder(
         Columns of the table. The label column is checked by the caller, who may use several.
     skip_unreadable
         Leave out files that cannot be used, instead of refusing the folder.
+    options
+        How to read the table, as for :func:`read_table`.
 
     Returns
     -------
@@ -115,7 +120,7 @@ def read_image_folder(
         names: list[Path | None] = [Path(name) for name in table["file"]]
         file_column, label_column = "file", "label"
     else:
-        table, names = found.match(Path(labels), file_column)
+        table, names = found.match(Path(labels), file_column, options)
     paths = [root if name is None else root / name for name in names]
     usable = _check(paths, names, found)
     if found.problems and not skip_unreadable:
@@ -176,11 +181,15 @@ class _Files:
             )
         return pd.DataFrame({"file": inside, "label": classes}, dtype=object)
 
-    def match(self, labels: Path, file_column: str) -> tuple[pd.DataFrame, list[Path | None]]:
+    def match(
+        self, labels: Path, file_column: str, options: ReadOptions | None
+    ) -> tuple[pd.DataFrame, list[Path | None]]:
         """Read the table of labels, and return the file of each row, or ``None`` if it cannot be used."""
-        table = read_table(labels)
+        reading = read_with_notes(labels, options=options)
+        table, numbers = reading.table, reading.row_numbers
         require_columns(table.columns, [file_column], where=str(labels))
-        text = pd.concat([chunk[file_column] for chunk in iter_table(labels, kinds={file_column: "text"})])
+        chunks = iter_table(labels, kinds={file_column: "text"}, options=options)
+        text = pd.concat([chunk[file_column] for chunk in chunks])
         table[file_column] = text.to_numpy(dtype=object)  # "007" stays "007"
         full: dict[str, list[str]] = defaultdict(list)
         stems: dict[str, list[str]] = defaultdict(list)
@@ -188,7 +197,7 @@ class _Files:
             full[_normal(name)].append(name)
             stems[_normal(str(PurePosixPath(name).with_suffix("")))].append(name)
         known = dict(stems) | dict(full)
-        names = [self._find(value, row, known) for row, value in enumerate(table[file_column])]
+        names = [self._find(value, numbers[row], known) for row, value in enumerate(table[file_column])]
         self._check_once(labels, names)
         unlabelled = sorted(set(self.images) - {name.as_posix() for name in names if name is not None})
         if unlabelled:

@@ -33,6 +33,8 @@ MAX_RATIO = 200
 #: Largest number of bytes in one line of text.
 MAX_LINE = 2**26
 _BUFFER = 2**18
+#: Bytes from which an encoding is guessed.
+_SAMPLE = 2**20
 
 
 def check_unpacked(
@@ -97,7 +99,10 @@ def open_text(path: Path, encoding: str | None = None) -> Iterator[IO[str]]:
     A decoding error contains the line number.
     """
     try:
-        with io.TextIOWrapper(open_limited(path), encoding=decoding(encoding), newline="") as stream:
+        with (
+            _complete_gzip(path),
+            io.TextIOWrapper(open_limited(path), encoding=decoding(encoding), newline="") as stream,
+        ):
             yield stream
     except UnicodeError as error:  # UTF-16 without a byte order mark is not a UnicodeDecodeError
         if isinstance(error, UnicodeEncodeError):  # of the caller, who writes
@@ -108,6 +113,13 @@ def open_text(path: Path, encoding: str | None = None) -> Iterator[IO[str]]:
             f"{path}{line}: not {'UTF-8' if is_utf8(encoding) else encoding} text ({reason}). "
             + _encoding_advice(path, encoding)
         ) from error
+
+
+@contextmanager
+def _complete_gzip(path: Path) -> Iterator[None]:
+    """Report a damaged gzip file with its name and the remedy."""
+    try:
+        yield
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise InvalidInputError(
             f"{path} is not a complete gzip file: {error}. Download or compress it again."
@@ -129,12 +141,30 @@ def _encoding_advice(path: Path, encoding: str | None) -> str:
     if encoding is not None and not is_utf8(encoding):
         return "Pass another encoding, or save the file as UTF-8."
     with open_limited(path) as stream:
-        is_utf16 = stream.read(2) in {codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE}
-    name = "utf-16" if is_utf16 else "latin-1"
+        start = stream.read(_SAMPLE)
+    name = "latin-1"
+    if start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        name = "utf-16"
+    elif any(0x80 <= byte < 0xA0 for byte in start):  # control characters in latin-1, but € and “ in cp1252
+        name = "cp1252"
     return (
         f"Name its encoding, probably encoding={name!r} (on the command line --encoding {name}), or save the "
-        "file as UTF-8; spreadsheets offer this when they export. --encoding is for the main table only."
+        "file as UTF-8; spreadsheets offer this when they export."
     )
+
+
+def is_utf8_text(path: Path) -> bool:
+    """Return whether a file, plain or gzipped, is UTF-8 without NUL characters, which text does not have."""
+    try:
+        with _complete_gzip(path), open_limited(path) as stream:
+            decode = codecs.getincrementaldecoder("utf-8")().decode
+            for block in iter(lambda: stream.read(_BUFFER), b""):
+                if "\0" in decode(block):
+                    return False
+            decode(b"", final=True)
+    except UnicodeDecodeError:
+        return False
+    return True
 
 
 def text_encoding(path: Path, encoding: str | None = None) -> str:

@@ -37,6 +37,9 @@ MARKERS = (
     "NaN",
     "nan",
 )
+#: Zero-width space, marks of the direction of writing, word joiner, byte order mark, soft hyphen.
+_INVISIBLE = "\u200b\u200e\u200f\u2060\ufeff\u00ad"
+_DELETED = dict.fromkeys(map(ord, _INVISIBLE))
 #: A word is a class if at least this share of the rows, and this many of them, have it.
 CLASS_SHARE, CLASS_ROWS = 0.05, 10
 
@@ -46,16 +49,21 @@ class Spellings:
     """Labels that look like one class."""
 
     tidy: str
-    """The most frequent spelling, without spaces around it."""
+    """The most frequent spelling, without spaces and invisible characters around it."""
     rows: dict[str, int]
     """Spelling → number of rows, the most frequent first."""
 
     def __str__(self) -> str:
-        return f"{', '.join(map(repr, self.rows))} look like one class"
+        text = f"{', '.join(map(repr, self.rows))} look like one class"
+        distinct = {unicodedata.normalize("NFC", spelling) for spelling in self.rows}
+        alike = " (some look the same, but are stored as different characters)"
+        return text + (alike if len(distinct) < len(self.rows) else "")
 
 
 def find_spellings(labels: Any) -> list[Spellings]:
     """Return groups of labels that differ only in case, spaces, hyphens, underscores or Unicode forms.
+
+    Invisible characters, such as a zero-width space, count as spaces.
 
     Parameters
     ----------
@@ -72,7 +80,7 @@ def find_spellings(labels: Any) -> list[Spellings]:
     groups: dict[str, dict[str, int]] = {}
     for label, rows in sorted(texts, key=lambda text: (-text[1], text[0])):  # ties do not depend on the order
         groups.setdefault(_key(label), {})[label] = rows
-    return [Spellings(next(iter(rows)).strip(), rows) for rows in groups.values() if len(rows) > 1]
+    return [Spellings(_tidy(next(iter(rows))), rows) for rows in groups.values() if len(rows) > 1]
 
 
 def tidy_labels(labels: Any) -> Any:
@@ -103,9 +111,20 @@ def tidy_labels(labels: Any) -> Any:
 def tidy_spellings(labels: Any) -> dict[str, str]:
     """Return spelling → tidy spelling, for each label that :func:`tidy_labels` changes."""
     given = pd.Series(labels, dtype=object).dropna()
-    changes = {text: text.strip() for text in given.unique() if isinstance(text, str)}
+    changes = {text: _tidy(text) for text in given.unique() if isinstance(text, str)}
     changes |= {spelling: group.tidy for group in find_spellings(given) for spelling in group.rows}
     return {spelling: tidy for spelling, tidy in changes.items() if spelling != tidy}
+
+
+def describe_change(old: str, new: str) -> str:
+    """Return a sentence without its full stop: how a spelling is read.
+
+    >>> describe_change("yes ", "yes")
+    "'yes ' is read as 'yes'"
+    """
+    alike = unicodedata.normalize("NFC", old) == unicodedata.normalize("NFC", new)
+    how = ", which looks the same but is stored as different characters" if alike else ""
+    return f"{old!r} is read as {new!r}{how}"
 
 
 def respell(labels: pd.Series, changes: Mapping[str, str]) -> pd.Series:
@@ -171,10 +190,11 @@ def read_label_words(
     missing
         Words that the user declared to be missing.
     """
-    excluded = {*missing, *MARKERS}
-    counts = raw[raw.isin([word for word in WORDS if word not in excluded])].value_counts()
+    named = [text for text in (*WORDS, *MARKERS) if text and text not in set(missing)]
+    counts = raw[raw.isin(named)].value_counts()
     is_text = not pd.api.types.is_numeric_dtype(column) and bool(column.notna().any())
-    frequent = [w for w, n in counts.items() if is_text and n >= max(CLASS_ROWS, CLASS_SHARE * len(raw))]
+    least = max(CLASS_ROWS, CLASS_SHARE * len(raw))
+    frequent = [w for w, n in counts.items() if is_text and w in WORDS and n >= least]
     uses = [WordUse(str(column.name), str(w), int(n), w in frequent) for w, n in counts.items()]
     kept = column.astype(object).where(~raw.isin(frequent), raw.astype(object)) if frequent else column
     return kept.astype(column.dtype), uses
@@ -219,7 +239,17 @@ def prepare_labels(
     return PreparedLabels(labels, spellings, tidied, rare)
 
 
+def _tidy(label: str) -> str:
+    return _trimmed(label) or label  # an empty label would be a missing one in a file
+
+
+def _trimmed(label: str) -> str:
+    """Return a label without spaces and invisible characters around it."""
+    shorter = label.strip().strip(_INVISIBLE)
+    return shorter if shorter == label else _trimmed(shorter)
+
+
 def _key(label: str) -> str:
-    text = unicodedata.normalize("NFKC", label).strip().lower()
+    text = _trimmed(unicodedata.normalize("NFKC", label)).lower().translate(_DELETED)
     # Not at the ends: A- and A+ are different.
     return re.sub(r"(?<=[^\W_])[\s_-]+(?=[^\W_])", " ", text)

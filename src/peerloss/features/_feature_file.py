@@ -13,6 +13,8 @@ from peerloss.exceptions import InvalidInputError
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from peerloss.datasets import ReadOptions
+
 #: Rows that are checked at a time.
 CHUNK = 4096
 _REFUSED = {
@@ -25,7 +27,7 @@ _REFUSED = {
 }
 
 
-def read_features(path: str | Path, *, n_rows: int) -> NDArray[Any]:
+def read_features(path: str | Path, *, n_rows: int, options: ReadOptions | None = None) -> NDArray[Any]:
     """Read features from an ``.npy`` file, which is mapped into memory, or from a table of numbers.
 
     Parameters
@@ -35,6 +37,8 @@ def read_features(path: str | Path, *, n_rows: int) -> NDArray[Any]:
         Parquet. Pickles are never loaded.
     n_rows
         Number of rows of the data.
+    options
+        How to read a table, as for :func:`peerloss.datasets.read_table`; not used for an ``.npy`` file.
 
     Returns
     -------
@@ -62,7 +66,7 @@ def read_features(path: str | Path, *, n_rows: int) -> NDArray[Any]:
             f'{file} is {_REFUSED[kind]}. Save one array with np.save("features.npy", array), or a Parquet '
             "file."
         )
-    features = _read_npy(file) if kind == ".npy" else _read_numbers(file)
+    features = _read_npy(file) if kind == ".npy" else _read_numbers(file, options)
     if features.ndim != 2 or not features.shape[1] or features.dtype.kind not in "fiub":
         raise InvalidInputError(
             f"{file} must hold numbers in two dimensions, one row per row of the data; got shape "
@@ -94,8 +98,8 @@ def _read_npy(file: Path) -> NDArray[Any]:
     return found
 
 
-def _read_numbers(file: Path) -> NDArray[Any]:
-    table = read_table(file)
+def _read_numbers(file: Path, options: ReadOptions | None) -> NDArray[Any]:
+    table = read_table(file, options=options)
     text = [name for name, kind in column_kinds(table).items() if kind != "number"]
     if text:
         raise InvalidInputError(

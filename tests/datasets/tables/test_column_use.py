@@ -1,5 +1,7 @@
 """describe_columns."""
 
+from decimal import Decimal
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -69,3 +71,10 @@ def test_columns_need_a_table():
         describe_columns([[1.0]])
     with pytest.raises(InvalidInputError, match=r"unique column names; \['a'\] are repeated"):
         describe_columns(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
+def test_decimal_numbers_are_numbers():
+    """Databases return them as objects; missing values stay missing."""
+    table = pd.DataFrame({"price": [Decimal("1.50"), None, Decimal("2.25"), Decimal("3.00")]})
+    assert describe_columns(table)["kind"].tolist() == ["number"]
+    assert TableEncoder().fit_transform(table).shape == (4, 2)

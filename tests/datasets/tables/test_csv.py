@@ -13,9 +13,11 @@ from hypothesis import strategies as st
 
 from peerloss.datasets import iter_table, read_table
 from peerloss.datasets.tables import (
+    ReadOptions,
     append_field,
     neutralise,
     read_records,
+    read_with_notes,
     replace_field,
     write_table,
 )
@@ -134,11 +136,72 @@ def test_quoted_delimiters_are_ignored(tmp_path, header):
 
 
 def test_a_nul_in_the_header_is_refused(tmp_path):
-    """The message names the file and what to do."""
+    """The message names the file and what to do; UTF-16 without a byte order mark is one cause."""
     path = tmp_path / "t.csv"
-    path.write_bytes(b"a\0,b\n1,2\n")
-    with pytest.raises(InvalidInputError, match=r"t\.csv: the header line contains a NUL.*Save the table"):
+    path.write_text("a,b\n1,2\n", encoding="utf-16-le")
+    message = r"t\.csv: the header line contains a NUL.*--encoding utf-16-le.*save the table"
+    with pytest.raises(InvalidInputError, match=message):
         read_table(path)
+    assert read_table(path, options=ReadOptions(encoding="utf-16-le"))["b"].tolist() == [2]
+
+
+def test_long_texts_are_read(tmp_path):
+    """A cell may have more than the 131,072 characters at which Python's reader stops by default."""
+    path = tmp_path / "t.csv"
+    path.write_text(f'a,b\n"{"word, " * 50_000}",1\n')
+    assert read_table(path)["a"].str.len().tolist() == [300_000]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Report of March\n\na,b\n1,2\n", r"line 3: expected 1 field, as.*If line 1 is a title or a comment"),
+        ("Report of March,\na,b\n1,2\n", r"column 2 has no name in the header line, line 1.*is a title"),
+        ("\na,b\n1,2\n3\n", r"line 4: expected 2 fields, as in the header, but found 1\. Look for"),
+    ],
+)
+def test_titles_above_the_header_are_named_as_the_cause(tmp_path, text, message):
+    """The message says to delete the lines above the header, if there may be some."""
+    path = tmp_path / "t.csv"
+    path.write_text(text)
+    with pytest.raises(InvalidInputError, match=message):
+        read_table(path)
+
+
+def test_bars_separate_fields_if_nothing_else_does(tmp_path):
+    """Names with bars do not change the delimiter of a file with commas."""
+    (tmp_path / "bars.csv").write_text("a|b\n1|2,5\n")
+    (tmp_path / "names.csv").write_text("a|b|c,d\n1,2\n")
+    assert read_table(tmp_path / "bars.csv").columns.tolist() == ["a", "b"]
+    assert read_table(tmp_path / "names.csv").columns.tolist() == ["a|b|c", "d"]
+
+
+def test_labels_with_leading_zeros_are_text(tmp_path):
+    """01 is the name of a class, not the number 1; other columns of numbers stay numbers."""
+    path = tmp_path / "t.csv"
+    path.write_text("a,label\n01,01\n02,10\n03,\n")
+    table = read_with_notes(path, labels=["label"]).table
+    assert table["label"].tolist()[:2] == ["01", "10"]
+    assert table["label"].isna().tolist() == [False, False, True]
+    assert table["a"].tolist() == [1, 2, 3]
+
+
+def test_labels_with_leading_zeros_make_the_labels_of_all_annotators_text(tmp_path):
+    """The 10 of an annotator who had no row to write 01 in is the 10 of the others."""
+    path = tmp_path / "data.csv"
+    path.write_text("first,second\n01,10\n10,11\n02,\n")
+    table = read_with_notes(path, labels=["first", "second"]).table
+    assert table["first"].tolist() == ["01", "10", "02"]
+    assert table["second"].tolist()[:2] == ["10", "11"]
+    assert table["second"].isna().tolist() == [False, False, True]
+
+
+def test_row_numbers_count_the_header_and_empty_lines(tmp_path):
+    """They are those of a spreadsheet, in which a record with line ends in quotes is one row."""
+    path = tmp_path / "t.csv"
+    path.write_text('\n\na,b\n1,2\n"x\ny",3\n\n4,5\n')
+    numbers = read_with_notes(path).row_numbers
+    assert [numbers[row] for row in range(3)] == [4, 5, 7]
 
 
 def test_an_empty_field_that_pandas_would_drop_is_refused(tmp_path):

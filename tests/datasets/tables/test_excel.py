@@ -34,6 +34,35 @@ ROWS = [
 ]
 
 
+def test_row_numbers_are_those_of_the_sheet(tmp_path):
+    """Empty rows count, also in messages."""
+    path = write(tmp_path / "t.xlsx", [[], ["x", "y"], [1, 2], [], [3, "many"]])
+    numbers = read_with_notes(path).row_numbers
+    assert [numbers[0], numbers[1]] == [3, 5]
+    with pytest.raises(InvalidInputError, match=r"row 5: column 'y' must hold numbers.*got 'many'"):
+        next(iter_table(path, kinds={"y": "number"}))
+
+
+def test_a_title_above_the_names_is_named_as_the_cause(tmp_path):
+    """The message says which rows to delete."""
+    path = write(tmp_path / "t.xlsx", [["Report of March"], [], ["x", "y"], [1, 2]])
+    with pytest.raises(InvalidInputError, match=r"row 3: a value to the right.*If row 1 is a title, delete"):
+        read_table(path)
+
+
+def test_messages_name_the_other_sheets(tmp_path):
+    """A table on another sheet is the usual reason for missing rows and columns."""
+    path = write(tmp_path / "t.xlsx", [["read me"]], sheets=("notes", "data"))
+    with pytest.raises(
+        InvalidInputError, match=r"sheet 'notes' \(--sheet chooses another: 'data'\) has a hea"
+    ):
+        read_table(path)
+    path = write(tmp_path / "u.xlsx", [["x"], [1]], sheets=("notes", "data"))
+    with pytest.raises(InvalidInputError, match=r"sheet 'notes' \(--sheet chooses.*has no column 'other'"):
+        read_with_notes(path, labels=["other"])
+    assert read_with_notes(path, labels=["other"], options=ReadOptions(sheet="data")).table.shape == (1, 1)
+
+
 def test_cells_become_numbers_and_text(tmp_path):
     """Dates and flags are text, empty cells and the usual words are missing, empty rows are left out."""
     path = write(tmp_path / "t.xlsx", ROWS)
@@ -167,3 +196,9 @@ def test_number_cells_beside_numbers_stored_as_text_are_kept(tmp_path):
         "a": "is read as numbers; '2,5' is 2.5",
         "share": "is text because it mixes '%' and no unit; convert its values to one unit",
     }
+
+
+def test_parentheses_beside_number_cells_mean_negative_numbers(tmp_path):
+    """Codes such as (1) are all in parentheses; here the number cells show that the others are numbers."""
+    path = write(tmp_path / "t.xlsx", [["x"], [1.5], [2], ["(3.00)"]])
+    assert read_table(path)["x"].tolist() == [1.5, 2.0, -3.0]

@@ -57,9 +57,19 @@ def test_numbers_in_text_are_recognised(tmp_path):
     reading = read_with_notes(path)
     assert reading.table["a"].iloc[-1] == 7.25
     assert [(note.column, note.to_numbers) for note in reading.notes] == [("a", True), ("b", False)]
-    assert "use --na-values unknown" in reading.notes[1].text
+    assert "use `--na-values unknown`" in reading.notes[1].text
     table = read_table(path, options=ReadOptions(na_values=("unknown",)))
     assert column_kinds(table) == {"a": "number", "b": "number"}
+
+
+def test_row_numbers_are_those_of_the_lines(tmp_path):
+    """Empty lines count, also in messages."""
+    path = tmp_path / "t.jsonl"
+    path.write_text('\n{"a": 1}\n\n{"a": "x"}\n')
+    numbers = read_with_notes(path).row_numbers
+    assert [numbers[0], numbers[1]] == [2, 4]
+    with pytest.raises(InvalidInputError, match=r"line 4: column 'a' must hold numbers"):
+        list(iter_table(path, kinds={"a": "number"}))
 
 
 @pytest.mark.parametrize(
@@ -74,7 +84,7 @@ def test_numbers_in_text_are_recognised(tmp_path):
         ('{"a": "x"}\n{"a": "\\ud800x"}\n', "line 2: 'a' holds half of a surrogate pair"),
         ('{"\\udc00": "x"}\n', r"line 1: '\\udc00' holds half of a surrogate pair"),
         ("\n\n", "has no rows; expected one JSON object per line"),
-        (b'{"a": "\xe9"}\n', "line 1: not UTF-8 text.*--encoding latin-1.*for the main table only"),
+        (b'{"a": "\xe9"}\n', "line 1: not UTF-8 text.*--encoding latin-1"),
     ],
 )
 def test_damaged_lines_are_refused_with_their_number(tmp_path, content, message):

@@ -38,7 +38,18 @@ from peerloss.exceptions import InvalidInputError
         ("", ".", None),
         ("$", ".", None),
         (",", ".", None),
-        ("12 apples", ".", None),
+        ("12 apples", ".", 12.0),
+        ("2.5 kg", ".", 2.5),
+        ("20°C", ".", 20.0),
+        ("80 km/h", ".", 80.0),
+        ("EUR 1.234,50", ",", 1234.5),
+        ("12 m", ".", 12.0),
+        ("12A", ".", None),
+        ("C0012", ".", None),
+        ("(1,234.50)", ".", -1234.5),
+        ("($3)", ".", -3.0),
+        ("(-3)", ".", None),
+        ("(3", ".", None),
         ("2020-01-02", ".", None),
         ("1.2.2020", ",", None),
         (" " * 5000 + "x", ".", None),
@@ -87,7 +98,7 @@ def test_quoted_decimal_commas_are_named_with_the_option(tmp_path):
     text = 'a,b\n"1,5",x\n"2,5",y\n'
     table, notes, _ = read(tmp_path, text)
     assert table["a"].tolist() == ["1,5", "2,5"]
-    assert notes == {"a": "is text because of decimal commas, as in '1,5'; use --decimal ,"}
+    assert notes == {"a": "is text because of decimal commas, as in '1,5'; use `--decimal ,`"}
     table, notes, _ = read(tmp_path, text, decimal=",")
     assert table["a"].tolist() == [1.5, 2.5]
 
@@ -95,7 +106,7 @@ def test_quoted_decimal_commas_are_named_with_the_option(tmp_path):
 def test_thousands_that_may_be_decimals_are_decided_by_other_columns(tmp_path):
     """1,234 alone is ambiguous; a column with decimal points decides it, or the option."""
     table, notes, _ = read(tmp_path, 'a,b\n"1,234",3\n"5,678",4\n')
-    assert notes == {"a": "is text because '1,234' may be 1234 or 1.234; use --decimal . or --decimal ,"}
+    assert notes == {"a": "is text because '1,234' may be 1234 or 1.234; use `--decimal .` or `--decimal ,`"}
     for text, options in (
         ('a,b\n"1,234",3.5\n"5,678",4\n', {}),
         ('a,b\n"1,234",3\n"5,678",4\n', {"decimal": "."}),
@@ -110,9 +121,11 @@ def test_thousands_that_may_be_decimals_are_decided_by_other_columns(tmp_path):
         (["$1,234.00", "$5.50", "7"], [1234.0, 5.5, 7.0], "'$1,234.00' is 1234"),
         (["1 234", "56", "7 000 000"], [1234.0, 56.0, 7e6], "'1 234' is 1234"),
         (["12 %", "7 %", ""], [12.0, 7.0, np.nan], "'12 %' is 12"),
+        (["1.5 kg", "20 kg", "3 kg"], [1.5, 20.0, 3.0], "'1.5 kg' is 1.5"),
+        (["(4.50)", "2.00", "(1.00)"], [-4.5, 2.0, -1.0], "'(4.50)' is -4.5"),
     ],
 )
-def test_currencies_thousands_and_percentages_are_numbers(tmp_path, values, numbers, example):
+def test_currencies_thousands_and_units_are_numbers(tmp_path, values, numbers, example):
     """The note shows how a value was read."""
     table, notes, _ = read(tmp_path, "a;b\n" + "".join(f"{value};x\n" for value in values))
     np.testing.assert_array_equal(table["a"], numbers)
@@ -124,6 +137,7 @@ def test_currencies_thousands_and_percentages_are_numbers(tmp_path, values, numb
     [
         (["$5", "€6"], "is text because it mixes '€' and '$'; convert its values to one unit"),
         (["5", "6 %"], "is text because it mixes '%' and no unit; convert its values to one unit"),
+        (["5 kg", "600 g"], "is text because it mixes 'kg' and 'g'; convert its values to one unit"),
         (
             ["1.5", "2,25"],
             "is text because decimal points and commas are mixed, as in '2,25'; correct the file",
@@ -137,6 +151,14 @@ def test_mixed_units_and_marks_stay_text(tmp_path, values, note):
     assert notes == {"a": note}
 
 
+@pytest.mark.parametrize("values", [["1st", "2nd", "3rd", "4th"], ["(1)", "(2)", "(3)"], ["12A", "12B"]])
+def test_codes_are_not_numbers(tmp_path, values):
+    """Letters that differ, and parentheses around all values, belong to names."""
+    table, notes, _ = read(tmp_path, "a;b\n" + "".join(f"{value};x\n" for value in values))
+    assert table["a"].tolist() == values
+    assert not notes
+
+
 def test_stray_words_in_a_column_of_numbers_are_named(tmp_path):
     """The note counts them and has the options that make them missing; with these the column is numbers."""
     rows = [str(i) for i in range(40)] + ["unknown", "n. a.", "unknown"]
@@ -144,7 +166,7 @@ def test_stray_words_in_a_column_of_numbers_are_named(tmp_path):
     _, notes, _ = read(tmp_path, text)
     assert notes == {
         "age": "is text because of 3 values, 'unknown', 'n. a.'; if they mean a missing number, use "
-        "--na-values unknown --na-values 'n. a.'"
+        "`--na-values unknown --na-values 'n. a.'`"
     }
     table, notes, _ = read(tmp_path, text, na_values=["unknown", "n. a."])
     assert table["age"].isna().sum() == 3
@@ -213,3 +235,23 @@ def test_text_in_a_column_of_numbers_is_refused_with_a_remedy(tmp_path):
         InvalidInputError, match=r"line 4: .*got '2,5'.*use --decimal , if that is the decimal"
     ):
         list(iter_table(path, kinds={"a": "number"}, options=options))
+
+
+@pytest.mark.parametrize(
+    ("cells", "mix"),
+    [(["2.5 kg", "300 g"], "'kg' and 'g'"), (["12", "13AB"], "'AB' and no unit"), (["$3", "4"], "")],
+)
+def test_chunks_refuse_mixed_units_as_the_entire_file_does(tmp_path, cells, mix):
+    """A model that was trained on kilograms must not read 300 g as 300; a currency may be missing."""
+    path = tmp_path / "data.csv"
+    path.write_text("\n".join(["weight", *cells]) + "\n")
+    chunks = iter_table(path, kinds={"weight": "number"})
+    if not mix:
+        assert pd.concat(chunks)["weight"].tolist() == [3.0, 4.0]
+        return
+    with pytest.raises(
+        InvalidInputError,
+        match=rf"line \d: column 'weight' must hold.*mixes {mix}\. Convert",
+    ):
+        list(chunks)
+    assert pd.api.types.is_string_dtype(read_table(path)["weight"])

@@ -6,6 +6,7 @@ import importlib.util
 import re
 import sys
 import tempfile
+from decimal import Decimal
 from pathlib import Path
 
 import numpy as np
@@ -238,3 +239,13 @@ def test_missing_packages_are_reported(write, monkeypatch, package, name):
     monkeypatch.setitem(sys.modules, package, None)
     with pytest.raises(InvalidInputError, match=re.escape(f"{install_command('tables')}. Or save")):
         read_table(write("anything", name))
+
+
+def test_decimal_numbers_of_parquet_files_are_numbers(tmp_path):
+    """They are read as floats, entirely and in chunks."""
+    pytest.importorskip("pyarrow", reason="needs pyarrow")
+    table = pd.DataFrame({"price": [Decimal("1.50"), None, Decimal("2.25")], "label": ["a", "b", "a"]})
+    table.to_parquet(tmp_path / "t.parquet")
+    for found in (read_table(tmp_path / "t.parquet"), next(iter_table(tmp_path / "t.parquet"))):
+        assert column_kinds(found) == {"price": "number", "label": "text"}
+        assert found["price"].sum() == 3.75

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from dataclasses import dataclass
+from itertools import islice
 from typing import IO, TYPE_CHECKING
 
 from peerloss._files import atomic_files
@@ -17,6 +19,7 @@ from peerloss.datasets.tables import (
     append_field,
     check_csv,
     check_output_format,
+    csv_rows,
     open_text,
     read_records,
     read_with_notes,
@@ -29,7 +32,7 @@ from peerloss.datasets.tables import (
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
 
     from peerloss.audit.folder import AuditFolder
@@ -152,6 +155,11 @@ def write_cleaned(folder: AuditFolder, cleaning: Cleaning, output: Path) -> int:
 def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str], found: CsvFile) -> int:
     path, tidied = folder.data_path, folder.tidied
     column = _label_column(folder, found.header)
+    written: dict[str, str] = {}
+    if column is not None:
+        records = islice(csv_rows(path, found.delimiter, folder.options.encoding), 1, None)
+        texts = enumerate(record.fields[column] for record in records)
+        written = _written_as((cleaning.given.get(row), text) for row, text in texts if text not in tidied)
     row = -1  # the header
     with open_text(path, folder.options.encoding) as stream:
         for record in read_records(stream, path, found.delimiter):
@@ -167,7 +175,7 @@ def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str], found: 
                 elif label is None and row >= 0:
                     label = tidied.get(record.fields[column])
                 if column is not None and label is not None:
-                    text = replace_field(text, column, label, found.delimiter)
+                    text = replace_field(text, column, written.get(label, label), found.delimiter)
                 if column is not None and tidied and row >= 0:  # the reader ignores spaces before a field
                     text = strip_field(text, column, found.delimiter)
                 output.write(text)
@@ -176,13 +184,29 @@ def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str], found: 
     return row - len(cleaning.dropped)
 
 
+def _written_as(labels: Iterable[tuple[str | None, str]]) -> dict[str, str]:
+    """Return label → how the file writes it most often, such as 1.0 for 1.
+
+    ``labels`` has the label of each row, ``None`` if it was not audited, and its text in the file.
+    """
+    counts: dict[str, Counter[str]] = {}
+    for label, text in labels:
+        if label is not None:
+            counts.setdefault(label, Counter())[text] += 1
+    return {label: found.most_common(1)[0][0] for label, found in counts.items()}
+
+
 def _copy_json(folder: AuditFolder, cleaning: Cleaning, output: IO[str]) -> int:
     """Copy JSON lines; a new label is written as the file writes it elsewhere: as text or as a number."""
     (column,), path, tidied = folder.manifest["labels"], folder.data_path, folder.tidied
     with open_text(path, folder.options.encoding) as stream:
-        lines = (line for line in stream if line.strip())
-        values = {line[place] for line in lines if (place := value_places(line).get(column))}
-    written = {text: value for value in sorted(values) for text in _label_texts(value)}
+        lines = enumerate(line for line in stream if line.strip())
+        written = _written_as(
+            (cleaning.given.get(row), line[place])
+            for row, line in lines
+            if (place := value_places(line).get(column))
+            and tidied.keys().isdisjoint(_label_texts(line[place]))
+        )
     row = 0
     with open_text(path, folder.options.encoding) as stream:
         for line in stream:

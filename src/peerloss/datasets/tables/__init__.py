@@ -12,19 +12,25 @@ from peerloss.datasets.tables._columns import (
 )
 from peerloss.datasets.tables._csv import (
     CsvFile,
-    append_field,
     check_csv,
+    csv_rows,
     neutralise,
     read_records,
-    replace_field,
-    strip_field,
     write_table,
 )
+from peerloss.datasets.tables._csv_edits import append_field, replace_field, strip_field
 from peerloss.datasets.tables._json_lines import value_places
 from peerloss.datasets.tables._number_text import ColumnNote
-from peerloss.datasets.tables._read_options import JSON_SUFFIXES, TABLE_SUFFIXES, TEXT_SUFFIXES, ReadOptions
+from peerloss.datasets.tables._other_file import options_for_other
 from peerloss.datasets.tables._read_table import iter_table, read_table, read_with_notes
-from peerloss.datasets.tables._reading import Reading
+from peerloss.datasets.tables._reading import (
+    JSON_SUFFIXES,
+    TABLE_SUFFIXES,
+    TEXT_SUFFIXES,
+    Reading,
+    ReadOptions,
+    RowNumbers,
+)
 from peerloss.datasets.tables._write_chunks import OUTPUT_SUFFIXES, check_output_format, write_chunks
 
 __all__ = [
@@ -37,16 +43,19 @@ __all__ = [
     "Kind",
     "ReadOptions",
     "Reading",
+    "RowNumbers",
     "WordUse",
     "append_field",
     "as_kinds",
     "check_csv",
     "check_output_format",
     "column_kinds",
+    "csv_rows",
     "free_names",
     "iter_table",
     "neutralise",
     "open_text",
+    "options_for_other",
     "quoted",
     "read_records",
     "read_table",

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss._validation import check_exact_labels
-from peerloss.datasets.tables._number_text import parse_number
+from peerloss.datasets.tables._number_text import different_units, parse_number
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -207,6 +207,12 @@ def _numbers(column: pd.Series, locate: Callable[[int], str], decimal: str) -> p
             raise InvalidInputError(
                 f"{locate(int(wrong.index[0]))}: column {column.name!r} must hold numbers, as in earlier "
                 f"rows; got {value!r}. Correct it, leave it empty, or read the column as text; {remedy}."
+            )
+        mix = different_units(parsed, decimal, plain=bool(numbers.notna().any()))
+        if mix:
+            raise InvalidInputError(
+                f"{locate(int(texts.index[0]))}: column {column.name!r} must hold numbers with one unit; it "
+                f"mixes {mix}. Convert its values to one unit."
             )
         numbers = numbers.astype("float64").fillna(texts.map(parsed).astype("float64"))
     return numbers.astype("float64")

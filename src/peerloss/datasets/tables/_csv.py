@@ -14,12 +14,12 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
-from peerloss.datasets._open_limited import decoding, open_text
+from peerloss._pages import counted
+from peerloss.datasets._open_limited import MAX_LINE, decoding, open_text
 from peerloss.datasets.label_spelling import read_label_words
 from peerloss.datasets.tables._columns import as_kinds, check_unique, column_kinds, require_columns
 from peerloss.datasets.tables._number_text import has_decimal_commas, interpret_text
-from peerloss.datasets.tables._read_options import ReadOptions
-from peerloss.datasets.tables._reading import Reading
+from peerloss.datasets.tables._reading import Reading, ReadOptions, RowNumbers
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -29,7 +29,11 @@ if TYPE_CHECKING:
     from peerloss.datasets.tables._columns import Kind
 
 DELIMITERS = (",", ";", "\t")
+#: Recognised only if the others do not divide the header, because it occurs in names.
+RARE_DELIMITER = "|"
 _NEEDS_QUOTES = re.compile('[",;\t\r\n]|^[ \ufeff]')  # a leading byte order mark would be removed
+#: Labels such as 01, which are not the number 1.
+_PADDED = re.compile(r"\s*[+-]?0\d")
 #: First characters that a spreadsheet interprets as a formula, except in numbers.
 _FORMULA = re.compile(r"[=+\-@\t\r\n']")
 _NUMBER = re.compile(r"[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?")
@@ -43,6 +47,7 @@ class CsvFile:
     delimiter: str
     header: tuple[str, ...]
     options: ReadOptions
+    row_numbers: RowNumbers
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -73,8 +78,8 @@ class CsvFile:
     def read(self, *, rows: int | None = None, labels: Sequence[str] = ()) -> Reading:
         """Read the entire file or its first rows; a column with any text value is text.
 
-        Text that is meant as numbers becomes numbers, except in the columns ``labels``, in which frequent
-        words such as NA are labels.
+        Text that is meant as numbers becomes numbers, except in the columns ``labels``. In these, frequent
+        words such as NA are labels, and all labels are text if one of them is written like 01.
         """
         mark = self.options.decimal
         table = self._frame(rows, mark or ".")
@@ -92,10 +97,18 @@ class CsvFile:
         words = []
         if labels:
             raw = self._label_cells(labels, rows)
+            # All columns alike: the 10 of one annotator is the 10 of another one, who also wrote 01.
+            has_codes = any(
+                pd.api.types.is_numeric_dtype(table[name]) and raw[name].str.match(_PADDED).any()
+                for name in labels
+            )
             for name in labels:
-                table[name], found = read_label_words(table[name], raw[name], missing=self.options.na_values)
+                column = table[name]
+                if has_codes and pd.api.types.is_numeric_dtype(column):
+                    column = raw[name].where(column.notna())
+                table[name], found = read_label_words(column, raw[name], missing=self.options.na_values)
                 words.extend(found)
-        return Reading(table, tuple(notes), tuple(words), mark)
+        return Reading(table, tuple(notes), tuple(words), mark, self.row_numbers)
 
     def _frame(self, rows: int | None, decimal: str) -> pd.DataFrame:
         table: pd.DataFrame = pd.read_csv(self.path, nrows=rows, **self._options(decimal))
@@ -125,7 +138,7 @@ class CsvFile:
         }
 
     def _locate(self, row: int) -> str:
-        for number, record in enumerate(_rows(self.path, self.delimiter, self.options.encoding)):
+        for number, record in enumerate(csv_rows(self.path, self.delimiter, self.options.encoding)):
             if number == row + 1:  # the header is record 0
                 return f"{self.path}, line {record.line}"
         return f"{self.path}, row {row + 1}"
@@ -140,65 +153,49 @@ def check_csv(path: Path, options: ReadOptions | None = None) -> CsvFile:
     """Refuse a CSV file with an incomplete record, naming its line; otherwise return it ready to read."""
     options = options or ReadOptions()
     delimiter = options.sep
-    if delimiter is None:  # the comma comes first and wins ties
-        delimiter = max(DELIMITERS, key=lambda each: _columns(path, each, options.encoding))
-    records = _rows(path, delimiter, options.encoding)
+    if delimiter is None:
+        delimiter = recognise_delimiter(path, options.encoding)
+    records = csv_rows(path, delimiter, options.encoding)
     first = next(records, None)
     if first is None:
         raise InvalidInputError(f"{path} is empty; expected a header line with the names of the columns.")
-    header = first.fields
-    _check_header(header, path)
-    found = None
-    for found in records:
-        if len(found.fields) != len(header):
-            raise InvalidInputError(
-                f"{path}, line {found.line}: expected {len(header)} fields, as in the header, "
-                f"but found {len(found.fields)}. Look for a missing, an extra or an unquoted {delimiter!r}."
-            )
-    if found is None:
+    _check_header(first, path)
+    numbers = RowNumbers.of(_checked_numbers(records, first, path, delimiter))
+    if not numbers.starts:
         raise InvalidInputError(f"{path} has a header but no rows.")
-    return CsvFile(path, delimiter, tuple(header), options)
+    return CsvFile(path, delimiter, tuple(first.fields), options, numbers)
 
 
-def _check_header(header: list[str], path: Path) -> None:
+def _checked_numbers(records: Iterable[Record], header: Record, path: Path, delimiter: str) -> Iterator[int]:
+    """Yield the numbers of the records; refuse one that does not have as many fields as the header."""
+    expected = len(header.fields)
+    for found in records:
+        if len(found.fields) != expected:
+            title = f"If line {header.line} is a title or a comment, delete the lines above the header. "
+            raise InvalidInputError(
+                f"{path}, line {found.line}: expected {counted(expected, 'field')}, as in the header, but "
+                f"found {len(found.fields)}. {title if expected == 1 else ''}Look for a missing, an extra or "
+                f"an unquoted {delimiter!r}."
+            )
+        yield found.number
+
+
+def _check_header(first: Record, path: Path) -> None:
+    header = first.fields
     if any("\0" in name for name in header):
         raise InvalidInputError(
-            f"{path}: the header line contains a NUL character, so the file is damaged or not text. "
-            "Save the table as CSV in UTF-8."
+            f"{path}: the header line contains a NUL character, so the file is damaged or not UTF-8 text. If "
+            "it is UTF-16 without a byte order mark, pass --encoding utf-16-le or --encoding utf-16-be; "
+            "otherwise save the table as CSV in UTF-8."
         )
     check_unique(filter(None, header), path, advice="Rename the columns in the header line.")
     nameless = [position for position, name in enumerate(header, start=1) if not name and position > 1]
     if nameless or header == [""]:
         raise InvalidInputError(
-            f"{path}: column {nameless[0] if nameless else 1} has no name in the header line. "
-            "Name it, or remove the column (often caused by an extra delimiter at the end of each line)."
+            f"{path}: column {nameless[0] if nameless else 1} has no name in the header line, line "
+            f"{first.line}. Name it, or remove the column (often caused by an extra delimiter at the end of "
+            "each line). If that line is a title, delete the lines above the header."
         )
-
-
-def _columns(path: Path, delimiter: str, encoding: str | None) -> tuple[bool, int]:
-    """Return whether all quotation marks of the header enclose fields, and its number of fields."""
-    try:
-        header = next(_rows(path, delimiter, encoding))
-    except (InvalidInputError, StopIteration):  # raised again for the chosen delimiter
-        return False, 0
-    unquoted = re.sub(rf'(^|{delimiter}) *"[^"]*(?:""[^"]*)*"', r"\1", header.source)
-    return '"' not in unquoted, len(header.fields)
-
-
-def _rows(path: Path, delimiter: str, encoding: str | None) -> Iterator[Record]:
-    """Yield the records that are not blank, the header first."""
-    before = ""
-    with open_text(path, encoding) as stream:
-        for record in read_records(stream, path, delimiter):
-            if not record.is_blank:
-                if before.endswith("\r") and record.source.lstrip(" ").startswith(delimiter):
-                    raise InvalidInputError(  # pandas would drop the empty field
-                        f"{path}, line {record.line}: an empty first field after an empty line, in a file "
-                        "whose lines end in a carriage return only. Remove the empty line, or save the file "
-                        "with other line ends."
-                    )
-                yield record
-            before = record.source if record.is_blank else ""
 
 
 class Record(NamedTuple):
@@ -209,6 +206,8 @@ class Record(NamedTuple):
     source: str
     """Its text, including the line end."""
     fields: list[str]
+    number: int
+    """Its number in a spreadsheet: records are counted from 1, blank ones too."""
 
     @property
     def is_blank(self) -> bool:
@@ -225,65 +224,60 @@ def read_records(stream: IO[str], path: Path, delimiter: str) -> Iterator[Record
             source.append(line)
             yield line
 
+    # The limit holds for the whole process, so it is only raised. Its default is less than a long text.
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_LINE))
     reader = csv.reader(lines(), delimiter=delimiter, skipinitialspace=True, strict=True)
-    number = 1
+    line = 1
     try:
-        for fields in reader:
-            yield Record(number, "".join(source), fields)
+        for number, fields in enumerate(reader, start=1):
+            yield Record(line, "".join(source), fields, number)
             source.clear()
-            number = reader.line_num + 1
+            line = reader.line_num + 1
     except csv.Error as error:
         raise InvalidInputError(
-            f"{path}, line {number}: {error}. Check for a quotation mark that is not closed or not doubled."
+            f"{path}, line {line}: {error}. Check for a quotation mark that is not closed or not doubled."
         ) from error
 
 
-def replace_field(source: str, place: int, text: str, delimiter: str) -> str:
-    """Return the source of a record with new text in one field; all other characters are kept.
-
-    Spaces before the field and quotation marks around it are kept.
-
-    >>> replace_field('1, "a, b",  c', 2, "x,y", ",")
-    '1, "a, b",  "x,y"'
-    """
-    start, end = _find_field(source, place, delimiter).span(1)
-    new = _quoted(text) if source.startswith('"', start) else quote_field(text, delimiter)
-    return source[:start] + new + source[end:]
-
-
-def strip_field(source: str, place: int, delimiter: str) -> str:
-    """Return the source of a record without the spaces before one field.
-
-    >>> strip_field("1,  a, b", 1, ",")
-    '1,a, b'
-    """
-    found = _find_field(source, place, delimiter)
-    return source[: found.start()] + source[found.start(1) :]
+def csv_rows(path: Path, delimiter: str, encoding: str | None) -> Iterator[Record]:
+    """Yield the records that are not blank, the header first."""
+    before = ""
+    with open_text(path, encoding) as stream:
+        for record in read_records(stream, path, delimiter):
+            if not record.is_blank:
+                if before.endswith("\r") and record.source.lstrip(" ").startswith(delimiter):
+                    raise InvalidInputError(  # pandas would drop the empty field
+                        f"{path}, line {record.line}: an empty first field after an empty line, in a file "
+                        "whose lines end in a carriage return only. Remove the empty line, or save the file "
+                        "with other line ends."
+                    )
+                yield record
+            before = record.source if record.is_blank else ""
 
 
-def _find_field(source: str, place: int, delimiter: str) -> re.Match[str]:
-    """Return where a field is, with the spaces before it; group 1 is without them."""
-    field = re.compile(rf' *("[^"]*(?:""[^"]*)*"|[^{re.escape(delimiter)}\r\n]*)')
-    start = 0
-    for _ in range(place):
-        start = field.match(source, start).end() + 1  # type: ignore[union-attr]  # it always matches
-    found: re.Match[str] = field.match(source, start)  # type: ignore[assignment]
-    return found
+def recognise_delimiter(path: Path, encoding: str | None) -> str:
+    """Return the delimiter that divides the header line into most fields; the comma wins ties."""
+    counts = {each: count_fields(path, each, encoding) for each in DELIMITERS}
+    best = max(DELIMITERS, key=counts.__getitem__)
+    if counts[best][1] <= 1 and count_fields(path, RARE_DELIMITER, encoding) > (True, 1):
+        return RARE_DELIMITER
+    return best
 
 
-def append_field(source: str, text: str, delimiter: str) -> str:
-    r"""Return the source of a record with a field added at the end.
+def count_fields(path: Path, delimiter: str, encoding: str | None) -> tuple[bool, int]:
+    """Return whether all quotation marks of the header enclose fields, and its number of fields."""
+    try:
+        header = next(csv_rows(path, delimiter, encoding))
+    except (InvalidInputError, StopIteration):  # raised again for the chosen delimiter
+        return False, 0
+    unquoted = re.sub(rf'(^|{re.escape(delimiter)}) *"[^"]*(?:""[^"]*)*"', r"\1", header.source)
+    return '"' not in unquoted, len(header.fields)
 
-    >>> append_field("1,2\r\n", "x", ",")
-    '1,2,x\r\n'
-    """
-    content = source.rstrip("\r\n")
-    return content + delimiter + quote_field(text, delimiter) + source[len(content) :]
 
-
-def quote_field(text: str, delimiter: str = ",") -> str:
-    """Return a field, quoted if necessary."""
-    return _quoted(text) if delimiter in text or _NEEDS_QUOTES.search(text) else text
+def quote_field(text: str, delimiter: str = ",", *, always: bool = False) -> str:
+    """Return a field, quoted if necessary, or ``always``."""
+    needs_quotes = always or delimiter in text or _NEEDS_QUOTES.search(text)
+    return '"' + text.replace('"', '""') + '"' if needs_quotes else text
 
 
 def neutralise(text: str) -> str:
@@ -344,7 +338,3 @@ def write_table(
 
 def _joined(fields: list[str] | tuple[str, ...], delimiter: str) -> str:
     return (delimiter.join(fields) or '""') + "\n"  # an empty line is not a row
-
-
-def _quoted(text: str) -> str:
-    return '"' + text.replace('"', '""') + '"'

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import zipfile
+from contextlib import contextmanager
 from datetime import date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pandas as pd
 
 from peerloss._installing import import_extra
 from peerloss.datasets._open_limited import check_unpacked
 from peerloss.datasets.tables._columns import check_unique, quoted
+from peerloss.datasets.tables._reading import RowNumbers
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -23,17 +25,45 @@ MAX_ROWS, MAX_COLUMNS = 1_048_576, 16_384
 _HEAD = 4096
 
 
-def read_sheet(path: Path, sheet: str | None) -> pd.DataFrame:
+class Sheet(NamedTuple):
+    """The cells of one sheet."""
+
+    table: pd.DataFrame
+    row_numbers: RowNumbers
+    where: str
+    """The file and, if it has several sheets, which one was read, for messages."""
+
+
+def read_sheet(path: Path, sheet: str | None) -> Sheet:
     """Read one sheet; cells are numbers, text or ``None``, and formulas have their stored values.
 
     Dates become text such as 2024-12-31, true and false become text, and rows without values are left out.
     """
+    with _open_book(path) as book:
+        chosen = _choose_sheet(book, sheet, path)
+        others = [each.title for each in book.worksheets if each.title != chosen.title]
+        where = str(path)
+        if others:
+            where += f", sheet {chosen.title!r} (--sheet chooses another: {quoted(others)})"
+        table, numbers = _table(chosen, where)
+        return Sheet(table, numbers, where)
+
+
+def sheet_names(path: Path) -> list[str]:
+    """Return the names of the sheets of a workbook."""
+    with _open_book(path) as book:
+        return [each.title for each in book.worksheets]
+
+
+@contextmanager
+def _open_book(path: Path) -> Iterator[Any]:
+    """Open a workbook; errors in the block are reported as those of the file."""
     openpyxl = import_excel()
     try:
         _check_archive(path)
         book = openpyxl.load_workbook(path, read_only=True, data_only=True, keep_links=False)
         try:
-            return _table(_choose_sheet(book, sheet, path), path)
+            yield book
         finally:
             book.close()
     except InvalidInputError:
@@ -77,40 +107,44 @@ def _choose_sheet(book: Any, sheet: str | None, path: Path) -> Any:
     return book[sheet]
 
 
-def _table(sheet: Any, path: Path) -> pd.DataFrame:
+def _table(sheet: Any, where: str) -> tuple[pd.DataFrame, RowNumbers]:
     sheet.reset_dimensions()  # the declared ones may be wrong
-    header, first = _header(sheet, path)
+    header, first = _header(sheet, where)
     rows: list[tuple[Any, ...]] = []
+    numbers: list[int] = []
     width = len(header)
     for number, row in _rows(sheet, first + 1, min(width + 1, MAX_COLUMNS)):
         if len(row) > width and row[width] is not None:
+            title = f"If row {first} is a title, delete the rows above the names of the columns. "
             raise InvalidInputError(
-                f"{path}, row {number}: a value to the right of the last column with a name, "
-                f"{header[-1]!r}. Name the column, or delete the value."
+                f"{where}, row {number}: a value to the right of the last column with a name, "
+                f"{header[-1]!r}. {title if width == 1 else ''}Name the column, or delete the value."
             )
         rows.append((*map(_cell, row[:width]), *(None,) * (width - len(row))))
+        numbers.append(number)
     if not rows:
-        raise InvalidInputError(f"{path} has a header but no rows.")
+        raise InvalidInputError(f"{where} has a header but no rows.")
     columns = zip(*rows, strict=True)
-    return pd.DataFrame(
+    table = pd.DataFrame(
         {name: pd.Series(values, dtype=object) for name, values in zip(header, columns, strict=True)}
     ).infer_objects()
+    return table, RowNumbers.of(numbers)
 
 
-def _header(sheet: Any, path: Path) -> tuple[list[str], int]:
+def _header(sheet: Any, where: str) -> tuple[list[str], int]:
     """Return the names in the first row with values, and its number."""
     number, row = next(_rows(sheet, 1, MAX_COLUMNS), (0, ()))
     names = [str(_cell(cell)).strip() if cell is not None else "" for cell in row]
     while names and not names[-1]:
         names.pop()
     if not names:
-        raise InvalidInputError(f"{path} is empty; expected a first row with the names of the columns.")
+        raise InvalidInputError(f"{where} is empty; expected a first row with the names of the columns.")
     if "" in names:
         raise InvalidInputError(
-            f"{path}: column {names.index('') + 1} has no name in row {number}. Name it, or delete the "
+            f"{where}: column {names.index('') + 1} has no name in row {number}. Name it, or delete the "
             "column (a title above the table must be deleted, too)."
         )
-    check_unique(names, path, advice="Rename the columns in the first row.")
+    check_unique(names, where, advice="Rename the columns in the first row.")
     return names, number
 
 

@@ -10,6 +10,7 @@ from typing import IO, TYPE_CHECKING, Any
 import pandas as pd
 
 from peerloss.datasets._open_limited import check_unpacked, open_text
+from peerloss.datasets.tables._reading import RowNumbers
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -39,6 +40,12 @@ def json_frames(path: Path, chunk_rows: int | None, encoding: str | None) -> Ite
             start = index.stop
     if not start:
         raise InvalidInputError(f"{path} has no rows; expected one JSON object per line.")
+
+
+def json_row_numbers(path: Path, encoding: str | None) -> RowNumbers:
+    """Return the numbers of the lines that hold an object."""
+    with open_text(path, encoding) as stream:
+        return RowNumbers.of(number for number, line in enumerate(stream, start=1) if line.strip())
 
 
 def value_places(line: str) -> dict[str, slice]:

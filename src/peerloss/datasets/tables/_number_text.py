@@ -1,4 +1,4 @@
-"""Columns of text that are meant as numbers: decimal commas, thousands, currencies, percentages, stray words.
+"""Columns of text that are meant as numbers: decimal commas, thousands, currencies, units, stray words.
 
 A column becomes numbers only if every value can be read in one way. Otherwise it stays text, and a note says
 which option reads it as numbers.
@@ -23,14 +23,22 @@ NUMBERS_SHARE, MAX_STRAYS = 0.8, 10
 #: Longer texts are not numbers; matching a very long one would take very long.
 MAX_LENGTH = 64
 _SPACES = "' \u00a0\u202f"
+#: Signs of currencies, which some values of a column may lack.
+_CURRENCIES = frozenset("$€£¥")
+#: With more units than this a column holds codes, such as 12 AB, and not quantities.
+MAX_UNITS = 3
 
 
 def _pattern(decimal: str) -> re.Pattern[str]:
     thousands = re.escape(("," if decimal == "." else ".") + _SPACES)
-    mark, sign, currency = re.escape(decimal), r"([+\-\u2212]?)\s*", "[$€£¥]"
+    mark, sign = re.escape(decimal), r"([+\-\u2212]?)\s*"
     grouped = rf"[1-9]\d{{0,2}}(?P<mark>[{thousands}])\d{{3}}(?:(?P=mark)\d{{3}})*"
     digits = rf"((?:{grouped}|\d+)(?:{mark}\d*)?|{mark}\d+)"
-    return re.compile(rf"\s*{sign}({currency}?)\s*{sign}{digits}([eE][+-]?\d+)?\s*([%$€£¥]?)\s*")
+    letter = r"[^\W\d_]"
+    # A single letter needs a space, because 12A is a code. So does the code of a currency before the number.
+    before = r"((?:[$€£¥]|[A-Z]{3}\s)?)\s*"
+    after = rf"((?:[%‰$€£¥]|°{letter}?|{letter}{{2,10}}(?:/{letter}{{1,3}})?[²³]?|(?<=\s){letter})?)"
+    return re.compile(rf"\s*{sign}{before}{sign}{digits}([eE][+-]?\d+)?\s*{after}\s*")
 
 
 _PATTERNS = {mark: _pattern(mark) for mark in ".,"}
@@ -75,6 +83,18 @@ class _Readings(NamedTuple):
         both = zip(self.values, *self.parsed.values(), strict=True)
         return [str(value) for value, *found in both if not any(found)]
 
+    @property
+    def units(self) -> set[str]:
+        """The units of the values, empty for a number without one."""
+        return {each.unit for parsed in self.parsed.values() for each in parsed if each is not None}
+
+    @property
+    def has_codes(self) -> bool:
+        """Whether what looks like numbers are codes: all in parentheses, or with many kinds of letters."""
+        words = [unit for unit in self.units if unit.isalpha()]
+        all_enclosed = len(self.texts) == len(self.values) and all(map(_is_enclosed, self.texts))
+        return len(words) > MAX_UNITS or all_enclosed
+
     def numbers(self, mark: str) -> dict[str | float, float]:
         """Return the number of each value."""
         return {v: found.number for v, found in zip(self.values, self.parsed[mark], strict=True) if found}
@@ -83,26 +103,37 @@ class _Readings(NamedTuple):
 def parse_number(text: str, decimal: str) -> float | None:
     """Return the number that a text shows, or ``None``.
 
-    Currency signs and percent signs are left out, so that 12 % is 12.
+    Currencies, percent signs and other units are left out, so that 12 % is 12. Parentheses around a number
+    mean that it is negative, as in accounts.
 
     >>> parse_number("$1,234.50", "."), parse_number("1.234,5 €", ","), parse_number("1,23", ".")
     (1234.5, 1234.5, None)
+    >>> parse_number("2.5 kg", "."), parse_number("(30.00)", ".")
+    (2.5, -30.0)
     """
     found = _parse(text, decimal)
     return None if found is None else found.number
 
 
 def _parse(text: str, decimal: str) -> _Parsed | None:
-    found = _PATTERNS[decimal].fullmatch(text) if len(text) <= MAX_LENGTH else None
+    if len(text) > MAX_LENGTH:
+        return None
+    is_enclosed = _is_enclosed(text)
+    found = _PATTERNS[decimal].fullmatch(text.strip()[1:-1] if is_enclosed else text)
     if found is None:
         return None
     sign, prefix, inner_sign, digits, _, exponent, suffix = found.groups()
-    if (sign and inner_sign) or (prefix and suffix):
+    if (sign and inner_sign) or (prefix and suffix) or (is_enclosed and (sign or inner_sign)):
         return None
     number = float(digits.translate(_PLAIN[decimal]) + (exponent or ""))
     if not math.isfinite(number):
         return None
-    return _Parsed(-number if (sign or inner_sign) in {"-", "\u2212"} else number, prefix or suffix)
+    is_negative = is_enclosed or (sign or inner_sign) in {"-", "\u2212"}
+    return _Parsed(-number if is_negative else number, prefix.strip() or suffix)
+
+
+def _is_enclosed(text: str) -> bool:
+    return text.strip().startswith("(") and text.strip().endswith(")")
 
 
 def _parse_cell(value: str | float, decimal: str) -> _Parsed | None:
@@ -159,6 +190,8 @@ def _interpret(
     found = _readings(column)
     if found is None:
         return None, ""
+    if found.has_codes:
+        return None, ""
     strays = found.strays
     if strays:
         return None, _note_on_strays(column, strays)
@@ -197,13 +230,13 @@ def _choose(
         note = f"is text because {first!r} is not a number with the decimal mark {decimal!r}"
         return (decimal, "") if decimal in ways else (None, note)
     if ways == [","] and not commas:
-        return None, f"is text because of decimal commas, as in {marked!r}; use --decimal ,"
+        return None, f"is text because of decimal commas, as in {marked!r}; use `--decimal ,`"
     if len(ways) == 1 or found.parsed["."] == found.parsed[","]:
         return ways[0], ""
     if usual is not None:
         return usual, ""
     both = " or ".join(f"{parse_number(marked, mark):.15g}" for mark in ".,")
-    return None, f"is text because {marked!r} may be {both}; use --decimal . or --decimal ,"
+    return None, f"is text because {marked!r} may be {both}; use `--decimal .` or `--decimal ,`"
 
 
 def _note_on_strays(column: pd.Series, strays: list[str]) -> str:
@@ -215,14 +248,35 @@ def _note_on_strays(column: pd.Series, strays: list[str]) -> str:
     options = " ".join(f"--na-values {shlex.quote(value)}" for value in strays)
     return (
         f"is text because of {wrong:,} value{'s' * (wrong != 1)}, {shown}; if "
-        f"{'it means' if wrong == 1 else 'they mean'} a missing number, use {options}"
+        f"{'it means' if wrong == 1 else 'they mean'} a missing number, use `{options}`"
     )
 
 
 def _mixed_units(found: _Readings) -> str:
-    """Return a note if values have different units, such as $ and €, or only some are percentages."""
-    units = {each.unit for parsed in found.parsed.values() for each in parsed if each is not None}
-    if len(units - {""}) > 1 or units == {"%", ""}:
-        shown = " and ".join(repr(unit) if unit else "no unit" for unit in sorted(units, reverse=True))
-        return f"is text because it mixes {shown}; convert its values to one unit"
+    """Return a note if values have different units."""
+    mix = _mix(found.units)
+    return f"is text because it mixes {mix}; convert its values to one unit" if mix else ""
+
+
+def different_units(numbers: Iterable[str], decimal: str, *, plain: bool) -> str:
+    """Return the units of texts that are numbers, for a message; nothing if they have one unit.
+
+    Parameters
+    ----------
+    numbers
+        Texts that :func:`parse_number` can read with the mark ``decimal``.
+    plain
+        Whether there are also numbers without a unit.
+
+    >>> different_units(["2.5 kg", "300 g"], ".", plain=False)
+    "'kg' and 'g'"
+    """
+    parsed = (_parse(text, decimal) for text in numbers)
+    return _mix({each.unit for each in parsed if each is not None} | ({""} if plain else set()))
+
+
+def _mix(units: set[str]) -> str:
+    """List units that differ, such as $ and €, or that only some values have, such as %."""
+    if len(units) > 1 and not (units - {""} <= _CURRENCIES and len(units - {""}) == 1):
+        return " and ".join(repr(unit) if unit else "no unit" for unit in sorted(units, reverse=True))
     return ""

@@ -15,17 +15,17 @@ from peerloss.datasets.label_spelling import MARKERS, WORDS, read_label_words
 from peerloss.datasets.tables._columns import as_kinds, check_unique, column_kinds, require_columns
 from peerloss.datasets.tables._csv import check_csv
 from peerloss.datasets.tables._excel import read_sheet
-from peerloss.datasets.tables._json_lines import json_frames
+from peerloss.datasets.tables._json_lines import json_frames, json_row_numbers
 from peerloss.datasets.tables._number_text import interpret_text
-from peerloss.datasets.tables._read_options import (
+from peerloss.datasets.tables._reading import (
     ARFF_SUFFIXES,
     EXCEL_SUFFIXES,
     JSON_SUFFIXES,
     TABLE_SUFFIXES,
     TEXT_SUFFIXES,
+    Reading,
     ReadOptions,
 )
-from peerloss.datasets.tables._reading import Reading
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -37,9 +37,9 @@ if TYPE_CHECKING:
 def read_table(path: str | Path, *, options: ReadOptions | None = None) -> pd.DataFrame:
     """Read a table with columns of numbers and of text; missing values are NaN.
 
-    CSV files have one header line, commas, semicolons or tabs as delimiter, and UTF-8 text, plain or gzipped;
-    ``options`` names other encodings and separators. Empty fields, ``?``, ``NA`` and similar values are
-    missing. A first column without a name is the index that pandas writes, and is left out. Booleans and
+    CSV files have one header line, commas, semicolons, tabs or bars as delimiter, and UTF-8 text, plain or
+    gzipped; ``options`` names other encodings and separators. Empty fields, ``?``, ``NA`` and similar values
+    are missing. A first column without a name is the index that pandas writes, and is left out. Booleans and
     dates are text. Text such as ``$1,234.00``, ``12 %`` or, in files without commas between fields, ``1,5``
     is read as numbers if all values of a column are.
 
@@ -92,7 +92,8 @@ def read_with_notes(
     if not name.endswith(JSON_SUFFIXES):
         return Reading(table)
     table, notes = interpret_text(table, decimal=options.decimal, usual=None, commas=True, skip=labels)
-    return Reading(table, tuple(notes), decimal=options.decimal)
+    numbers = json_row_numbers(path, options.encoding)
+    return Reading(table, tuple(notes), decimal=options.decimal, row_numbers=numbers)
 
 
 def iter_table(
@@ -166,27 +167,30 @@ def _read_excel(
     path: Path, options: ReadOptions, labels: Sequence[str], *, texts: Sequence[str] = ()
 ) -> Reading:
     """Read a sheet; the columns ``labels`` and ``texts`` do not become numbers."""
-    raw = read_sheet(path, options.sheet)
-    require_columns(raw.columns, labels, where=str(path))
+    raw, numbers, where = read_sheet(path, options.sheet)
+    require_columns(raw.columns, (*labels, *texts), where=where)
     table = mark_missing(raw, (*MARKERS, *WORDS, *options.missing_texts))
     skip = (*labels, *texts)
     table, notes = interpret_text(table, decimal=options.decimal, usual=None, commas=True, skip=skip)
-    table = as_kinds(table, {}, locate=lambda row: f"{path}, row {row + 2}")
+    table = as_kinds(table, {}, locate=lambda row: f"{where}, row {numbers[row]}")
     words = []
     for name in labels:
         table[name], found = read_label_words(table[name], raw[name], missing=options.na_values)
         words.extend(found)
-    return Reading(table, tuple(notes), tuple(words), options.decimal)
+    return Reading(table, tuple(notes), tuple(words), options.decimal, numbers)
 
 
 def _excel_chunks(
     path: Path, chunk_rows: int, kinds: Mapping[str, Kind], options: ReadOptions
 ) -> Iterator[pd.DataFrame]:
     texts = [name for name, kind in kinds.items() if kind == "text"]
-    table = _read_excel(path, options, (), texts=texts).table
-    require_columns(table.columns, kinds, where=str(path))
+    found = _read_excel(path, options, (), texts=texts)
+    require_columns(found.table.columns, kinds, where=str(path))
     table = as_kinds(
-        table, kinds, locate=lambda row: f"{path}, row {row + 2}", decimal=options.decimal or "."
+        found.table,
+        kinds,
+        locate=lambda row: f"{path}, row {found.row_numbers[row]}",
+        decimal=options.decimal or ".",
     )
     for start in range(0, len(table), chunk_rows):
         yield table.iloc[start : start + chunk_rows]
@@ -205,7 +209,7 @@ def _json_chunks(
         yield as_kinds(
             table.reindex(columns=list(wanted)),
             wanted,
-            locate=lambda row: f"{path}, row {row + 1}",
+            locate=lambda row: f"{path}, line {json_row_numbers(path, options.encoding)[row]}",
             decimal=options.decimal or ".",
         )
 
@@ -246,7 +250,7 @@ def _parquet_frames(
             require_columns(columns, kinds, where=str(path))
             for batch in content.iter_batches(batch_size=chunk_rows or 2**16, columns=columns):
                 # Without the metadata of pandas, names stay text and no column becomes an index.
-                table = batch.to_pandas(ignore_metadata=True)
+                table = _without_decimals(batch, arrow).to_pandas(ignore_metadata=True)
                 table.index = pd.RangeIndex(start, start + len(table))
                 start += len(table)
                 table = mark_missing(table, options.na_values)
@@ -255,6 +259,15 @@ def _parquet_frames(
         raise InvalidInputError(f"{path} is not a readable Parquet file: {error}") from error
     if not start:
         raise InvalidInputError(f"{path} has columns but no rows.")
+
+
+def _without_decimals(batch: Any, arrow: Any) -> Any:
+    """Convert decimal numbers to floats; pandas would return objects, which are read as text."""
+    fields = [
+        arrow.field(field.name, arrow.float64()) if arrow.types.is_decimal(field.type) else field
+        for field in batch.schema
+    ]
+    return arrow.Table.from_batches([batch]).cast(arrow.schema(fields))
 
 
 def _arff_frames(

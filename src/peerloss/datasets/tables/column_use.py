@@ -73,11 +73,17 @@ def as_table(X: Any) -> pd.DataFrame:
     """Return a DataFrame with text as column names, each of them once."""
     if not isinstance(X, pd.DataFrame):
         raise InvalidInputError(f"`X` must be a pandas DataFrame; got {type(X).__name__}.")
-    table = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1)
+    table = X.infer_objects().set_axis([str(name) for name in X.columns], axis=1).apply(_without_decimals)
     if not table.columns.is_unique:
         repeated = sorted(set(table.columns[table.columns.duplicated()]))
         raise InvalidInputError(f"`X` must have unique column names; {repeated} are repeated.")
     return table
+
+
+def _without_decimals(column: pd.Series) -> pd.Series:
+    """Return decimal numbers, which databases return as objects, as floats."""
+    is_decimal = column.dtype == object and pd.api.types.infer_dtype(column, skipna=True) == "decimal"
+    return column.astype(np.float64) if is_decimal else column
 
 
 def use_of(column: pd.Series) -> ColumnUse:

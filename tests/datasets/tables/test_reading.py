@@ -155,9 +155,10 @@ def test_rare_words_for_missing_values_are_missing_labels(tmp_path, values, word
 
 
 def test_markers_of_programs_are_never_labels(tmp_path):
-    """NaN and <NA> are missing however frequent they are."""
-    labels, words = labels_of(tmp_path, ["nan"] * 20 + ["<NA>"] * 20 + ["a"] * 30)
-    assert (labels.isna().sum(), words) == (40, [])
+    """NaN and <NA> are missing however frequent they are, and they are counted."""
+    labels, words = labels_of(tmp_path, ["nan"] * 20 + ["<NA>"] * 19 + ["a"] * 30)
+    assert labels.isna().sum() == 39
+    assert words == [("nan", 20, False), ("<NA>", 19, False)]
 
 
 def test_label_columns_must_exist(tmp_path):
