@@ -5,7 +5,7 @@ import torch
 from threadpoolctl import threadpool_info
 
 from peerloss import PeerLoss
-from peerloss._device import GPU_WIDTH, one_thread, resolve_device
+from peerloss._device import GPU_WIDTH, available_memory, one_thread, resolve_device
 from peerloss.exceptions import InvalidInputError
 from peerloss.training import train_deep
 from tests.training.deep.toy import RECIPE, images, small_net
@@ -51,6 +51,14 @@ def test_an_unusable_device_is_refused(device):
     X, noisy, _ = images()
     with pytest.raises(InvalidInputError, match=f"`device` must be 'auto' or .*{device}'? cannot be used"):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, device=device)
+
+
+def test_the_memory_of_a_device(monkeypatch):
+    """For the CPU it is that of the machine, for a GPU what is free; for other devices it is not known."""
+    assert available_memory(torch.device("cpu")) > 2**28
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (7, 9))
+    assert available_memory(torch.device("cuda")) == 7.0
+    assert available_memory(torch.device("meta")) == float("inf")
 
 
 @pytest.mark.parametrize("blas", [False, True])

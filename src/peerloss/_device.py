@@ -1,12 +1,15 @@
-"""The choice of a device for the whole library, and the limit of threads for small computations."""
+"""The choice of a device for the whole library, its memory, and the numbers of threads and processes."""
 
 from __future__ import annotations
 
+import math
+import os
 from contextlib import contextmanager, nullcontext
 from typing import TYPE_CHECKING
 
 import torch
 from threadpoolctl import threadpool_limits
+from torch import distributed
 
 from peerloss.exceptions import InvalidInputError
 
@@ -67,6 +70,24 @@ def _has_usable_gpu() -> bool:
 
 def _try_device(device: torch.device) -> None:
     torch.zeros(1, device=device).item()
+
+
+def available_memory(device: torch.device) -> float:
+    """Return the free memory of a GPU, or the memory of the machine for the CPU, in bytes.
+
+    It is infinity if it is not known.
+    """
+    if device.type == "cuda":
+        return float(torch.cuda.mem_get_info(device)[0])
+    if device.type == "cpu" and hasattr(os, "sysconf"):  # not on Windows
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return math.inf
+
+
+def count_ranks() -> int:
+    """Return the number of processes that train together; 1 without ``torch.distributed``."""
+    in_group = distributed.is_available() and distributed.is_initialized()
+    return distributed.get_world_size() if in_group else 1
 
 
 @contextmanager

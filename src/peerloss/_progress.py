@@ -102,6 +102,24 @@ def tracker(total: float) -> Callable[[float], None] | None:
     return report
 
 
+def reporter(total: int, callback: Callable[[int, int], object] | None = None) -> Callable[[int], None]:
+    """Return a function to call with the finished number of ``total`` equal parts of the current phase.
+
+    ``callback``, if any, is called with this number and the total.
+    """
+    track = tracker(total)
+
+    def report(done: int) -> None:
+        if callback is not None:
+            callback(done, total)
+        if track is not None:
+            track(done)
+
+    if track is not None:
+        track(0)  # the first part may take long
+    return report
+
+
 @contextmanager
 def show_progress(title: str, *, show: bool = True, terminal_only: bool = False) -> Iterator[None]:
     """Show the progress of the block on stderr: phase, percentage, elapsed time, time left.

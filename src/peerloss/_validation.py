@@ -117,8 +117,13 @@ def as_plain(value: Any) -> Any:
     return tuple(map(as_plain, value)) if isinstance(value, tuple | list) else value
 
 
-def as_float_array(value: ArrayLike, name: str, *, ndim: int) -> FloatArray:
-    """Return ``value`` as a finite float64 array with ``ndim`` dimensions."""
+def as_float_array(
+    value: ArrayLike, name: str, *, ndim: int, advice: str = "Drop or impute such entries."
+) -> FloatArray:
+    """Return ``value`` as a finite float64 array with ``ndim`` dimensions.
+
+    The message about NaN and infinity ends with ``advice``.
+    """
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError, OverflowError) as error:
@@ -134,9 +139,7 @@ def as_float_array(value: ArrayLike, name: str, *, ndim: int) -> FloatArray:
         raise InvalidInputError(f"`{name}` is empty (shape {array.shape}); pass at least one row.")
     if not np.isfinite(array).all():
         where = tuple(int(i) for i in np.argwhere(~np.isfinite(array))[0])
-        raise InvalidInputError(
-            f"`{name}` must be finite; found {array[where]} at index {where}. Drop or impute such entries."
-        )
+        raise InvalidInputError(f"`{name}` must be finite; found {array[where]} at index {where}. {advice}")
     return array
 
 

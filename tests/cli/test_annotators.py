@@ -269,6 +269,39 @@ def test_columns_with_other_names_are_read(crowd, tmp_path):
     assert written == [written[0]] * 3
 
 
+def test_other_encodings_separators_and_formats(crowd, tmp_path):
+    """The scores are those of the usual file; a file of known labels may be UTF-8."""
+    table = pd.read_csv(crowd, dtype=str).assign(label=lambda t: t["label"].replace("dog", "Grün"))
+    table.to_csv(tmp_path / "a.csv", index=False)
+    table.to_csv(tmp_path / "b.csv", index=False, encoding="cp1252", sep="!")
+    table.to_json(tmp_path / "c.jsonl", orient="records", lines=True)
+    (tmp_path / "gold.csv").write_text("task,label\n003,Grün\n", encoding="utf-8")
+    written = []
+    for name, more in (("a.csv", []), ("b.csv", ["--encoding", "cp1252", "--sep", "!"]), ("c.jsonl", [])):
+        done = run(tmp_path / name, "-o", tmp_path / "s.csv", "--gold", tmp_path / "gold.csv", *more)
+        assert done.exit_code == 0, done.output
+        written.append((tmp_path / "s.csv").read_text())
+    assert written == [written[0]] * 3
+
+
+def test_spellings_are_named_and_merged(crowd, tmp_path):
+    """Spellings of one label would count as disagreement; known labels are merged in the same way."""
+    table = pd.read_csv(crowd, dtype=str)
+    odd = table.assign(label=table["label"].where(table.index % 3 > 0, table["label"].str.upper() + " "))
+    odd.to_csv(tmp_path / "odd.csv", index=False)
+    for name, text in (("gold", "003,dog"), ("odd gold", "003,Dog ")):
+        (tmp_path / f"{name}.csv").write_text(f"task,label\n{text}\n")
+    usual = run(crowd, "-o", tmp_path / "a.csv", "--gold", tmp_path / "gold.csv")
+    assert "--tidy-labels" not in usual.output
+    named = run(tmp_path / "odd.csv", "-o", tmp_path / "b.csv")
+    assert "'dog', 'DOG ' look like one class; use `--tidy-labels` to merge them." in named.output
+    gold = ["--gold", tmp_path / "odd gold.csv"]
+    merged = run(tmp_path / "odd.csv", "-o", tmp_path / "b.csv", "--tidy-labels", *gold)
+    assert "look like one class" not in merged.output
+    assert "'DOG ' is read as 'dog'." in merged.output
+    assert (tmp_path / "b.csv").read_text() == (tmp_path / "a.csv").read_text()
+
+
 @pytest.mark.parametrize(
     ("options", "message"),
     [

@@ -102,7 +102,7 @@ def unchanged(_folder):
         (same_id, ["--target", "label"], "'r3' occurs more than once"),
         (unchanged, ["--target", "lable"], "lable"),
         (unchanged, ["--target", "x"], "must hold classes; it holds measurements"),
-        (one_class, ["--target", "label"], "column 'label' must hold at least two classes; every row has"),
+        (one_class, ["--target", "label"], "column 'label' must hold at least two classes; every label is"),
         (unchanged, [], "pass --target, the column of the labels, or --reports"),
         (unchanged, [], "data.csv are 'id', 'x', 'label'."),
         (unchanged, ["--target", "label", "--reports", "r.csv"], "not both."),

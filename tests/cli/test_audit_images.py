@@ -247,7 +247,7 @@ def test_texts_with_a_model(tmp_path):
     summary = audit(data, *options)
     labels = pd.read_csv(tmp_path / "out" / "labels.csv")
     assert {4, 9} <= set(labels["row"][labels["flagged"]]) <= {4, 9, 20}
-    assert summary["notes"][0] == "Empty texts in column 'review': 1, in rows 20, counted from 0."
+    assert summary["notes"][0] == "Empty texts in column 'review': 1, in rows 22."
     summary = audit(data, *options, "--drop", "stars")
     assert summary["flagged"] >= 2
 

@@ -40,7 +40,7 @@ def test_one_data_set_is_described_with_its_notes():
     assert answer.exit_code == 0, answer.output
     assert "bad: 300 (30.0%)" in answer.stdout
     assert "reversed" in answer.stdout
-    assert answer.stdout.splitlines()[-1] == "german: 1000 rows, 20 features, 2 classes."
+    assert answer.stdout.splitlines()[-1] == "german: 1,000 rows, 20 features, 2 classes."
     assert any("reversed" in note for note in json.loads(run("german", "--json").stdout)["notes"])
 
 

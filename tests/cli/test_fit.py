@@ -91,7 +91,7 @@ ON_LABEL = ["--target", "label"]
         (lambda t: t, [*ON_LABEL, "--drop", "y"], "has no column 'y'"),
         (lambda t: t, ["--target", "x"], "'x' must hold classes; it holds measurements such as"),
         (lambda t: t, [*ON_LABEL, "--metric", "f1"], "`--metric` must be one of 'accuracy'"),
-        (lambda t: t.assign(label="same"), ON_LABEL, "at least two classes; every row has the label 'same'"),
+        (lambda t: t.assign(label="same"), ON_LABEL, "at least two classes; every label is 'same'"),
         (lambda t: t.assign(label=np.nan), ON_LABEL, "at least two classes; no row has a label"),
         (lambda t: t[["label"]], ON_LABEL, "has no column besides the target 'label'; add features"),
         (lambda t: t[["since", "label"]], ON_LABEL, "at least one useful column; 'since' contains dates"),

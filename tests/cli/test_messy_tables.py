@@ -61,7 +61,7 @@ def misspell(table):
 def test_spellings_of_a_label_are_named_before_the_training(tmp_path):
     """Quotes show the space; the summary comes before the result, in audit, fit and datasets."""
     misspell(make_table()).to_csv(tmp_path / "data.csv", index=False)
-    expected = "'Yes', 'yes ', 'YES' look like one class; use --tidy-labels to merge them."
+    expected = "'Yes', 'yes ', 'YES' look like one class; use `--tidy-labels` to merge them."
     done = audit(tmp_path)
     assert done.exit_code == 0, done.output
     assert done.stdout.index(expected) < done.stdout.index("Most probable errors")
@@ -157,7 +157,7 @@ def test_numbers_in_text_are_read_and_stray_words_named(tmp_path):
     assert "Column 'price' is read as numbers; '$1,000.50' is 1000.5." in notes
     stray = (
         "Column 'age' is text because of 1 value, 'unknown'; if it means a missing number, use "
-        "--na-values unknown."
+        "`--na-values unknown`."
     )
     assert stray in notes
     done = fit(tmp_path, "--na-values", "unknown", "--json")
@@ -231,7 +231,7 @@ def test_frequent_words_for_missing_values_are_classes(tmp_path):
     table = make_table()
     table.assign(label=table["label"].replace("No", "None")).to_csv(tmp_path / "data.csv", index=False)
     assert json.loads(audit(tmp_path, "--json").stdout)["classes"] == ["None", "Yes"]
-    note = "100 labels 'None' in column 'label' are read as a class; --na-values None makes them missing."
+    note = "100 labels 'None' in column 'label' are read as a class; `--na-values None` makes them missing."
     assert note in described(tmp_path)["notes"]
     table.loc[:2, "label"] = "NA"
     table.to_csv(tmp_path / "data.csv", index=False)
@@ -245,7 +245,9 @@ def test_stray_labels_are_set_aside(tmp_path):
     table = make_table()
     table.loc[[5, 99], "label"] = "maybe"
     table.to_csv(tmp_path / "data.csv", index=False)
-    note = "2 rows have the label 'maybe', too few to learn from, and are left out; use --min-class-rows 2 to"
+    note = (
+        "2 rows have the label 'maybe', too few to learn from, and are left out; use `--min-class-rows 2` to"
+    )
     done = audit(tmp_path)
     assert note in done.stdout
     labels = pd.read_csv(tmp_path / "out" / "labels.csv")

@@ -1,4 +1,4 @@
-"""peerloss reproduce cifar10 and cifar10n."""
+"""peerloss reproduce cifar10, cifar10n, cifar100 and cifar100n."""
 
 import json
 
@@ -10,7 +10,7 @@ from peerloss.cli import app
 from peerloss.cli._reproduce import IMAGES
 from peerloss.experiments import IMAGE_EXPERIMENTS
 from peerloss.experiments.cifar import _cifar_experiment
-from tests.experiments.cifar.made_up import write_cifar
+from tests.experiments.cifar.made_up import write_cifar, write_cifar100
 
 
 def invoke(*arguments):
@@ -23,7 +23,7 @@ def read(page):
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return write_cifar(tmp_path_factory.mktemp("images"))
+    return write_cifar100(write_cifar(tmp_path_factory.mktemp("images")))
 
 
 def test_a_smoke_test_ends_with_a_table(data, tmp_path):
@@ -39,6 +39,17 @@ def test_a_smoke_test_ends_with_a_table(data, tmp_path):
     assert not (tmp_path / "cifar10" / "table.md").exists()
     again = invoke("cifar10", *options, "--data-dir", data)
     assert again.stdout.splitlines()[-1].startswith("0 runs in 0 s, 2 already done")
+
+
+def test_images_of_100_classes(data, tmp_path):
+    """From the same folder of images; the unknown noise of the other images is refused."""
+    options = ("--smoke", "--methods", "peer", "--seeds", "1", "-o", tmp_path, "--data-dir", data)
+    done = invoke("cifar100n", *options)
+    assert done.exit_code == 0, done.output
+    assert "| human | peer | 1 |" in read(tmp_path / "cifar100n" / "table_smoke.md")
+    refused = invoke("cifar100n", *options, "--noise", "worst")
+    assert refused.exit_code == 2
+    assert "or human labels: human; got 'worst'" in refused.stderr
 
 
 @pytest.fixture
@@ -60,8 +71,8 @@ def test_a_part_of_the_runs_or_a_smoke_test_removes_nothing_from_the_table(data,
     page = tmp_path / "cifar10" / "table.md"
     assert invoke(*options).exit_code == 0
     everything = read(page)
-    assert everything.count(" 30.00 ± 0.00 ") == 6
-    assert everything.count(" 200.00 ± 0.00 ") == 2
+    assert everything.count(" 30.00 ± 0.00 ") == 15  # five noises; cross entropy, DMI and peer loss
+    assert everything.count(" 200.00 ± 0.00 ") == 5
     part = invoke(*options, "--methods", "ce", "--noise", "uniform:0.2")
     assert read(page) == everything
     assert everything in part.stdout
@@ -101,6 +112,7 @@ def test_closed_runs_have_a_page_of_their_own(data, tmp_path):
             *(("--device", "cuda"), "'cuda' cannot be used here"),
             marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
         ),
+        (("--noise", "pair:0.4"), "long_tail:10:0.2, or human labels: aggregate, random1, random2, random3"),
         (("--set", "sieve=True"), "`sieve` must be None or changed by its own settings"),
         (("--set", "augment=3"), "`augment` must be changed by its own settings"),
         (("--set", "rows='a'"), "`rows` must be an integer or None; got 'a'"),

@@ -1,18 +1,41 @@
 """Reports of progress while models are fitted."""
 
+import re
+
 import numpy as np
 import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from peerloss import NoiseModel, PeerClassifier, RobustMLPClassifier, find_label_issues, flip_labels
+from peerloss import (
+    CostSensitiveSVC,
+    MarginPerceptron,
+    NoiseModel,
+    PeerBoostingClassifier,
+    PeerClassifier,
+    PeerPlugInClassifier,
+    PlainLoss,
+    RobustMLPClassifier,
+    find_label_issues,
+    flip_labels,
+)
 from peerloss._progress import listening
+from peerloss.audit import find_multilabel_issues
+from peerloss.models import MLP
+from peerloss.training import Net, train, train_nets
 
 
 @pytest.fixture(scope="module")
 def task():
     X = np.random.default_rng(0).normal(size=(120, 3))
     return X, flip_labels((X[:, 0] > 0).astype(int), NoiseModel.binary(0.1, 0.3), random_state=0)
+
+
+def boost(X, y):
+    pytest.importorskip("lightgbm", reason="needs lightgbm")
+    return PeerBoostingClassifier(n_estimators=5, n_folds=2, random_state=0, verbose=True).fit(X, y)
 
 
 def model(n_jobs=None):
@@ -85,9 +108,33 @@ def test_the_listener_is_removed_after_the_block(task):
         (lambda X, y: PeerClassifier(cv=2, verbose=True).fit(X, y), "PeerClassifier"),
         (lambda X, y: find_label_issues(X, y, cv=2, verbose=True), "audit"),
         (lambda X, y: RobustMLPClassifier(max_steps=50, verbose=True).fit(X, y), "RobustMLPClassifier"),
+        (
+            lambda X, y: PeerPlugInClassifier(LogisticRegression(), cv=2, verbose=True).fit(X, y),
+            "PeerPlugInClassifier",
+        ),
+        (lambda X, y: MarginPerceptron(cv=2, verbose=True).fit(X, y), "MarginPerceptron"),
+        (lambda X, y: CostSensitiveSVC(cv=2, verbose=True).fit(X, y), "CostSensitiveSVC"),
+        (boost, "PeerBoostingClassifier"),
+        (
+            lambda X, y: find_multilabel_issues(
+                X, np.column_stack([y, 1 - y]), estimator=LogisticRegression(), verbose=True
+            ),
+            "audit",
+        ),
+        (
+            lambda X, y: train_nets(X, [Net(y, random_state=0)], n_classes=2, max_steps=50, verbose=True),
+            "training networks",
+        ),
+        (
+            lambda X, y: train(
+                MLP(3, (4,), 2), PlainLoss(), torch.as_tensor(X).float(), torch.as_tensor(y), max_steps=5,
+                verbose=True,
+            ),
+            "training",
+        ),
     ],
-    ids=["classifier", "audit", "network"],
-)
+    ids=["classifier", "audit", "network", "plug-in", "PAM", "C-SVM", "boosting", "labels", "nets", "loop"],
+)  # fmt: skip
 def test_verbose_prints_on_stderr_only(task, capsys, call, title):
     """Outside a terminal there is a line per phase and one at the end, under one title."""
     call(*task)
@@ -95,7 +142,7 @@ def test_verbose_prints_on_stderr_only(task, capsys, call, title):
     assert out == ""
     lines = err.splitlines()
     assert all(line.startswith(f"{title}: ") for line in lines)
-    assert "0 %, 0:00 elapsed, time left not known" in lines[0]
+    assert re.search(r": .*\b0 %, \d:\d\d elapsed, time left not known$", lines[0])
     assert lines[-1].startswith(f"{title}: finished in ")
 
 

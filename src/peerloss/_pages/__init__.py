@@ -59,7 +59,10 @@ def render(
     return page.render(script=code, script_digest=digest, version=__version__, **values)
 
 
-def row_text(name: Any, position: int, first_row: int) -> str:
-    """Return the number of a row in the file, and its name if that is not its position."""
-    number = position + first_row
+def row_text(name: Any, position: int, number: int) -> str:
+    """Return the number of a row in the file, and its name if that is not its position.
+
+    >>> row_text(0, 0, 2), row_text("ann", 0, 2)
+    ('2', 'ann (row 2)')
+    """
     return str(number) if str(name) == str(position) else f"{name} (row {number})"

@@ -9,6 +9,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from peerloss._classifier import NoisyLabelClassifier, all_or_nothing, no_overflow
 from peerloss._probabilities import label_frequencies
+from peerloss._progress import announce, phase, show_progress
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import (
     FloatArray,
@@ -97,6 +98,8 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         Seed of the held-out rows and of the sampling.
     n_jobs
         Number of threads.
+    verbose
+        Whether ``fit`` shows its progress on stderr: phase, percentage, elapsed time, time left.
 
     Attributes
     ----------
@@ -119,8 +122,6 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         The fitted :class:`~peerloss.estimators.TableEncoder` of a DataFrame with text, else ``None``.
     booster_
         The library's own ``Booster``; :meth:`encode_features` returns the features it takes.
-    feature_importances_
-        Share of each feature in the total gain of all splits, shape (d,).
     alpha_
         The number given as ``alpha``, or α* at the estimated noise (NaN if none exists).
     noise_, clean_map_
@@ -164,6 +165,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         categorical_features: Sequence[int | str] | None = None,
         random_state: RandomState = None,
         n_jobs: int = 1,
+        verbose: bool = False,
     ) -> None:
         self.backend = backend
         self.alpha = alpha
@@ -182,6 +184,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         self.categorical_features = categorical_features
         self.random_state = random_state
         self.n_jobs = n_jobs
+        self.verbose = verbose
 
     def fit(
         self,
@@ -206,7 +209,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             Pairs (features, labels) whose metric is recorded in ``evals_result_``. They do not influence the
             model.
         """
-        with all_or_nothing(self):
+        with all_or_nothing(self), show_progress("PeerBoostingClassifier", show=bool(self.verbose)):
             labels = self._check_fit(X, y, sample_weight)
             validate_data(self, X, skip_check_array=True)
             self.table_ = fit_encoder(X, self.categorical_features)
@@ -341,7 +344,9 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         leaves = LEAVES if self.num_leaves == "auto" else (self._settings.num_leaves,)
         n_folds = check_count(self.n_folds, "n_folds", minimum=2)
         folds = stratified_folds(rows.codes, self.classes_, n_folds=n_folds, seed=self._settings.seed)
-        found = cross_fit(self._backend, self._settings, rows, folds=folds, leaves=leaves)
+        with phase("cross-fitting", 0.0, 0.85):
+            found = cross_fit(self._backend, self._settings, rows, folds=folds, leaves=leaves)
+        announce("fitting to all rows", 0.85)
         self._settings, self.validation_scores_ = found.settings, found.losses
         history = self._train(rows, watched=watched)
         self.oof_proba_ = np.empty((len(features), len(self.classes_)))

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import replace
+from itertools import count
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from sklearn.model_selection import StratifiedKFold, train_test_split
 
+from peerloss._progress import reporter
 from peerloss.boosting._objectives import raw_to_proba
 from peerloss.boosting.libraries import BoosterSettings, Rows, raw_scores, train
 from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
@@ -49,12 +51,22 @@ def cross_fit(
     Every fold stops early by itself. Among the numbers of rounds that all folds reached, the chosen one is
     the largest whose mean loss is the smallest or larger by at most ``EQUAL_LOSS``.
     """
-    fits = [_fit_folds(backend, replace(settings, num_leaves=size), rows, folds) for size in leaves]
+    done, report = count(1), reporter(len(leaves) * len(folds))
+    fits = [
+        _fit_folds(backend, replace(settings, num_leaves=size), rows, folds, lambda: report(next(done)))
+        for size in leaves
+    ]
     return min(fits, key=lambda fit: min(fit.losses))
 
 
-def _fit_folds(backend: str, settings: BoosterSettings, rows: Rows, folds: Folds) -> CrossFit:
-    fits = [train(backend, settings, rows.take(kept), held_out=rows.take(rest))[0] for kept, rest in folds]
+def _fit_folds(
+    backend: str, settings: BoosterSettings, rows: Rows, folds: Folds, on_fold: Callable[[], None]
+) -> CrossFit:
+    """Train one booster per fold; ``on_fold`` is called after each of them."""
+    fits = []
+    for kept, rest in folds:
+        fits.append(train(backend, settings, rows.take(kept), held_out=rows.take(rest))[0])
+        on_fold()
     n_common = min(len(fit.scores) for fit in fits)
     sizes = [rows.weight[rest].sum() for _, rest in folds]
     losses = np.average([fit.scores[:n_common] for fit in fits], axis=0, weights=sizes)

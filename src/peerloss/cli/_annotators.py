@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import atomic_files, check_output_file
+from peerloss.cli._table_options import Encoding, NaValues, Sep, Sheet, TidyLabels, read_options
 from peerloss.cli._terminal import counted, say, say_json, visible
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from collections.abc import Hashable, Mapping
 
     import pandas as pd
+
+    from peerloss.datasets import Spellings
 
 #: Number of workers printed; the file has all.
 PRINTED_WORKERS = 20
@@ -38,7 +41,8 @@ PAYMENT_NOTES = {
 
 def annotators(
     data: Annotated[
-        Path, typer.Argument(help="CSV, Parquet or ARFF file with columns task (or item), worker, label.")
+        Path,
+        typer.Argument(help="CSV, Excel, JSON lines, Parquet or ARFF file: task (or item), worker, label."),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", help="CSV file to write, one row per worker.")],
     task_column: Annotated[
@@ -72,8 +76,13 @@ def annotators(
     ] = None,
     gold: Annotated[
         Path | None,
-        typer.Option(help="CSV, Parquet or ARFF file with columns task (or item), label: known labels."),
+        typer.Option(help="Known labels: a table with columns task (or item), label."),
     ] = None,
+    encoding: Encoding = None,
+    sep: Sep = None,
+    na_values: NaValues = None,
+    sheet: Sheet = None,
+    tidy_labels: TidyLabels = False,
     wide: Annotated[bool, typer.Option("--wide", help="The table has one column per worker.")] = False,
     duplicates: Annotated[
         str,
@@ -101,6 +110,8 @@ def annotators(
     from peerloss.crowd import read_reports
     from peerloss.crowd.choices import MECHANISMS, PAYMENTS
     from peerloss.crowd.report_tables import read_gold
+    from peerloss.datasets.label_spelling import find_spellings
+    from peerloss.datasets.tables import options_for_other
     from peerloss.peer_prediction.reports import DUPLICATES, Reports
 
     check_choice(mechanism, "--mechanism", MECHANISMS)
@@ -112,15 +123,20 @@ def annotators(
         raise InvalidInputError(
             "--wide means one column per worker: --worker-column and --label-column cannot be used with it."
         )
+    options = read_options(encoding, sep, None, na_values, sheet)
     paths = {"--output": output, "--aggregate": aggregate, "--copies": copies}
     _check_paths({name: path for name, path in paths.items() if path is not None}, data, gold)
     with warnings.catch_warnings(record=True) as caught, Console(stderr=True).status("reading") as status:
         warnings.simplefilter("always", IdentifiabilityWarning)
-        table = read_reports(data, columns=columns, wide=wide, duplicates=duplicates)
+        table = read_reports(data, columns=columns, wide=wide, duplicates=duplicates, options=options)
         missing = 0 if wide else int(table["label"].isna().sum())
+        known = None
+        if gold is not None:
+            known = read_gold(gold, columns=columns, options=options_for_other(gold, options))
+        spellings = [] if tidy_labels else find_spellings(table["label"])
+        table, known, tidied = _tidied(table, known) if tidy_labels else (table, known, {})
         reports = Reports.from_table(table)
         del table
-        known = None if gold is None else read_gold(gold, columns=columns)
         # These import SciPy and scikit-learn; errors in the files and options come first.
         from peerloss.crowd import aggregate_labels, dawid_skene, find_copiers, score_annotators
 
@@ -154,6 +170,8 @@ def annotators(
         "tasks": len(reports.tasks),
         "workers": len(reports.workers),
         "labels": [str(label) for label in reports.labels],
+        "spellings": [group.rows for group in spellings],
+        "tidied": tidied,
         "gold_tasks": 0 if known is None else len(known),
         "mechanism": mechanism,
         "uninformative": [str(name) for name in scores.index[scores["uninformative"]]],
@@ -173,7 +191,21 @@ def annotators(
     if as_json:
         say_json(summary)
     else:
-        _print(scores, summary)
+        _print(scores, summary, spellings)
+
+
+def _tidied(
+    reports: pd.DataFrame, known: pd.Series | None
+) -> tuple[pd.DataFrame, pd.Series | None, dict[str, str]]:
+    """Merge spellings of one label, in the reports and in the known labels alike; return the changes, too."""
+    import pandas as pd
+
+    from peerloss.datasets.label_spelling import respell, tidy_spellings
+
+    labels = reports["label"].astype(object)
+    changes = tidy_spellings(labels if known is None else pd.concat([labels, known]))
+    tidied = reports.assign(label=respell(labels, changes).astype("category"))
+    return tidied, None if known is None else respell(known, changes), changes
 
 
 def _check_paths(outputs: dict[str, Path], data: Path, gold: Path | None) -> None:
@@ -204,7 +236,7 @@ def _write(tables: dict[Path, pd.DataFrame], *, spreadsheet_safe: bool) -> None:
                 write_table(stream, table, spreadsheet_safe=spreadsheet_safe)
 
 
-def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
+def _print(scores: pd.DataFrame, summary: dict[str, Any], spellings: list[Spellings]) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -219,7 +251,7 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
     for name, row in zip(first.index, first.to_dict("records"), strict=True):
         table.add_row(Text(visible(name)), *_cells(row))
     Console().print(table)
-    for line in _notes(scores, summary):
+    for line in _notes(scores, summary, spellings):
         say(line)
     say(
         f"{counted(summary['reports'], 'report')} of {counted(summary['workers'], 'worker')} on "
@@ -229,11 +261,15 @@ def _print(scores: pd.DataFrame, summary: dict[str, Any]) -> None:
     )
 
 
-def _notes(scores: pd.DataFrame, summary: dict[str, Any]) -> list[str]:
+def _notes(scores: pd.DataFrame, summary: dict[str, Any], spellings: list[Spellings]) -> list[str]:
+    from peerloss.datasets.label_spelling import describe_change
+
     lines = []
     if len(scores) > PRINTED_WORKERS:
         more = counted(len(scores) - PRINTED_WORKERS, "more worker")
         lines.append(f"{more} in {summary['scores']}.")
+    lines += [f"{group}; use `--tidy-labels` to merge them." for group in spellings]
+    lines += [f"{describe_change(old, new)}." for old, new in summary["tidied"].items()]
     lines.append(NOT_AN_ACCURACY)
     if summary["uninformative"]:
         names = ", ".join(summary["uninformative"][:PRINTED_WORKERS])

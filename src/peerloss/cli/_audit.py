@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from peerloss.audit import LabelAudit
     from peerloss.datasets.label_spelling import PreparedLabels
-    from peerloss.datasets.tables import Reading, ReadOptions
+    from peerloss.datasets.tables import Reading, ReadOptions, RowNumbers
 
 #: Number of suspects printed; the page has more.
 PRINTED_SUSPECTS = 10
@@ -149,7 +149,7 @@ def audit(
 
     Example: peerloss audit images/ -o audit/
     """
-    from peerloss.audit.folder import check_free, first_row_number, write_folder
+    from peerloss.audit.folder import check_free, write_folder
     from peerloss.audit.table_summary import describe_rows
     from peerloss.cli._audit_inputs import (
         Source,
@@ -174,6 +174,7 @@ def audit(
             labels=labels,
             file_column=file_column,
             skip_unreadable=skip_unreadable,
+            options=options,
         )
     reading = read_with_notes(source.path, options=options, labels=source.target)
     reading = replace(reading, table=reading.table.assign(**source.exact_columns))
@@ -196,7 +197,7 @@ def audit(
     show_summary(described, yes=yes, quiet=as_json)
     if source.images is not None:
         labelled = drop_unusable(source, labelled)
-    proba = None if probabilities is None else read_probabilities(probabilities, labelled)
+    proba = None if probabilities is None else read_probabilities(probabilities, labelled, options)
     learned, notes = None, list[str]()
     if source.images is not None or any(part is not None for part in (features, model, text_column)):
         learned, notes = learned_features(
@@ -207,6 +208,8 @@ def audit(
             features=features,
             model=model,
             text_column=text_column,
+            options=options,
+            row_numbers=reading.row_numbers,
             seed=seed,
             quiet=as_json,
         )
@@ -227,6 +230,7 @@ def audit(
             options=options,
             described=described,
             pictures=source.pictures,
+            row_numbers=reading.row_numbers,
         )
     caught_notes = {str(note.message) for note in caught if issubclass(note.category, UserWarning)}
     summary = {
@@ -241,7 +245,7 @@ def audit(
     if as_json:
         say_json(summary)
     else:
-        _print(found, summary, labelled.rows, first_row_number(source.path.name))
+        _print(found, summary, labelled.rows, reading.row_numbers)
 
 
 def _labelled_rows(
@@ -260,14 +264,15 @@ def _labelled_rows(
     keep_rare: bool,
 ) -> Labelled:
     import numpy as np
+    import pandas as pd
 
     from peerloss._validation import check_choice
-    from peerloss.audit.table_summary import as_classes
+    from peerloss.audit.table_summary import as_classes, check_classes
     from peerloss.cli._audit_inputs import row_names
     from peerloss.crowd.report_tables import read_matched_reports, read_row_names
     from peerloss.datasets import require_columns
     from peerloss.datasets.label_spelling import prepare_labels, respell
-    from peerloss.datasets.tables import quoted
+    from peerloss.datasets.tables import options_for_other, quoted
     from peerloss.peer_prediction.reports import DUPLICATES
 
     if target and reports is not None:
@@ -286,12 +291,17 @@ def _labelled_rows(
         converted = id_column in {note.column for note in reading.notes if note.to_numbers}
         is_text = converted or reports is not None
         names = read_row_names(data, id_column, options=options) if is_text else table[id_column]
-        table = table.set_index(row_names(names, where))
+        table = table.set_index(row_names(names, where, reading.row_numbers))
     X = table.drop(columns=left_out)
     if reports is not None:
         check_choice(duplicates, "--duplicates", DUPLICATES)
         found = read_matched_reports(
-            reports, table.index, id_column=id_column, duplicates=duplicates, abstain=abstain
+            reports,
+            table.index,
+            id_column=id_column,
+            duplicates=duplicates,
+            abstain=abstain,
+            options=options_for_other(reports, options),
         )
         prepared = _prepare_reports(found, table.index, tidy=tidy)
         y: pd.Series | pd.DataFrame = found.assign(label=respell(found["label"], prepared.tidied))
@@ -308,14 +318,9 @@ def _labelled_rows(
         unlabelled = labels.isna().all(axis=1).to_numpy()
         y = labels.loc[~unlabelled, target[0]] if len(target) == 1 else labels[~unlabelled]
     rows = np.flatnonzero(~unlabelled)
-    if not len(rows):
-        raise InvalidInputError(f"{where}: no row has a label.")
-    classes = _label_names(y)
-    if len(classes) < 2:
-        holder = "--reports" if reports is not None else f"{where}: column {quoted(target)}"
-        raise InvalidInputError(
-            f"{holder} must hold at least two classes; every row has the label {classes[0]!r}."
-        )
+    holder = "--reports" if reports is not None else f"{where}: column {quoted(target)}"
+    everything = pd.Series(prepared.labels.to_numpy(dtype=object).ravel())
+    check_classes(everything, where=holder, words=reading.words)
     return Labelled(X.iloc[rows], y, rows, target, X, prepared)
 
 
@@ -338,11 +343,12 @@ def _find_issues(
 
     y: Any = labelled.y
     if learned is not None:
-        found = find_label_issues(learned, y, n_jobs=jobs, random_state=seed)
+        found = find_label_issues(learned, y, min_class_rows=1, n_jobs=jobs, random_state=seed)
         return replace(found, shown=labelled.X)
     if proba is None:
         X = labelled.X if labelled.X.shape[1] else None
-        return find_label_issues(X, y, n_jobs=jobs, random_state=seed)
+        # Rare classes were left out of the labels already, as the options say.
+        return find_label_issues(X, y, min_class_rows=1, n_jobs=jobs, random_state=seed)
     names = _label_names(y)
     missing = [name for name in names if name not in proba]
     if missing:
@@ -369,7 +375,9 @@ def _label_names(y: pd.Series | pd.DataFrame) -> list[str]:
         return sorted(map(str, labels))
 
 
-def _print(found: LabelAudit, summary: dict[str, Any], rows: NDArray[np.int64], first_row: int) -> None:
+def _print(
+    found: LabelAudit, summary: dict[str, Any], rows: NDArray[np.int64], row_numbers: RowNumbers
+) -> None:
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -382,10 +390,11 @@ def _print(found: LabelAudit, summary: dict[str, Any], rows: NDArray[np.int64], 
     for name, row in zip(suspects.index, suspects.to_dict("records"), strict=True):
         labels = (label_text(row["given"]), label_text(row["suggested"]))
         numbers = (f"{row['p_error']:.3f}", f"{row['p_suggested']:.3f}")
-        cells = [row_text(name, row["position"], first_row), *labels, *numbers]
+        cells = [row_text(name, row["position"], row_numbers[row["position"]]), *labels, *numbers]
         shown.add_row(*(Text(visible(cell)[:60]) for cell in cells))
     Console().print(shown)
-    for line in (*summary["notes"], found.outlook):
+    row_noise = [] if found.row_noise is None or not found.row_noise.refused else [found.row_noise]
+    for line in (*summary["notes"], *row_noise, found.outlook):
         say(line)
     say(f"Next: open {summary['audit']}/index.html, or run peerloss review {summary['audit']}.")
     say(f"{found.headline} Written to {summary['audit']}.")

@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from peerloss.cli._terminal import training_bar
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
     import numpy as np
     import pandas as pd
     import typer
     from numpy.typing import NDArray
 
     from peerloss.cli._audit import Labelled
-    from peerloss.datasets import ImageFolder
+    from peerloss.datasets import ImageFolder, ReadOptions
+    from peerloss.datasets.tables import RowNumbers
 
 #: Endings of images that browsers show.
 SHOWN = (".png", ".jpg", ".jpeg", ".webp", ".gif", ".bmp")
@@ -92,6 +91,7 @@ def open_source(
     labels: Path | None,
     file_column: str | None,
     skip_unreadable: bool,
+    options: ReadOptions,
 ) -> Source:
     """Return the table to audit; for a folder of images, check all of them and find or make their table.
 
@@ -128,6 +128,7 @@ def open_source(
         file_column=column,
         label_column=target[0] if target else "label",
         skip_unreadable=skip_unreadable,
+        options=options,
     )
     if labels is not None:
         return _source(labels, target, id_column, images, column)
@@ -160,6 +161,8 @@ def learned_features(
     features: Path | None,
     model: str | None,
     text_column: str | None,
+    options: ReadOptions,
+    row_numbers: RowNumbers,
     seed: int,
     quiet: bool,
 ) -> tuple[Any, list[str]]:
@@ -176,20 +179,24 @@ def learned_features(
     if features is not None and (model is not None or text_column is not None):
         raise InvalidInputError("pass either --features (a file) or --model, not both.")
     if features is not None:
-        return _from_file(features, labelled, n_rows, seed)
+        return _from_file(features, labelled, n_rows, options, seed)
     if source.images is not None:
         if text_column is not None:
             raise InvalidInputError("--text-column is for tables of texts, not for a folder of images.")
         return _from_images(source.images, labelled, model, seed=seed, quiet=quiet)
     if model is None and text_column is None:
         return None, []
-    return _from_texts(labelled, model, text_column, str(source.path), quiet=quiet)
+    rows = [row_numbers[row] for row in labelled.rows]
+    return _from_texts(labelled, rows, model, text_column, str(source.path), quiet=quiet)
 
 
-def _from_file(path: Path, labelled: Labelled, n_rows: int, seed: int) -> tuple[Any, list[str]]:
+def _from_file(
+    path: Path, labelled: Labelled, n_rows: int, options: ReadOptions, seed: int
+) -> tuple[Any, list[str]]:
+    from peerloss.datasets.tables import options_for_other
     from peerloss.features import principal_components, read_features
 
-    found = read_features(path, n_rows=n_rows)
+    found = read_features(path, n_rows=n_rows, options=options_for_other(path, options))
     kept: NDArray[np.float64] = principal_components(found[labelled.rows], random_state=seed)
     notes = []
     if kept.shape[1] < found.shape[1]:
@@ -203,15 +210,18 @@ def _from_images(
     from peerloss.features import image_features
 
     paths = [images.paths[row] for row in labelled.rows]
-    with _counting_bar("features of images", quiet=quiet) as progress:
-        found = image_features(paths, model=model, random_state=seed, progress=progress)
+    with training_bar("features of images", quiet=quiet):
+        found = image_features(paths, model=model, random_state=seed)
     return found, [WEAK] if model is None else []
 
 
 def _from_texts(
-    labelled: Labelled, model: str | None, column: str | None, where: str, *, quiet: bool
+    labelled: Labelled, rows: list[int], model: str | None, column: str | None, where: str, *, quiet: bool
 ) -> tuple[Any, list[str]]:
-    """Return the features of a text column; other columns are used besides."""
+    """Return the features of a text column; other columns are used besides.
+
+    ``rows`` are the numbers of the labelled rows in the file.
+    """
     import pandas as pd
 
     from peerloss.datasets import column_kinds, require_columns
@@ -232,27 +242,27 @@ def _from_texts(
         )
     require_columns(X.columns, [column], where=where)
     texts = [text if isinstance(text, str) else "" for text in X[column].astype(object)]
-    empty = [int(row) for row, text in zip(labelled.rows, texts, strict=True) if not text.strip()]
-    with _counting_bar("features of texts", quiet=quiet) as progress:
-        vectors = text_features(texts, model=model, progress=progress)
+    empty = [row for row, text in zip(rows, texts, strict=True) if not text.strip()]
+    with training_bar("features of texts", quiet=quiet):
+        vectors = text_features(texts, model=model)
     names = free_names(column, vectors.shape[1], set(X.columns))
     named = pd.DataFrame(vectors, index=X.index, columns=names)
     rest = X.drop(columns=column)
     notes = []
     if empty:
-        rows = ", ".join(map(str, empty[:LISTED])) + (", …" if len(empty) > LISTED else "")
-        notes.append(f"Empty texts in column {column!r}: {len(empty):,}, in rows {rows}, counted from 0.")
+        listed = ", ".join(map(str, empty[:LISTED])) + (", …" if len(empty) > LISTED else "")
+        notes.append(f"Empty texts in column {column!r}: {len(empty):,}, in rows {listed}.")
     return (pd.concat([rest, named], axis=1) if rest.shape[1] else vectors), notes
 
 
-def row_names(column: pd.Series, where: str) -> pd.Index:
+def row_names(column: pd.Series, where: str, row_numbers: RowNumbers) -> pd.Index:
     """Return the names of the rows; each row must have its own."""
     import pandas as pd
 
     if column.isna().any():
         first = int(column.isna().to_numpy().argmax())
         raise InvalidInputError(
-            f"{where}: --id {column.name!r} must name every row; row {first} has no name."
+            f"{where}: --id {column.name!r} must name every row; row {row_numbers[first]} has no name."
         )
     repeated = column[column.duplicated()]
     if len(repeated):
@@ -264,25 +274,17 @@ def row_names(column: pd.Series, where: str) -> pd.Index:
     return names
 
 
-def read_probabilities(path: Path, labelled: Labelled) -> pd.DataFrame:
-    """Read out-of-fold probabilities, one row per row of the data; return those of the labelled rows."""
-    from peerloss.datasets import read_table
+def read_probabilities(path: Path, labelled: Labelled, options: ReadOptions) -> pd.DataFrame:
+    """Read out-of-fold probabilities, one row per row of the data; return those of the labelled rows.
 
-    table, n_rows = read_table(path), len(labelled.features)
+    ``options`` are those of the data.
+    """
+    from peerloss.datasets import read_table
+    from peerloss.datasets.tables import options_for_other
+
+    table, n_rows = read_table(path, options=options_for_other(path, options)), len(labelled.features)
     if len(table) != n_rows:
         raise InvalidInputError(
             f"{path} must have one row per row of the data; it has {len(table):,}, the data {n_rows:,}."
         )
     return table.rename(columns=lambda name: str(name).removeprefix(PREFIX)).iloc[labelled.rows]
-
-
-@contextmanager
-def _counting_bar(note: str, *, quiet: bool) -> Iterator[Callable[[int, int], object]]:
-    """Show how many images or texts are done, unless ``quiet``; the bar disappears at the end."""
-    from rich.console import Console
-    from rich.progress import Progress
-
-    console = Console(stderr=True)
-    with Progress(console=console, disable=quiet or not console.is_terminal, transient=True) as bar:
-        task = bar.add_task(note, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)

@@ -18,7 +18,7 @@ from peerloss.cli._table_options import (
     label_text,
     read_options,
 )
-from peerloss.cli._terminal import say, say_json, visible
+from peerloss.cli._terminal import counted, say, say_json, visible
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from peerloss.cli._fit import Task
     from peerloss.datasets import Dataset, ReadOptions
 
-#: Number of columns of a file that are printed; the JSON has all of them.
-MAX_COLUMNS = 30
+#: Numbers of columns and classes that are printed, and characters of a name; the JSON has everything.
+MAX_COLUMNS, MAX_CLASSES, MAX_NAME = 30, 20, 40
 
 
 def datasets(
@@ -164,20 +164,26 @@ def _print_one(described: dict[str, Any]) -> None:
     table.add_column(overflow="fold")
     for key in ("rows", "features", "text_features", "missing_values"):
         table.add_row(key.replace("_", " "), str(described[key]))
-    for code, (label, count) in enumerate(described["classes"].items()):
+    classes = list(described["classes"].items())
+    for code, (label, count) in enumerate(classes[:MAX_CLASSES]):
         share = f"{count} ({count / described['rows']:.1%})"
         table.add_row(f"class {code}", f"{_plain(label_text(label))}: {share}")
-    for column in described.get("table", {}).get("columns", [])[:MAX_COLUMNS]:
+    if len(classes) > MAX_CLASSES:
+        table.add_row("classes", f"and {len(classes) - MAX_CLASSES:,} more")
+    columns = described.get("table", {}).get("columns", [])
+    for column in columns[:MAX_COLUMNS]:
         use = "used" if column["used"] else "not used"
-        table.add_row(f"column {_plain(repr(column['name']))}", f"{column['kind']}, {use}")
+        name = repr(column["name"])
+        shown = name if len(name) <= MAX_NAME else f"{name[:MAX_NAME]}…"
+        table.add_row(f"column {_plain(shown)}", f"{column['kind']}, {use}")
+    if len(columns) > MAX_COLUMNS:
+        table.add_row("columns", f"and {len(columns) - MAX_COLUMNS:,} more")
     table.add_row("citation", _plain(described["citation"]))
     for note in described["notes"]:
         table.add_row("note", _plain(note))
     Console().print(table)
-    counts = (
-        f"{described['rows']} rows, {described['features']} features, {len(described['classes'])} classes"
-    )
-    say(f"{described['name']}: {counts}.")
+    rows, features = counted(described["rows"], "row"), counted(described["features"], "feature")
+    say(f"{described['name']}: {rows}, {features}, {counted(len(classes), 'class', 'classes')}.")
 
 
 def _plain(text: str) -> str:

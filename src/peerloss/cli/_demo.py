@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from peerloss._progress import reporter
+from peerloss.cli._terminal import training_bar
 from peerloss.exceptions import InvalidInputError
 
 
@@ -32,21 +34,18 @@ def demo(
     Example: peerloss demo --seeds 4
     """
     from rich.console import Console
-    from rich.progress import Progress, TimeElapsedColumn, TimeRemainingColumn
     from rich.table import Table
 
     from peerloss.experiments.demo import CASES, run_demo
     from peerloss.report import check_page_path, write_demo
 
     check_page_path(output)
-    quiet = Console(stderr=True)
     rows = []
-    with Progress(*Progress.get_default_columns(), TimeElapsedColumn(), TimeRemainingColumn(), console=quiet,
-                  disable=as_json) as progress:  # fmt: skip
-        task = progress.add_task("training", total=len(CASES))
+    with training_bar("demo", quiet=as_json):
+        report = reporter(len(CASES))
         for row in run_demo(seeds=seeds, first_seed=seed, max_steps=steps, n_jobs=jobs):
             rows.append(row)
-            progress.advance(task)
+            report(len(rows))
     if as_json:
         typer.echo(json.dumps([row.as_dict() for row in rows]))
         return

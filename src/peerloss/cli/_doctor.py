@@ -229,7 +229,8 @@ def _nvidia_cards() -> list[dict[str, Any]]:
 def data_parts(folder: str | None) -> dict[str, dict[str, Any]]:
     """Return which data sets were found and where, and for the others what to do."""
     from peerloss.datasets import list_datasets, list_real_noise
-    from peerloss.datasets.cifar10 import find_cifar10, find_cifar10n
+    from peerloss.datasets.cifar10 import CIFAR10
+    from peerloss.datasets.cifar100 import CIFAR100
     from peerloss.datasets.real_noise import find_real_noise
 
     embedded = f"{len(list_datasets())} data sets, in the package"
@@ -237,7 +238,8 @@ def data_parts(folder: str | None) -> dict[str, dict[str, Any]]:
     lookups: dict[str, Callable[[str | None], Path]] = {
         name: partial(find_real_noise, name) for name in list_real_noise()
     }
-    lookups |= {"cifar10": find_cifar10, "cifar10n": find_cifar10n}
+    lookups |= {"cifar10": CIFAR10.find_images, "cifar10n": CIFAR10.find_human_labels}
+    lookups |= {"cifar100": CIFAR100.find_images, "cifar100n": CIFAR100.find_human_labels}
     for name, look in lookups.items():
         try:
             parts[name] = {"found": True, "note": str(look(folder))}

@@ -120,7 +120,7 @@ def as_task(
 ) -> Task:
     import numpy as np
 
-    from peerloss.audit.table_summary import as_classes, describe_rows
+    from peerloss.audit.table_summary import as_classes, check_classes, describe_rows
     from peerloss.datasets import require_columns, split_target
     from peerloss.datasets.label_spelling import prepare_labels
 
@@ -129,6 +129,7 @@ def as_task(
     classes = as_classes(table[target], where=where).to_frame()
     prepared = prepare_labels(classes, tidy=tidy, min_class_rows=min_class_rows)
     labels = prepared.labels[target]
+    check_classes(labels, where=f"{where}: column {target!r}", words=reading.words)
     used = table.drop(columns=[name for name in drop if name != target]).assign(**{target: labels})
     X, y = split_target(used[labels.notna()], target, where=where)
     described = _count_minus_one(describe_rows(used.drop(columns=target), prepared, reading), y)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import atomic_files, check_output_file
+from peerloss._progress import reporter
 from peerloss.cli._table_options import (
     Decimal,
     Encoding,
@@ -20,7 +21,7 @@ from peerloss.cli._table_options import (
     Sheet,
     read_options,
 )
-from peerloss.cli._terminal import counted, say, say_json
+from peerloss.cli._terminal import counted, say, say_json, training_bar
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
 if TYPE_CHECKING:
@@ -86,8 +87,10 @@ def predict(
     kinds: dict[str, Any] = dict.fromkeys(ids, "text") | _kinds(loaded)
     options = _with_decimal(data, options, trained_decimal, kinds)
     rows_read = iter_table(data, chunk_rows=CHUNK_ROWS, kinds=kinds, options=options)
-    chunks = _with_progress(_predicted(loaded, rows_read, ids, threads), data, quiet=as_json)
-    counts = _write(output, chunks, suffix=suffix, spreadsheet_safe=spreadsheet_safe)
+    total = _estimate_rows(data)
+    with training_bar("predicting", quiet=as_json or total is None):
+        chunks = _reported(_predicted(loaded, rows_read, ids, threads), total or 0)
+        counts = _write(output, chunks, suffix=suffix, spreadsheet_safe=spreadsheet_safe)
     rows = sum(counts.values())
     if as_json:
         paths = {"model": str(model), "predictions": str(output)}
@@ -196,23 +199,18 @@ def _predict_chunk(
     return pd.DataFrame({**identifiers, **predicted, **probabilities})
 
 
-def _with_progress(chunks: Iterator[pd.DataFrame], data: Path, *, quiet: bool) -> Iterator[pd.DataFrame]:
-    from rich.console import Console
-    from rich.progress import Progress, TimeElapsedColumn
-
-    console = Console(stderr=True)
-    with Progress(
-        *Progress.get_default_columns(), TimeElapsedColumn(), console=console, disable=quiet
-    ) as bar:
-        task = bar.add_task("predicting", total=_estimate_rows(data))
-        for chunk in chunks:
-            yield chunk
-            bar.advance(task, len(chunk))
+def _reported(chunks: Iterator[pd.DataFrame], total: int) -> Iterator[pd.DataFrame]:
+    """Yield the chunks, and report which share of about ``total`` rows is done."""
+    report, done = reporter(total), 0
+    for chunk in chunks:
+        yield chunk
+        done += len(chunk)
+        report(done)
 
 
 def _estimate_rows(data: Path) -> int | None:
     """Count the lines of a text file, for the remaining time; ``None`` for other formats."""
-    if data.suffix.lower() not in {".csv", ".tsv", ".txt"}:
+    if data.suffix.lower() not in {".csv", ".tsv", ".txt", ".jsonl", ".ndjson"} or not data.is_file():
         return None
     with data.open("rb") as stream:
         return max(1, sum(block.count(b"\n") for block in iter(lambda: stream.read(1 << 20), b"")) - 1)

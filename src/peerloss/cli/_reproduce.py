@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss.cli._report import write_page
-from peerloss.cli._terminal import say, visible
+from peerloss.cli._terminal import say, training_bar, visible
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 #: Exit code of a command stopped by Ctrl-C, as shells expect it.
 INTERRUPTED = 130
 #: ``peerloss.experiments.IMAGE_EXPERIMENTS``; the package is imported only when it is needed.
-IMAGES = ("cifar10", "cifar10n")
+IMAGES = ("cifar10", "cifar10n", "cifar100", "cifar100n")
 #: What ``all`` runs: every table and plot of the paper that needs no images.
 ALL = ("table-a1", "heart-as-released", "curves", "boundary", "invariance")
 #: Options of every experiment, of those on tables and of those on images.
@@ -40,7 +40,7 @@ def reproduce(
         str,
         typer.Argument(
             help="all, table-a1, table-a1-grid, heart-as-released, curves, boundary, invariance, cifar10, "
-            "cifar10n, or a TOML file."
+            "cifar10n, cifar100, cifar100n, or a TOML file."
         ),
     ],
     *,
@@ -70,7 +70,11 @@ def reproduce(
         typer.Option("--data-dir", "--data", help="CIFAR: folder of the images; default: PEERLOSS_DATA."),
     ] = None,
     noise: Annotated[
-        str | None, typer.Option(help="CIFAR: noise to run, for example uniform:0.4 or worst,random1.")
+        str | None,
+        typer.Option(
+            help="CIFAR: noise to run, for example uniform:0.4,asymmetric:0.4,instance:0.4,long_tail:10:0.2 "
+            "or, for cifar10n, worst,random1; default: that of the experiment."
+        ),
     ] = None,
     changes: Annotated[
         list[str] | None,
@@ -95,8 +99,8 @@ def reproduce(
     """Execute the runs of an experiment that are not yet in the folder of results.
 
     It can be stopped at any time; the same command resumes it. Several commands may share a folder. "all"
-    runs every table and plot of the paper except those of CIFAR-10, and writes the report. cifar10 and
-    cifar10n need a folder with the images of CIFAR-10 and should run on a GPU.
+    runs every table and plot of the paper except those of CIFAR-10, and writes the report. The experiments on
+    CIFAR need a folder with the images and should run on a GPU. cifar10n and cifar100n have human labels.
 
     Example: peerloss reproduce table-a1 --data-sets heart,thyroid -o runs/a1
     Example: peerloss reproduce cifar10n --noise worst --methods ce,peer --data-dir DATA -o runs
@@ -197,25 +201,10 @@ def _names(text: str | None) -> list[str] | None:
 def _run_with_bar(
     experiment: Experiment, output: Path, backend: str, jobs: int, address: str | None, *, quiet: bool
 ) -> RunSummary:
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn, TimeRemainingColumn
-
     from peerloss.experiments import Store, run_experiment
 
-    columns = ("runs", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), "left", TimeRemainingColumn())
-    # Runs differ a hundredfold in length: the ETA is estimated from a long period.
-    bar = Progress(*columns, console=Console(stderr=True), disable=quiet, speed_estimate_period=600)
-    with Store(output) as store, bar:
-        task = bar.add_task("runs", total=None)
-
-        def show(summary: RunSummary) -> None:
-            bar.update(
-                task, total=summary.runs - summary.skipped, completed=summary.done + len(summary.failed)
-            )
-
-        return run_experiment(
-            experiment, store, backend=backend, n_jobs=jobs, address=address, on_progress=show
-        )
+    with Store(output) as store, training_bar(experiment.name, quiet=quiet):
+        return run_experiment(experiment, store, backend=backend, n_jobs=jobs, address=address)
 
 
 def _means(results: list[Result]) -> dict[tuple[str, str], tuple[float, int]]:
@@ -284,7 +273,9 @@ def _reproduce_images(
         summary = run_experiment(
             experiment,
             store,
-            resources=SharedResources(data_dir, device, progress=not as_json and sys.stdout.isatty()),
+            resources=SharedResources(
+                data_dir, device, progress=not as_json and sys.stdout.isatty(), images=experiment.images
+            ),
             on_progress=None if as_json else _print_start,
             on_record=None if as_json else _print_record,
         )

@@ -1,4 +1,8 @@
-"""Options of all commands that read a table, and the summary that they print before the work."""
+"""Options of all commands that read a table, and the summary that they print before the work.
+
+The options describe the main table. Other tables of a command, such as --probabilities, are read with those
+of them that they need (:func:`peerloss.datasets.tables.options_for_other`).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +26,7 @@ Sep = Annotated[
     str | None,
     typer.Option(
         "--sep",
-        help="Character between fields, such as '|' or tab; commas, semicolons and tabs are recognised.",
+        help="Character between fields, such as : or tab; commas, semicolons, tabs and bars are recognised.",
     ),
 ]
 Decimal = Annotated[str | None, typer.Option("--decimal", help="Decimal mark of numbers: . or a comma.")]

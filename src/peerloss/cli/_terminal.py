@@ -34,6 +34,7 @@ _PARAMETERS = {
     "excess": "target_excess",
     "first_seed": "seed",
     "max_steps": "steps",
+    "min_class_rows": "min_class_rows",
     "n_hypotheses": "hypotheses",
     "n_jobs": "jobs",
     "n_samples": "samples",

@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.linear_model import SGDClassifier
 from sklearn.svm import SVC
 
+from peerloss._progress import announce, phase, reporter
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import as_float_array, check_choice, check_count, check_finite, check_in_range
 from peerloss.estimators.folds import FoldClassifier, held_out_folds
@@ -43,10 +44,15 @@ class _TunedClassifier(FoldClassifier):
         grid = self._check_grid()
         seed = int(as_generator(self.random_state).integers(2**31 - 1))
         scores = np.zeros((len(grid), len(data.codes), len(data.classes)))
-        for train, test in held_out_folds(self.cv, data, seed=seed, groups=groups):
-            for i, setting in enumerate(grid):
-                model = self._train(data, train, setting, seed)
-                scores[i, test] = as_score_columns(model.decision_function(data.X[test]))
+        folds = held_out_folds(self.cv, data, seed=seed, groups=groups)
+        with phase("comparing settings", 0.0, 0.97):
+            report = reporter(len(folds) * len(grid))
+            for number, (train, test) in enumerate(folds):
+                for i, setting in enumerate(grid):
+                    model = self._train(data, train, setting, seed)
+                    scores[i, test] = as_score_columns(model.decision_function(data.X[test]))
+                    report(number * len(grid) + i + 1)
+        announce("fitting to all rows", 0.97)
         options: dict[str, Any] = {"alpha": alpha, "sample_weight": data.weight}
         self.scores_ = np.array([peer_score(data.codes, p, **options) for p in scores.argmax(axis=2)])
         best = min(range(len(grid)), key=lambda i: (-self.scores_[i], self._tie_break(float(grid[i]))))
@@ -94,6 +100,8 @@ class MarginPerceptron(_TunedClassifier):
         by balanced accuracy for two classes.
     random_state
         Seed of the folds and of the order of the rows.
+    verbose
+        Whether ``fit`` shows its progress on stderr: phase, percentage, elapsed time, time left.
 
     Attributes
     ----------
@@ -134,6 +142,7 @@ class MarginPerceptron(_TunedClassifier):
         cv: Any = 5,
         scoring_alpha: float = 0.0,
         random_state: RandomState = None,
+        verbose: bool = False,
     ) -> None:
         self.margin_grid = margin_grid
         self.n_epochs = n_epochs
@@ -142,6 +151,7 @@ class MarginPerceptron(_TunedClassifier):
         self.cv = cv
         self.scoring_alpha = scoring_alpha
         self.random_state = random_state
+        self.verbose = verbose
 
     def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
         self.margin_, model = self._tune(data, groups)
@@ -209,6 +219,8 @@ class CostSensitiveSVC(_TunedClassifier):
         Tolerance of the solver's stopping criterion.
     random_state
         Seed of the folds.
+    verbose
+        Whether ``fit`` shows its progress on stderr: phase, percentage, elapsed time, time left.
 
     Attributes
     ----------
@@ -248,6 +260,7 @@ class CostSensitiveSVC(_TunedClassifier):
         scoring_alpha: float = 0.0,
         tol: float = 1e-3,
         random_state: RandomState = None,
+        verbose: bool = False,
     ) -> None:
         self.C = C
         self.gamma = gamma
@@ -256,6 +269,7 @@ class CostSensitiveSVC(_TunedClassifier):
         self.scoring_alpha = scoring_alpha
         self.tol = tol
         self.random_state = random_state
+        self.verbose = verbose
 
     def _fit(self, data: FitInput, groups: ArrayLike | None) -> None:
         if len(data.classes) > 2:

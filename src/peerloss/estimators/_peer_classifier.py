@@ -41,7 +41,8 @@ FEW_ROWS = 2000
 MISFIT = (
     "class-conditional noise at the estimated rates does not explain the labels. The noise depends on the "
     "row, or its rates cannot be estimated from these data. Do not rely on the estimates of noise and "
-    "accuracy, and compare with plain training, alpha=0."
+    "accuracy, and compare with plain training, alpha=0. A second label of some hundred rows shows whether "
+    "the noise depends on the row: peerloss.posterior.check_row_noise."
 )
 #: If more than this share of the rows have the features of another row, the accuracy is hardly known.
 MANY_REPEATED = 0.2
@@ -91,7 +92,9 @@ class PeerReport:
         """Whether the estimated class-conditional noise explains the labels (``misfit_p_value`` ≥ .01).
 
         ``False`` means that the noise depends on the row, or that its rates cannot be estimated from these
-        data. ``True`` is not a proof: noise that follows the features closely looks like clean labels.
+        data. ``True`` is not a proof: whatever the noise, one label per row has the same distribution as
+        correct labels of classes that overlap. With two labels per row,
+        :func:`~peerloss.posterior.check_row_noise` tests the model.
         """
         return self.misfit_p_value >= LEVEL
 

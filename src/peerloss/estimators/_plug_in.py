@@ -13,6 +13,7 @@ from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validat
 
 from peerloss._classifier import MISSING, is_mixed_table
 from peerloss._probabilities import label_frequencies
+from peerloss._progress import announce, phase, reporter
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import METRICS, check_choice
 from peerloss.datasets.tables.sparse_encoder import as_dense, encoder_for
@@ -79,6 +80,8 @@ class PeerPlugInClassifier(FoldClassifier):
         rows than there are folds, fewer folds are made.
     random_state
         Seed of the shuffled folds: an integer, a generator, or ``None`` for different folds in each fit.
+    verbose
+        Whether ``fit`` shows its progress on stderr: phase, percentage, elapsed time, time left.
 
     Attributes
     ----------
@@ -131,12 +134,14 @@ class PeerPlugInClassifier(FoldClassifier):
         metric: str | None = None,
         cv: Any = 5,
         random_state: RandomState = 0,
+        verbose: bool = False,
     ) -> None:
         self.estimator = estimator
         self.alpha = alpha
         self.metric = metric
         self.cv = cv
         self.random_state = random_state
+        self.verbose = verbose
 
     def _check_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
         self._check_alpha()
@@ -159,8 +164,12 @@ class PeerPlugInClassifier(FoldClassifier):
         folds = folds_of_copies(folds, source, len(given.codes))
         self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
         scores = np.zeros((len(data.codes), len(data.classes)))
-        for train, test in folds:
-            scores[test] = self._scores(self._fit_clone(data, train), _safe_indexing(data.X, test))
+        with phase("cross-fitting", 0.0, 0.8):
+            report = reporter(len(folds))
+            for number, (train, test) in enumerate(folds, start=1):
+                scores[test] = self._scores(self._fit_clone(data, train), _safe_indexing(data.X, test))
+                report(number)
+        announce("fitting to all rows", 0.8)
         used = np.flatnonzero(data.weight > 0)
         self.calibrator_ = Calibrator.fit(
             scores[used], data.codes[used], data.weight[used], scale=1.0 if self._probabilistic else None

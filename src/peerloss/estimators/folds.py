@@ -15,6 +15,7 @@ from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing, is_mixed_table
+from peerloss._progress import show_progress
 from peerloss._validation import BoolArray, FloatArray, IntArray, check_count
 from peerloss.datasets.tables.sparse_encoder import SparseEncoder, as_dense, encoder_for
 from peerloss.datasets.tables.table_encoder import TableEncoder, Views
@@ -69,7 +70,9 @@ class TableClassifier(NoisyLabelClassifier):
 
 
 class FoldClassifier(TableClassifier):
-    """A classifier with a parameter ``cv``; subclasses implement ``_fit``."""
+    """A classifier with parameters ``cv`` and ``verbose``; subclasses implement ``_fit``."""
+
+    verbose: bool
 
     def fit(
         self,
@@ -91,7 +94,7 @@ class FoldClassifier(TableClassifier):
         groups
             Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
         """
-        with all_or_nothing(self):
+        with all_or_nothing(self), show_progress(type(self).__name__, show=bool(self.verbose)):
             data = self._check_fit(X, y, sample_weight)
             self._fit(data, groups)
             self.classes_ = data.classes

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from peerloss._device import resolve_device
+from peerloss._progress import reporter, shows_progress
 from peerloss._validation import check_count
 from peerloss.datasets import read_image
 from peerloss.exceptions import InvalidInputError
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from peerloss._validation import FloatArray
 
 
+@shows_progress("features of images")
 def image_features(
     images: Sequence[Any],
     *,
@@ -34,6 +36,7 @@ def image_features(
     device: str | torch.device | None = "auto",
     random_state: int | None = 0,
     progress: Callable[[int, int], object] | None = None,
+    verbose: bool = False,  # noqa: ARG001 - read by the decorator
 ) -> FloatArray:
     """Return features of images, one row per image.
 
@@ -58,6 +61,8 @@ def image_features(
         Seed of the statistics.
     progress
         Called with the number of images done and their total.
+    verbose
+        Whether to show the progress on stderr: phase, percentage, elapsed time, time left.
 
     Returns
     -------
@@ -78,14 +83,14 @@ def image_features(
     if not len(images):
         raise InvalidInputError("`images` is empty; pass at least one image.")
     check_count(batch_size, "batch_size")
-    report = progress or (lambda _done, _total: None)
+    report = reporter(len(images), progress)
     if model is not None:
         found = _from_model(images, model, batch_size, device, report)
         return principal_components(found, n_components, random_state=random_state)
     small = np.empty((len(images), SIDE, SIDE, 3), dtype=np.uint8)
     for place, image in enumerate(images):
         small[place] = resize(_pixels(image), (SIDE, SIDE))
-        report(place + 1, len(images))
+        report(place + 1)
     found = image_statistics(small, random_state)  # weighted, so not standardised again
     return principal_components(found, n_components, standardise=False, random_state=random_state)
 
@@ -95,7 +100,7 @@ def _from_model(
     model: str | Path,
     batch_size: int,
     device: str | torch.device | None,
-    report: Callable[[int, int], object],
+    report: Callable[[int], None],
 ) -> FloatArray:
     place = resolve_device(device)
     backbone = load_image_model(model, place)
@@ -109,7 +114,7 @@ def _from_model(
                 f"{features.shape}. Use another model."
             )
         found.append(features)
-        report(start + len(batch), len(images))
+        report(start + len(batch))
     return np.concatenate(found)
 
 

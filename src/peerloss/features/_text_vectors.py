@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from peerloss._device import resolve_device
+from peerloss._progress import reporter, shows_progress
 from peerloss._validation import check_count
 from peerloss.exceptions import InvalidInputError
 from peerloss.features._principal_components import N_COMPONENTS, principal_components
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 MAX_TOKENS = 512
 
 
+@shows_progress("features of texts")
 def text_features(
     texts: Sequence[str | None],
     *,
@@ -39,6 +41,7 @@ def text_features(
     batch_size: int = 32,
     device: str | torch.device | None = "auto",
     progress: Callable[[int, int], object] | None = None,
+    verbose: bool = False,  # noqa: ARG001 - read by the decorator
 ) -> FloatArray:
     """Return features of texts, one row per text: the mean of the token vectors of a pretrained model.
 
@@ -59,6 +62,8 @@ def text_features(
         Device of the model; ``"auto"`` uses a GPU if there is one.
     progress
         Called with the number of texts done and their total.
+    verbose
+        Whether to show the progress on stderr: phase, percentage, elapsed time, time left.
 
     Returns
     -------
@@ -78,6 +83,7 @@ def text_features(
     encoder = _TextEncoder(model, place)
     order = sorted(range(len(clean)), key=lambda i: len(clean[i]))  # equal lengths need less padding
     found: dict[int, FloatArray] = {}
+    report = reporter(len(order), progress)
     for start in range(0, len(order), batch_size):
         rows = order[start : start + batch_size]
         vectors = encoder([clean[i] for i in rows]).cpu().numpy()
@@ -87,8 +93,7 @@ def text_features(
                 "Use another model."
             )
         found |= dict(zip(rows, vectors, strict=True))
-        if progress is not None:
-            progress(start + len(rows), len(order))
+        report(start + len(rows))
     return principal_components(np.stack([found[i] for i in range(len(clean))]), n_components)
 
 

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from peerloss._deprecation import renamed_parameters
+from peerloss._progress import reporter, shows_progress
 from peerloss._validation import check_count, check_in_range
 from peerloss.exceptions import InvalidInputError
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 
 @renamed_parameters(steps="max_steps")
+@shows_progress("training")
 def train(
     model: nn.Module,
     loss: Callable[[Tensor, Tensor], Tensor],
@@ -26,6 +28,7 @@ def train(
     batch_size: int = 64,
     learning_rate: float = 7e-4,
     generator: torch.Generator | None = None,
+    verbose: bool = False,  # noqa: ARG001 - read by the decorator
 ) -> nn.Module:
     """Minimise ``loss(model(X), y)`` with Adam on random batches; return the model in evaluation mode.
 
@@ -39,6 +42,8 @@ def train(
         Number of steps, rows per step and learning rate; the defaults are those of the paper's code.
     generator
         Random generator of the batches.
+    verbose
+        Whether to show the progress on stderr: phase, percentage, elapsed time, time left.
     """
     check_count(max_steps, "max_steps")
     check_count(batch_size, "batch_size")
@@ -50,11 +55,13 @@ def train(
     optimizer = torch.optim.Adam(model.parameters(), lr=learning_rate)
     model.train()
     order = torch.randperm(0)
-    for _ in range(max_steps):
+    report = reporter(max_steps)
+    for step in range(max_steps):
         if len(order) < min(batch_size, len(X)):
             order = torch.randperm(len(X), generator=generator).to(X.device)
         rows, order = order[:batch_size], order[batch_size:]
         optimizer.zero_grad()
         loss(model(X[rows]), y[rows]).backward()
         optimizer.step()
+        report(step + 1)
     return model.eval()

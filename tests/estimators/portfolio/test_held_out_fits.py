@@ -134,7 +134,7 @@ def test_the_rounds_of_scikit_learns_boosting():
 
 @pytest.mark.parametrize("n_classes", [2, 3])
 def test_the_rounds_of_lightgbm(n_classes):
-    """The first rounds of a booster have the loss that was recorded for them; classes may be many."""
+    """The rounds of a booster, also those after the best one, have the loss that was recorded for them."""
     pytest.importorskip("lightgbm")
     data = table(300)
     codes = np.where(data.X[:, 2] > 1, n_classes - 1, data.codes)
@@ -142,7 +142,7 @@ def test_the_rounds_of_lightgbm(n_classes):
     train, test = np.arange(200), np.arange(200, 300)
     model, losses = fit_rounds(_boosting(200, n_classes, 0), data, train, test)
     assert isinstance(model, FoldBooster)
-    for entry in (0, len(losses) // 2):
+    for entry in (0, len(losses) // 2, len(losses) - 1):
         proba = keep_rounds(model, entry).predict_proba(data.X[test])
         np.testing.assert_allclose(proba.sum(axis=1), 1.0)
         assert log_loss(codes[test], proba) == pytest.approx(losses[entry])

@@ -35,6 +35,9 @@ N_TREES = ((0, 60), (1001, 100), (2001, 60))
 TREES_PER_FOLD = 40
 #: With more rows than this, each tree of a forest is trained on a sample of this size.
 MAX_TREE_ROWS = 50_000
+#: LightGBM with fewer rows than this has steps of .2 instead of .1, and 63 bins per feature instead of 255:
+#: the same held-out loss on development tables in a half to a third of the time.
+QUICK_BOOSTING_ROWS = 10_000
 #: Components of the kernel approximation: at least, per row, at most.
 MIN_COMPONENTS, ROWS_PER_COMPONENT, MAX_COMPONENTS = 150, 20, 500
 #: Candidate → the most rows that it is trained on in a fold. Its cost would otherwise dominate large tables.
@@ -72,9 +75,15 @@ def candidate_models(n_rows: int, n_features: int, n_classes: int, *, seed: int)
 
 @dataclass(frozen=True)
 class LightGBMSettings:
-    """LightGBM as a candidate: the parameters of its ``train``."""
+    """LightGBM as a candidate."""
 
     parameters: dict[str, Any]
+    """Those of its ``train``."""
+    patience: int
+    """Training stops after this many rounds without a smaller held-out loss."""
+    max_trees: int
+    """Most trees if there are more than ``least_rounds`` rounds; a round has one tree per class."""
+    least_rounds: int
 
 
 def _boosting(n_rows: int, n_classes: int, seed: int) -> HistGradientBoostingClassifier | LightGBMSettings:
@@ -82,9 +91,12 @@ def _boosting(n_rows: int, n_classes: int, seed: int) -> HistGradientBoostingCla
     leaves = 7 if n_rows < 1000 else 15 if n_rows < 10_000 else 31
     min_rows = 20 if n_rows >= 400 else max(5, n_rows // 20)
     if has_lightgbm():
+        is_quick = n_rows < QUICK_BOOSTING_ROWS
         many = {"objective": "multiclass", "num_class": n_classes}
-        parameters = {
+        parameters: dict[str, Any] = {
             "num_leaves": leaves,
+            "learning_rate": 0.2 if is_quick else 0.1,
+            "max_bin": 63 if is_quick else 255,
             "min_data_in_leaf": min_rows,
             "min_data_per_group": min_rows,
             "lambda_l2": 5.0,
@@ -94,7 +106,9 @@ def _boosting(n_rows: int, n_classes: int, seed: int) -> HistGradientBoostingCla
             "seed": seed % 2**31,
             "verbose": -1,
         }
-        return LightGBMSettings(parameters | (many if n_classes > 2 else {"objective": "binary"}))
+        parameters |= many if n_classes > 2 else {"objective": "binary"}
+        limits = (10, 500, 25) if is_quick else (15, 800, 40)
+        return LightGBMSettings(parameters, *limits)
     return HistGradientBoostingClassifier(
         learning_rate=0.1,
         max_leaf_nodes=leaves,

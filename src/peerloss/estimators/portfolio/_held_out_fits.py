@@ -28,10 +28,8 @@ if TYPE_CHECKING:
 
 #: Numbers of rounds of scikit-learn's boosting that are compared, until the held-out loss increases.
 ROUNDS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
-#: LightGBM stops after this many rounds without a smaller held-out loss.
-PATIENCE = 15
-#: Most trees of a boosting with more than 40 rounds; a round has one tree per class.
-MAX_BOOSTED_TREES = 800
+#: Most trees of scikit-learn's boosting with more than so many rounds; a round has one tree per class.
+MAX_BOOSTED_TREES, LEAST_ROUNDS = 800, 40
 #: Penalties of hierarchical shrinkage, in rows: each forest is a candidate once per penalty.
 SHRINKAGES = (0.0, 20.0, 200.0)
 
@@ -169,17 +167,20 @@ def fit_rounds(
 
     Entry i is the loss after ``i + 1`` rounds of LightGBM, or ``ROUNDS[i]`` of scikit-learn's boosting.
     """
-    max_rounds = min(ROUNDS[-1], max(40, MAX_BOOSTED_TREES // len(data.classes)))
     if not data.weight[test].any():
         data = data._replace(weight=np.where(np.isin(np.arange(len(data.codes)), test), 1.0, data.weight))
     with _one_thread():
         if isinstance(candidate, LightGBMSettings):
-            return _fit_lightgbm(candidate, data, train, test, max_rounds)
-        return _fit_scikit_learn(clone(candidate), data, train, test, max_rounds)
+            return _fit_lightgbm(candidate, data, train, test)
+        return _fit_scikit_learn(clone(candidate), data, train, test)
+
+
+def _max_rounds(n_classes: int, max_trees: int, least_rounds: int) -> int:
+    return min(ROUNDS[-1], max(least_rounds, max_trees // n_classes))
 
 
 def _fit_lightgbm(
-    settings: LightGBMSettings, data: FitInput, train: IntArray, test: IntArray, max_rounds: int
+    settings: LightGBMSettings, data: FitInput, train: IntArray, test: IntArray
 ) -> tuple[FoldBooster, list[float]]:
     import lightgbm  # noqa: PLC0415 - an optional dependency
 
@@ -192,10 +193,11 @@ def _fit_lightgbm(
     booster = lightgbm.train(
         settings.parameters,
         rows,
-        num_boost_round=max_rounds,
+        num_boost_round=_max_rounds(len(data.classes), settings.max_trees, settings.least_rounds),
         valid_sets=[held_out],
+        keep_training_booster=True,  # otherwise the rounds after the best one are lost
         callbacks=[
-            lightgbm.early_stopping(PATIENCE, verbose=False),
+            lightgbm.early_stopping(settings.patience, verbose=False),
             lightgbm.record_evaluation(losses),
         ],
     )
@@ -204,12 +206,11 @@ def _fit_lightgbm(
     return FoldBooster(lightgbm.Booster(model_str=booster.model_to_string(num_iteration=-1))), curve
 
 
-def _fit_scikit_learn(
-    model: Any, data: FitInput, train: IntArray, test: IntArray, max_rounds: int
-) -> tuple[Any, list[float]]:
+def _fit_scikit_learn(model: Any, data: FitInput, train: IntArray, test: IntArray) -> tuple[Any, list[float]]:
     X, y, weights = features_for(model, data.X, data.trees), data.codes, _weights(model, data.weight[train])
     # Codes of categories are ordered numbers here: a model with `categorical_features` could not be saved.
     losses: list[float] = []
+    max_rounds = _max_rounds(len(data.classes), MAX_BOOSTED_TREES, LEAST_ROUNDS)
     for rounds in (rounds for rounds in ROUNDS if rounds <= max_rounds):
         model.set_params(max_iter=rounds).fit(X[train], y[train], **weights)
         proba, labels = model.predict_proba(X[test]), np.arange(len(data.classes))

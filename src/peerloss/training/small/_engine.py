@@ -15,7 +15,7 @@ import torch
 
 from peerloss._deprecation import renamed_parameters
 from peerloss._device import resolve_device
-from peerloss._progress import tracker
+from peerloss._progress import shows_progress, tracker
 from peerloss._validation import FloatArray, IntArray, check_choice, check_count
 from peerloss.exceptions import InvalidInputError
 from peerloss.training.small._nets import (
@@ -45,6 +45,7 @@ Monitor = Callable[[int, Callable[[Any], RealArray]], float]
 
 
 @renamed_parameters(hidden="hidden_layer_sizes", steps="max_steps")
+@shows_progress("training networks")
 def train_nets(
     X: ArrayLike | None,
     nets: Sequence[Net],
@@ -60,6 +61,7 @@ def train_nets(
     backend: str = "auto",
     dtype: str = "float32",
     memory_limit: int = 1 << 30,
+    verbose: bool = False,  # noqa: ARG001 - read by the decorator
 ) -> TrainedNets:
     """Train nets of one architecture, each with its own rows, labels, loss, learning rate and seed.
 
@@ -102,6 +104,8 @@ def train_nets(
         Bytes that the torch backend may use in addition to ``X`` and the result. If all nets need more, they
         are trained in several parts; a single net is always trained. The numba backend holds one net per
         thread.
+    verbose
+        Whether to show the progress on stderr: phase, percentage, elapsed time, time left.
 
     Raises
     ------
@@ -177,6 +181,8 @@ class _Training:
 
     def __post_init__(self) -> None:
         self.report, self.steps_done = tracker(len(self.nets) * self.steps), 0
+        if self.report is not None:
+            self.report(0)
         every, n_nets = self.every or self.steps, len(self.nets)
         self.records = sorted({*range(every, self.steps, every), self.steps})
         n_parameters = sum((n_in + 1) * n_out for n_in, n_out in pairwise(self.sizes))
