@@ -1,11 +1,16 @@
 """Is ``p_error`` a probability? Calibration of ``find_label_issues`` on made data with known clean labels.
 
-Run ``python benchmarks/bench_calibration.py --runs RUNS.jsonl [--seeds 0-2] [--output TABLE.md] [--picture
-RELIABILITY.png]``. Finished cells are stored in RUNS and skipped in later runs.
+Run ``python benchmarks/bench_calibration.py --runs RUNS.jsonl [--seeds 0-2] [--rows 300,2000] [--centres
+random] [--output TABLE.md] [--picture RELIABILITY.png]``. Finished cells are stored in RUNS and skipped in
+later runs.
 
 Classes are normal distributions whose distance gives the wanted accuracy of the best classifier. Their
 centres are equally far from each other, on a line, or random. Probabilities of the noisy labels are *exact*,
 or those of a *forest* out of bag. A cell is one combination of all these and a noise.
+
+Two columns show what is possible. The *oracle* knows the clean probabilities and T, so its mean differs from
+the share of wrong labels by sampling alone. *T unknown* knows the clean probabilities and samples T from its
+posterior. An audit knows neither.
 """
 
 from __future__ import annotations
@@ -25,6 +30,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
 from peerloss import NoiseModel, find_label_issues, flip_labels
+from peerloss.posterior.label_posterior import flag_suspects, suspicious_first
 
 CLASSES = (2, 3, 5, 10)
 ROWS = (300, 2_000, 10_000, 50_000)
@@ -35,6 +41,8 @@ PROBABILITIES = ("exact", "forest")
 #: Larger tables have exact probabilities only: a forest would take most of the time.
 MAX_FOREST_ROWS = 10_000
 N_BINS = 10
+#: Rounds of the sampler for an unknown T: first ones that are not used, and others.
+BURN_IN, SAMPLES = 20, 40
 #: A mean of ``p_error`` counts as right if it is at most this far from the share of wrong labels.
 NEAR = 0.03
 Cell = tuple[int, int, float, str, str, str, int]
@@ -85,25 +93,52 @@ def make_noise(name: str, n_classes: int, seed: int) -> NoiseModel:
     return NoiseModel(np.diag(1.0 - rates) + rates[:, None] * shares)
 
 
+def errors_given(clean_proba: np.ndarray, transition: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return P(clean ≠ given) of rows with these clean probabilities and labels, by Bayes' rule."""
+    joint = clean_proba * transition.T[labels]
+    return np.asarray(1.0 - joint[np.arange(len(labels)), labels] / np.maximum(joint.sum(axis=1), 1e-300))
+
+
+def sample_errors(clean_proba: np.ndarray, labels: np.ndarray, seed: int) -> np.ndarray:
+    """Return P(clean ≠ given) averaged over T given clean probabilities and labels, by Gibbs sampling.
+
+    The rows of T are Dirichlet a priori, with 1.5 on the diagonal and .5 for the other entries together.
+    """
+    rng, k = np.random.default_rng(seed), clean_proba.shape[1]
+    start = np.where(np.eye(k, dtype=bool), 1.5, 0.5 / (k - 1))
+    transition, total = start / start.sum(axis=1, keepdims=True), np.zeros(len(labels))
+    for step in range(BURN_IN + SAMPLES):
+        if step >= BURN_IN:
+            total += errors_given(clean_proba, transition, labels)
+        reached = np.cumsum(clean_proba * transition.T[labels], axis=1)
+        drawn = (reached < rng.random(len(labels))[:, None] * reached[:, -1:]).sum(axis=1)
+        counts = start.copy()
+        np.add.at(counts, (np.minimum(drawn, k - 1), labels), 1.0)
+        shares = np.maximum(rng.gamma(counts), 1e-12)
+        transition = shares / shares.sum(axis=1, keepdims=True)
+    return total / SAMPLES
+
+
 def run(cell: Cell) -> dict[str, Any] | None:
     """Audit one made table; ``None`` if a class has no label."""
     warnings.simplefilter("ignore")
     n_classes, n, best, noise_name, centres, kind, seed = cell
-    X, clean, proba = make_world(n_classes, n, best, centres, seed)
+    X, clean, clean_proba = make_world(n_classes, n, best, centres, seed)
     noise = make_noise(noise_name, n_classes, seed)
     labels = flip_labels(clean, noise, random_state=seed)
     if len(np.unique(labels)) < n_classes or len(np.unique(clean)) < n_classes:
         return None
     if kind == "exact":
-        proba = proba @ noise.transition
+        proba = clean_proba @ noise.transition
     else:
         forest = RandomForestClassifier(200, min_samples_leaf=3, oob_score=True, random_state=seed)
         proba = np.nan_to_num(forest.fit(X, labels).oob_decision_function_, nan=1.0 / n_classes)
         proba = (proba + 1e-6) / (proba + 1e-6).sum(axis=1, keepdims=True)
     audit = find_label_issues(labels=labels, pred_proba=proba)
-    promised = find_label_issues(labels=labels, pred_proba=proba, target="precision", level=0.8)
     wrong, p_error = labels != clean, audit.table["p_error"].to_numpy()
-    flagged, kept = audit.table["flagged"].to_numpy(), promised.table["flagged"].to_numpy()
+    flagged = audit.table["flagged"].to_numpy()
+    # What `target="precision", level=0.8` flags.
+    kept = flag_suspects(p_error, suspicious_first(p_error), precision=0.8) & (not audit.reason)
     bins = np.minimum((N_BINS * p_error).astype(int), N_BINS - 1)
     count = np.bincount(bins, minlength=N_BINS)
     stated, true = (np.bincount(bins, weights=v, minlength=N_BINS) for v in (p_error, wrong))
@@ -112,6 +147,8 @@ def run(cell: Cell) -> dict[str, Any] | None:
     record |= {
         "wrong": float(wrong.mean()),
         "mean p_error": float(p_error.mean()),
+        "oracle": float(errors_given(clean_proba, noise.transition, labels).mean()),
+        "T unknown": float(sample_errors(clean_proba, labels, seed).mean()),
         "calibration error": float(np.abs(stated - true).sum() / n),
         "flagged": float(flagged.mean()),
         "flagged and wrong": float((flagged & wrong).mean()),
@@ -137,13 +174,18 @@ def run(cell: Cell) -> dict[str, Any] | None:
 
 def summarise(frame: pd.DataFrame) -> list[str]:
     """Return the tables."""
-    frame = frame.assign(near=(frame["mean p_error"] - frame["wrong"]).abs() <= NEAR)
+    near = {
+        f"near, {name}": (frame[name] - frame["wrong"]).abs() <= NEAR
+        for name in ("mean p_error", "oracle", "T unknown")
+    }
+    frame = frame.assign(**near)
     head = (
-        "| cells | wrong | mean p_error | within .03 | calibration error | flagged | no noise | rates inside "
-        "| errors inside | AUROC | confidence |"
+        "| cells | wrong | mean p_error | within .03 | T unknown | oracle | calibration error | flagged "
+        "| no noise | rates inside | errors inside | AUROC | confidence |"
     )
     names = (
-        *("wrong", "mean p_error", "near", "calibration error", "flagged", "no noise", "rates inside"),
+        *("wrong", "mean p_error", "near, mean p_error", "near, T unknown", "near, oracle"),
+        *("calibration error", "flagged", "no noise", "rates inside"),
         *("errors inside", "AUROC", "AUROC, confidence"),
     )
     lines = []
@@ -153,10 +195,11 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         ("By classes", ["classes"]),
         ("By accuracy of the best classifier", ["best"]),
         ("By probabilities", ["probabilities"]),
+        ("By probabilities, accuracy and rows", ["probabilities", "best", "rows"]),
         ("Clean labels", ["best", "rows"]),
     ):
         cells = frame[frame["noise"] == "none"] if title == "Clean labels" else frame
-        lines += [f"## {title}", "", f"| {' and '.join(keys)} {head}", "|" + "---|" * 12]
+        lines += [f"## {title}", "", f"| {' and '.join(keys)} {head}", "|" + "---|" * 14]
         for key, part in cells.groupby(keys):
             means = " | ".join("" if np.isnan(m) else f"{m:.3f}" for m in part[list(names)].mean())
             lines.append(f"| {', '.join(map(str, key))} | {len(part)} | {means} |")
@@ -203,6 +246,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True)
     parser.add_argument("--seeds", default="0-0", help="first-last")
     parser.add_argument("--rows", default=",".join(map(str, ROWS)))
+    parser.add_argument("--centres", default=",".join(CENTRES))
     parser.add_argument("--n-jobs", type=int, default=1)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--picture", type=Path)
@@ -214,7 +258,8 @@ def main() -> None:
     wanted = [
         cell
         for cell in product(
-            CLASSES, rows, BEST_ACCURACIES, NOISES, CENTRES, PROBABILITIES, range(first, last + 1)
+            *(CLASSES, rows, BEST_ACCURACIES, NOISES, options.centres.split(","), PROBABILITIES),
+            range(first, last + 1),
         )
         if cell not in keys and (cell[5] == "exact" or cell[1] <= MAX_FOREST_ROWS)
     ]

@@ -10,6 +10,7 @@ import pytest
 
 from peerloss.audit import find_label_issues
 from peerloss.audit._audit_page import PageContext, audit_page
+from peerloss.datasets.tables import RowNumbers
 from tests.audit.made_up import GIF, HOSTILE, made_audit, table, write_audit
 from tests.browsers import SCREENS, console_errors, show_on
 
@@ -106,7 +107,9 @@ def test_the_download_has_a_column_called_picture_and_whole_names(browser, tmp_p
         (tmp_path / f"{i}.gif").write_bytes(GIF)
     X = pd.DataFrame({"picture": np.arange(60)}, index=names)
     audit = find_label_issues(X, pd.Series(y, index=names), pred_proba=proba)
-    context = PageContext("audit", np.arange(60), 2, [tmp_path / f"{i}.gif" for i in range(60)])
+    context = PageContext(
+        "audit", np.arange(60), RowNumbers.usual("t.csv"), [tmp_path / f"{i}.gif" for i in range(60)]
+    )
     page = tmp_path / "page.html"
     page.write_text(audit_page(audit, title="Animals", context=context), encoding="utf-8")
     browser.get(page.as_uri())

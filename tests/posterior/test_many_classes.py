@@ -6,7 +6,7 @@ import pytest
 from peerloss.noise import NoiseModel
 from peerloss.posterior import NoisePosterior
 from peerloss.posterior.decision import CleanMap
-from peerloss.posterior.many_classes import CleanCurve, CleanCurves
+from peerloss.posterior.many_classes import CalibratedPosterior, CleanCurve, CleanCurves
 from peerloss.posterior.noise_posterior import LEAST_SHARE, MAX_GAIN, stable_noise
 from peerloss.theory import noisy_joint
 from tests.theory.finite_distributions import (
@@ -67,6 +67,35 @@ def test_the_curve_stays_inside_the_simplex():
     assert (clean > 0).all()
     np.testing.assert_allclose(clean.sum(axis=1), 1.0)
     np.testing.assert_array_equal(clean[:3].argmax(axis=1), [0, 1, 2])
+
+
+def test_calibrated_posterior_equals_bayes_rule_with_exact_probabilities():
+    """With exact noisy probabilities, the fitted posterior given the label is that of Bayes' rule."""
+    for clean, noise in worlds(1, 3, random_noise, 5):
+        proba, labels, weight = rows_of(clean, noise)
+        rows = np.repeat(np.arange(len(labels)), np.round(weight).astype(int))
+        certain = NoisePosterior(noise.transition[None], np.ones(1))
+        fitted = CalibratedPosterior.fit(certain, proba[rows], labels[rows])
+        np.testing.assert_allclose(
+            fitted.given_label(proba, labels), certain.given_label(proba, labels), atol=0.03
+        )
+        np.testing.assert_allclose(fitted.transform(proba), certain.transform(proba), atol=0.03)
+
+
+def test_calibrated_posterior_corrects_hesitant_probabilities():
+    """Of probabilities that are too hesitant, the expected share of wrong labels is right with the true T."""
+    rng = np.random.default_rng(0)
+    noise = NoiseModel.uniform(4, 0.3)
+    clean = rng.integers(4, size=4000)
+    labels = noise.apply(clean, random_state=0)
+    proba = 0.6 * np.eye(4)[clean] @ noise.transition + 0.4 * rng.dirichlet(np.ones(4), size=4000)
+    certain = NoisePosterior(noise.transition[None], np.ones(1))
+    plain, fitted = (
+        1.0 - found.given_label(proba, labels)[np.arange(4000), labels].mean()
+        for found in (certain, CalibratedPosterior.fit(certain, proba, labels))
+    )
+    wrong = (labels != clean).mean()
+    assert abs(fitted - wrong) < 0.01 < abs(plain - wrong)
 
 
 def test_noise_is_shrunk_towards_the_identity_only_if_needed():

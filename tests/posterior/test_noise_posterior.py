@@ -62,13 +62,12 @@ def test_the_sampling_error_of_the_accuracy_is_that_of_repeated_draws():
 
 
 def test_posterior_given_the_label_is_bayes_rule():
-    """P(clean | x, label) and P(label | x) agree with the joint distribution."""
+    """P(clean | x, label) agrees with the joint distribution."""
     joint, transition = world(4, 2)
     clean = joint / joint.sum(axis=1, keepdims=True)
     labels = np.arange(len(joint)) % 4
-    given, evidence = only(transition).given_label(clean @ transition, labels)
+    given = only(transition).given_label(clean @ transition, labels)
     expected = clean * transition[:, labels].T
-    np.testing.assert_allclose(evidence, expected.sum(axis=1), atol=1e-5)
     np.testing.assert_allclose(given, expected / expected.sum(axis=1, keepdims=True), atol=1e-4)
 
 
@@ -81,8 +80,7 @@ def test_known_labels_weigh_candidates_by_bayes_rule():
     candidates = NoisePosterior(np.stack([transition, other]), np.array([0.3, 0.7]))
     found = candidates.given_gold(noisy, labels, gold).weights
     expected = [
-        weight
-        * np.prod([only(T).given_label(noisy[[i]], labels[[i]])[0][0, gold[i]] for i in range(len(gold))])
+        weight * np.prod([only(T).given_label(noisy[[i]], labels[[i]])[0, gold[i]] for i in range(len(gold))])
         for weight, T in zip(candidates.weights, candidates.transitions, strict=True)
     ]
     np.testing.assert_allclose(found, np.array(expected) / np.sum(expected), rtol=1e-6)

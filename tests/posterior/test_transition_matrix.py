@@ -8,6 +8,7 @@ from scipy.special import softmax
 
 from peerloss import NoiseModel, estimate_noise
 from peerloss.posterior import estimate_class_noise
+from peerloss.posterior.transition_matrix import _rows_above_drop
 
 NOISES = {
     "none": lambda _, k: NoiseModel(np.eye(k)),
@@ -86,3 +87,28 @@ def test_many_classes_are_counted():
     found = estimate_class_noise(proba, noisy)
     assert found.posterior.transitions.shape == (1, 120, 120)
     assert found.noise.flip_rates.mean() == pytest.approx(0.2, abs=0.1)
+
+
+def test_a_class_of_which_two_fifths_have_another_label():
+    """Its level is found although more rows belong to the class than have its label."""
+    rates = np.array([0.4, 0.02, 0.02, 0.02, 0.02])
+    noise = NoiseModel(np.diag(1 - rates) + rates[:, None] * (1 - np.eye(5)) / 4)
+    proba, noisy, _ = world(noise, 5000, sharpness=20.0)
+    assert estimate_class_noise(proba, noisy).noise.flip_rates[0] == pytest.approx(0.4, abs=0.05)
+
+
+def test_two_classes_whose_labels_are_exchanged():
+    """Their rates are found, although the largest drop of a label is that behind the rows of both classes."""
+    T = np.eye(4)
+    T[2:, 2:] = [[0.7, 0.3], [0.3, 0.7]]
+    proba, noisy, _ = world(NoiseModel(T), 3000, sharpness=20.0)
+    found = estimate_class_noise(proba, noisy).noise.flip_rates
+    np.testing.assert_allclose(found, [0.0, 0.0, 0.3, 0.3], atol=0.05)
+
+
+def test_rows_above_the_drop_are_those_before_the_label_becomes_rare():
+    """The split has the likeliest two levels; without a lower second level there is none."""
+    assert _rows_above_drop(np.repeat([True, False], [30, 70])) == 30
+    often, seldom = np.arange(60) % 5 > 1, np.arange(140) % 10 == 0
+    assert _rows_above_drop(np.r_[often, seldom]) == pytest.approx(60, abs=3)
+    assert _rows_above_drop(np.repeat([False, True], [50, 50])) == 100

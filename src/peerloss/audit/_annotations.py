@@ -17,11 +17,13 @@ from peerloss.peer_prediction import Reports
 from peerloss.posterior.label_gain import expected_gain
 from peerloss.posterior.label_posterior import LabelPosterior, likeliest_other, overlap_of
 from peerloss.posterior.many_classes import wilson_interval
+from peerloss.posterior.report_agreement import check_votes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from peerloss._validation import IntArray
+    from peerloss.posterior import RowNoiseCheck
 
 
 #: z-value of the 90 % intervals.
@@ -75,6 +77,14 @@ class Annotations:
             )
         found = self.alone if gold is None else combine_reports(self.reports, gold=self._by_task(gold))
         return replace(self._label_posterior(found, None), model_ignored=ignored)
+
+    def check_row_noise(self, proba: NDArray[Any]) -> RowNoiseCheck | None:
+        """Test whether the noise depends on the row; ``None`` if fewer than 100 rows have two labels.
+
+        ``proba`` are out-of-fold probabilities of the labels, (n, K), which take the place of the features.
+        """
+        votes = self.reports.counts.toarray().astype(np.int64)[self.place]
+        return check_votes(np.asarray(proba, dtype=np.float64), votes, random_state=0)
 
     def coded(self) -> IntArray:
         """Return the position of the row, the worker and the label of each report, shape (m, 3)."""

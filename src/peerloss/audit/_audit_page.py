@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from peerloss.audit._label_audit import LabelAudit
+    from peerloss.datasets.tables import RowNumbers
 
 #: Suspects on the page; labels.csv has all of them.
 MAX_SUSPECTS = 1000
@@ -41,8 +42,8 @@ class PageContext:
     """The folder, for the commands on the page."""
     rows: np.ndarray[Any, Any]
     """The position in the data of each row of the audit."""
-    first_row: int
-    """The number of the first row of the data as a spreadsheet counts: 2 below a header."""
+    row_numbers: RowNumbers
+    """The numbers of the rows of the data, as a spreadsheet shows them."""
     pictures: list[Path] | None = None
     """The picture of each row of the data."""
     described: str = ""
@@ -67,8 +68,9 @@ def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = N
         summary=audit.summary(),
         explained=NUMBERS_EXPLAINED,
         outlook=audit.outlook,
+        row_noise=audit.row_noise,
         folder=shlex.quote(context.folder) if context else "FOLDER",
-        first_row=None if context is None else context.first_row,
+        first_row=None if context is None else context.row_numbers[0],
         described="" if context is None else context.described,
         matrix=_matrix(audit),
         confusions=_confusions(audit.suspects),
@@ -145,7 +147,8 @@ def _row_name(name: Any, place: int, context: PageContext | None) -> dict[str, s
     """Return the row's number in the file, and its name if it has another one than its position."""
     if context is None:
         return _cell(name)
-    return _cell(row_text(name, int(context.rows[place]), context.first_row))
+    row = int(context.rows[place])
+    return _cell(row_text(name, row, context.row_numbers[row]))
 
 
 def _reasons(audit: LabelAudit, *, with_values: bool) -> list[list[str]]:

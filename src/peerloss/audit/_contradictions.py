@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -60,7 +60,24 @@ class Contradictions:
     """Number of groups of near duplicates with different labels, which exact duplicates do not contain: texts
     with the same words, numbers that differ by less than a thousandth of the standard deviation."""
     table: pd.DataFrame = field(repr=False)
-    """The rows of contradicting groups, with the caller's index: ``group``, ``given``, ``exact``."""
+    """The rows of contradicting groups, with the caller's index: ``group``, ``given``, ``exact``. Empty after
+    :meth:`from_summary`."""
+
+    @classmethod
+    def from_summary(cls, values: dict[str, Any]) -> Self:
+        """Return what :meth:`summary` describes, without the table of rows."""
+        interval = values["uniform_rate_interval"]
+        return cls(
+            n_rows=int(values["rows"]),
+            n_groups=int(values["groups"]),
+            n_contradicting=int(values["contradicting_groups"]),
+            min_wrong=int(values["min_wrong"]),
+            least_rate=values["least_rate"],
+            uniform_rate=values["uniform_rate"],
+            uniform_rate_interval=None if interval is None else (float(interval[0]), float(interval[1])),
+            n_near=int(values["near_duplicates"]),
+            table=pd.DataFrame(columns=["group", "given", "exact"]),
+        )
 
     def __str__(self) -> str:
         found = []

@@ -1,16 +1,23 @@
-"""What an audit is computed from, so that it can be computed again with known labels and without training."""
+"""What an audit is computed from: the rows in use, and what was learned about their labels.
+
+An audit can be computed again from it with known labels and without training.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from sklearn.utils import _safe_indexing
 
+from peerloss._pages import counted
 from peerloss.audit._refit import fit_to_posterior, with_refitted
-from peerloss.exceptions import InvalidInputError
+from peerloss.datasets.label_spelling import find_rare_labels
+from peerloss.estimators.folds import DEFAULT_FOLDS, is_fold_count
+from peerloss.exceptions import InvalidInputError, warn_caller
 from peerloss.posterior.label_posterior import class_probabilities, label_posterior
 
 if TYPE_CHECKING:
@@ -18,8 +25,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from peerloss._validation import FloatArray, IntArray
+    from peerloss._validation import BoolArray, FloatArray, IntArray
     from peerloss.audit._annotations import Annotations
+    from peerloss.posterior import RowNoiseCheck
     from peerloss.posterior.label_posterior import LabelPosterior
 
 #: Code of a row without a known label.
@@ -59,6 +67,12 @@ class Evidence:
         if self.refitted is None:
             return found
         return with_refitted(found, self.refitted, self.codes, self.gold)
+
+    def check_row_noise(self) -> RowNoiseCheck | None:
+        """Test whether the noise depends on the row; ``None`` without probabilities or several labels."""
+        if self.annotations is None or self.proba is None:
+            return None
+        return self.annotations.check_row_noise(self.proba)
 
     def refit(
         self,
@@ -116,12 +130,8 @@ def gold_codes(gold: Any, index: pd.Index, classes: NDArray[Any], codes: IntArra
     by_name = isinstance(gold, pd.Series | Mapping)
     values = pd.Series(gold, dtype=None if len(gold) else object) if by_name else gold
     if not by_name or (len(values) == len(index) and values.index.equals(index)):
-        values = np.asarray(values)
-        if values.shape != codes.shape:
-            raise InvalidInputError(
-                f"`gold` must have one entry per row, {len(codes)} in all; got shape {values.shape}. Use "
-                "None or NaN for unknown labels, or a Series or a dictionary by the names of the rows."
-            )
+        values = _as_array(values)
+        _check_one_per_row(values, len(codes))
         if values.dtype == bool:
             return np.where(values, codes, UNKNOWN)
         rows = np.flatnonzero(~pd.isna(values))
@@ -155,3 +165,121 @@ def _rows_by_name(gold: pd.Series, index: pd.Index) -> IntArray:
             f"{gold.index[place < 0].tolist()[0]!r} is not one. Check that the names have the same type."
         )
     return np.asarray(place, dtype=np.int64)
+
+
+class Selected(NamedTuple):
+    """The rows of an audit without those of rare classes."""
+
+    X: Any
+    given: pd.Series
+    groups: Any
+    gold: Any
+    set_aside: dict[Any, int]
+    """Label → number of rows that were left out."""
+
+
+def set_rare_classes_aside(
+    X: Any, given: pd.Series, *, groups: Any, gold: Any, cv: Any, min_class_rows: int | None
+) -> Selected:
+    """Leave out the rows of classes that have too few of them, and warn about it.
+
+    Parameters
+    ----------
+    X, given, groups, gold
+        Features, labels, groups and known labels of all rows, as in :func:`find_label_issues`.
+    cv
+        The folds. Nothing is left out if they are pairs of positions, which refer to all rows.
+    min_class_rows
+        As ``min_rows`` of :func:`peerloss.datasets.find_rare_labels`.
+    """
+    labels = pd.Series(given.to_numpy(dtype=object))
+    rare = find_rare_labels(labels, min_class_rows)
+    if rare and not (is_fold_count(cv) or hasattr(cv, "split")):
+        if min_class_rows is None:
+            rare = {}
+        else:
+            raise InvalidInputError(
+                f"`min_class_rows`={min_class_rows} would leave out rows, but `cv` holds positions of rows. "
+                "Pass a number of folds or a splitter, or min_class_rows=1."
+            )
+    if not rare:
+        return Selected(X, given, groups, gold, {})
+    kept = ~labels.isin(list(rare)).to_numpy()
+    rows = np.flatnonzero(kept)
+    chosen = given.iloc[rows]
+    if isinstance(chosen.dtype, pd.CategoricalDtype):
+        chosen = chosen.cat.remove_categories(list(rare))
+    listed = " and ".join(f"{label!r} ({counted(n, 'row')})" for label, n in rare.items())
+    warn_caller(
+        f"{counted(len(rare), 'class has', 'classes have')} too few rows to learn from: {listed}. The audit "
+        f"leaves these rows out. Pass `min_class_rows`={min(rare.values())} to keep them.",
+        UserWarning,
+    )
+    return Selected(
+        _safe_indexing(X, rows),
+        chosen,
+        None if groups is None else np.asarray(groups)[rows],
+        _select_gold(gold, given.index, kept, rare),
+        rare,
+    )
+
+
+def _select_gold(gold: Any, index: pd.Index, kept: BoolArray, rare: dict[Any, int]) -> Any:
+    """Return the known labels of the rows that are kept."""
+    if gold is None:
+        return None
+    if isinstance(gold, pd.Series | Mapping):
+        known = pd.Series(gold, dtype=None if len(gold) else object)
+        by_row = known.index.equals(index)  # names may then repeat
+        chosen: Any = known[kept if by_row else ~known.index.isin(index[~kept])]
+    else:
+        chosen = _as_array(gold)
+        _check_one_per_row(chosen, len(kept))
+        chosen = chosen[kept]
+    labels = pd.Series(chosen)
+    unknown = [] if labels.dtype == bool else labels[labels.isin(list(rare))].tolist()
+    if unknown:
+        raise InvalidInputError(
+            f"`gold` holds the label {unknown[0]!r}, but its class has too few rows and is left out. Pass "
+            "`min_class_rows`=1 to keep it."
+        )
+    return chosen
+
+
+def _check_one_per_row(gold: NDArray[Any], n_rows: int) -> None:
+    if gold.shape != (n_rows,):
+        raise InvalidInputError(
+            f"`gold` must have one entry per row, {n_rows} in all; got shape {gold.shape}. Use None or NaN "
+            "for unknown labels, or a Series or a dictionary by the names of the rows."
+        )
+
+
+def _as_array(gold: Any) -> NDArray[Any]:
+    """Return an array in which missing labels are missing; NumPy would turn NaN beside text into "nan"."""
+    return np.asarray(pd.Series(gold)) if isinstance(gold, list | tuple) else np.asarray(gold)
+
+
+def check_folds(cv: Any, codes: IntArray, classes: NDArray[Any], groups: Any) -> Any:
+    """Return the folds to use: no more than the rarest class has rows.
+
+    The estimator, which is fitted to codes, would name the code of a class instead of its label.
+    """
+    if not is_fold_count(cv) or groups is not None:
+        return cv
+    counts = np.bincount(codes, minlength=len(classes))
+    present = np.flatnonzero(counts)
+    rarest = present[counts[present].argmin()]
+    rows, label = int(counts[rarest]), classes.tolist()[rarest]
+    if rows < 2:
+        raise InvalidInputError(
+            f"every class must have at least two rows, so that one can be held out; {label!r} has one. "
+            "Leave such classes out with `min_class_rows`=2, or merge them with others."
+        )
+    n_folds = DEFAULT_FOLDS if cv is None else cv
+    if rows < n_folds:
+        warn_caller(
+            f"`cv`={n_folds} folds were requested, but the class {label!r} has only {counted(rows, 'row')}; "
+            f"{rows} folds are used.",
+            UserWarning,
+        )
+    return min(n_folds, rows)

@@ -23,7 +23,7 @@ from peerloss._progress import announce, phase, shows_progress
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.audit._annotations import read_annotations, unlabelled
 from peerloss.audit._contradictions import find_contradictions
-from peerloss.audit._evidence import Evidence, gold_codes
+from peerloss.audit._evidence import Evidence, check_folds, gold_codes, set_rare_classes_aside
 from peerloss.audit._explanations import MAX_EXPLAINED
 from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._outlook import assess_training
@@ -59,6 +59,7 @@ def find_label_issues(
     duplicates: str = "error",
     target: str = "f1",
     level: float = 0.8,
+    min_class_rows: int | None = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
     verbose: bool = False,  # noqa: ARG001 - read by the decorator
@@ -109,6 +110,11 @@ def find_label_issues(
         as many as possible, so that the expected share of errors among them is at least ``level``.
     level
         The share for ``target="precision"``, above 0 and at most 1.
+    min_class_rows
+        Rows of classes with fewer rows are left out, with a warning: ``table`` does not have them, and
+        ``set_aside`` counts them. ``None`` leaves out classes with fewer than 5 rows if together they have at
+        most 5 % of the rows, as the command does. 1 keeps all classes. Only if a model is trained, and each
+        row has one label.
     n_jobs
         Number of processes; ``None`` is one.
     random_state
@@ -156,6 +162,13 @@ def find_label_issues(
     given, reports = _read_labels(X, labels, pred_proba, duplicates)
     if refit:
         check_refit(X, estimator)  # before the first round, which may take an hour
+    set_aside: dict[Any, int] = {}
+    if X is not None and pred_proba is None and reports is None:
+        X, given, groups, gold, set_aside = set_rare_classes_aside(
+            X, given, groups=groups, gold=gold, cv=cv, min_class_rows=min_class_rows
+        )
+    elif min_class_rows is not None:
+        check_count(min_class_rows, "min_class_rows")
     columns = None if pred_proba is None else np.shape(pred_proba)[-1]
     classes, codes = encode(given, columns)
     if len(classes) < 2:
@@ -166,7 +179,8 @@ def find_label_issues(
         proba = check_probabilities(pred_proba, len(codes), len(classes))
     elif X is not None:
         with phase("fitting", 0.0, FIT_END):
-            proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
+            folds = check_folds(cv, codes, classes, groups) if estimator is None else cv
+            proba = out_of_fold(X, codes, estimator, folds, groups, n_jobs, random_state)
         proba = _add_empty_classes(proba, codes, len(classes))
     elif reports is not None:
         proba = None
@@ -193,7 +207,7 @@ def find_label_issues(
         splits = cv.split(X, codes, groups)
         evidence, found = evidence.refit(found, X, estimator=estimator, folds=splits, n_jobs=n_jobs)
     _warn(found)
-    return make_audit(evidence, found, X)
+    return replace(make_audit(evidence, found, X), set_aside=set_aside)
 
 
 def _read_labels(
@@ -288,6 +302,7 @@ def make_audit(evidence: Evidence, found: LabelPosterior, X: Any) -> LabelAudit:
         evidence=evidence,
         overlap=found.overlap,
         contradictions=find_contradictions(X, given, codes, len(classes)),
+        row_noise=evidence.check_row_noise(),
         suspect_proba=found.clean_given_label(suspects),
     )
 
@@ -300,7 +315,8 @@ def update_audit(audit: LabelAudit, gold: Any) -> LabelAudit:
             "`find_label_issues`."
         )
     evidence = audit.evidence.with_gold(gold)
-    return replace(make_audit(evidence, evidence.posterior(), audit.X), shown=audit.shown)
+    again = make_audit(evidence, evidence.posterior(), audit.X)
+    return replace(again, shown=audit.shown, set_aside=audit.set_aside)
 
 
 def _flags(evidence: Evidence, found: LabelPosterior, order: IntArray) -> BoolArray:

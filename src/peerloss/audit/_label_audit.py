@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from peerloss.audit._explanations import Explanation, Explanations
     from peerloss.audit._outlook import Outlook
     from peerloss.noise import NoiseModel
+    from peerloss.posterior import RowNoiseCheck
 
 #: Pairs of confusable classes in the summary.
 SUMMARY_PAIRS = 10
@@ -83,11 +84,17 @@ class LabelAudit:
     estimated noise undone; ``None`` if it is not known. ``confusable`` lists the largest."""
     contradictions: Contradictions | None = field(default=None, repr=False)
     """Duplicates and near duplicates with different labels; ``None`` without features to compare."""
+    row_noise: RowNoiseCheck | None = field(default=None, repr=False)
+    """Whether the noise depends on the row, tested if at least 100 rows have labels of two annotators and
+    there are probabilities from features (:func:`~peerloss.posterior.check_row_noise`)."""
     suspect_proba: FloatArray = field(default_factory=lambda: np.empty((0, 0)), repr=False)
     """(m, K) the probabilities of the classes of the first suspects, in the order of ``suspects``; at most
     5,000 rows."""
     shown: pd.DataFrame | None = field(default=None, repr=False)
     """Columns that pages show instead of ``X``, for example if ``X`` holds features of images."""
+
+    set_aside: dict[Any, int] = field(default_factory=dict)
+    """Classes with too few rows to learn from → number of their rows, which the audit left out."""
 
     @property
     def expected_errors(self) -> float:
@@ -229,6 +236,8 @@ class LabelAudit:
             "ranked_by": "confidence" if self.reason else "posterior",
             "reason": self.reason,
             "near_boundary": _number(self.near_boundary),
+            "row_noise_p_value": None if self.row_noise is None else _number(self.row_noise.p_value),
+            "row_noise": "" if self.row_noise is None else str(self.row_noise),
             "peer_loss_applies": self.outlook.applies,
             "why": self.outlook.why,
             "sum_of_rates": _number(self.outlook.sum_of_rates),
@@ -305,7 +314,13 @@ class LabelAudit:
 
     def _findings(self) -> list[str]:
         """Return what was found besides suspects, as sentences."""
-        found = [] if self.contradictions is None else [str(self.contradictions)]
+        found = [
+            f"{counted(rows, 'row')} with the label {label!r} {'was' if rows == 1 else 'were'} left out."
+            for label, rows in self.set_aside.items()
+        ]
+        found += [] if self.contradictions is None else [str(self.contradictions)]
+        if self.row_noise is not None and self.row_noise.refused:
+            found.append(str(self.row_noise))
         pairs = self.confusable
         if len(pairs) and len(self.classes) > 2:
             worst = pairs.head(1).to_dict("records")[0]  # a row as a Series would turn integers into floats

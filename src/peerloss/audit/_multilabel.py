@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from peerloss._progress import phase, shows_progress
 from peerloss.audit._entry_audit import EntryAudit, rank_entries, summarise_examples
 from peerloss.audit._evidence import Evidence
 from peerloss.audit._issues import check_labels, make_audit, out_of_fold
@@ -65,6 +66,7 @@ class MultilabelAudit(EntryAudit):
         return pd.DataFrame(columns)
 
 
+@shows_progress("audit")
 def find_multilabel_issues(
     X: Any = None,
     labels: Any = None,
@@ -75,6 +77,7 @@ def find_multilabel_issues(
     groups: ArrayLike | None = None,
     n_jobs: int | None = None,
     random_state: int | None = 0,
+    verbose: bool = False,  # noqa: ARG001 - read by the decorator
 ) -> MultilabelAudit:
     """Find wrong entries of a matrix of binary labels.
 
@@ -94,7 +97,7 @@ def find_multilabel_issues(
         portfolio of :class:`~peerloss.PeerClassifier`.
     pred_proba
         *Out-of-fold* probabilities P(given label = 1 | x), (n, L), in the order of the labels.
-    cv, groups, n_jobs, random_state
+    cv, groups, n_jobs, random_state, verbose
         As in :func:`~peerloss.find_label_issues`.
 
     Returns
@@ -141,7 +144,9 @@ def find_multilabel_issues(
                 "Drop the column, or pass `pred_proba`."
             )
         else:
-            proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
+            n_labels = matrix.shape[1]
+            with phase(f"label {place + 1} of {n_labels}", place / n_labels, (place + 1) / n_labels):
+                proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         evidence = Evidence(given, np.arange(2), codes, proba)
         audits[name] = make_audit(evidence, evidence.posterior(), X)
     _warn_unknown_rates({name: audit.reason for name, audit in audits.items() if audit.reason})

@@ -30,7 +30,7 @@ from peerloss.audit._picture_files import PICTURE_TYPES
 from peerloss.audit._stored_evidence import FILES, write_evidence
 from peerloss.audit._stored_explanations import dump_explanations, load_explanations
 from peerloss.datasets import ReadOptions, read_table
-from peerloss.datasets.tables import write_table
+from peerloss.datasets.tables import RowNumbers, write_table
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -94,9 +94,11 @@ class AuditFolder:
         return dict(self.manifest.get("table", {}).get("tidied", {}))
 
     @property
-    def first_row(self) -> int:
-        """Number of the first row of the data as a spreadsheet counts: 2 if the first line is the header."""
-        return first_row_number(str(self.manifest["data"]))
+    def row_numbers(self) -> RowNumbers:
+        """The numbers of the rows in the file, as a spreadsheet shows them."""
+        if "row_numbers" not in self.manifest:  # an earlier version, or a file without empty lines
+            return RowNumbers.usual(str(self.manifest["data"]))
+        return RowNumbers.from_json(self.manifest["row_numbers"])
 
     def suspects(self) -> pd.DataFrame:
         """Return the flagged rows, most probable errors first."""
@@ -140,16 +142,6 @@ class AuditFolder:
                 f"{self.path}: labels.csv names row {last}, but the data have {rows} rows, counted from 0. "
                 "Correct the row number, or run `peerloss audit` again."
             )
-
-
-def first_row_number(name: str) -> int:
-    """Return the number that spreadsheets and editors give to the first row of a file of this name.
-
-    >>> first_row_number("data.csv"), first_row_number("data.xlsm"), first_row_number("data.parquet")
-    (2, 2, 1)
-    """
-    with_header = (".csv", ".tsv", ".txt", ".csv.gz", ".tsv.gz", ".txt.gz", ".xlsx", ".xlsm")
-    return 2 if name.lower().endswith(with_header) else 1
 
 
 def check_free(folder: Path) -> None:
@@ -197,6 +189,7 @@ def write_folder(
     options: ReadOptions | None = None,
     described: TableSummary | None = None,
     pictures: Sequence[Path] | None = None,
+    row_numbers: RowNumbers | None = None,
 ) -> None:
     """Write an audit of the file ``data``, completely or not at all; the folder must pass :func:`check_free`.
 
@@ -218,6 +211,8 @@ def write_folder(
     pictures
         The picture of each row of the file, shown in the review. The folder stores the absolute paths, not
         the pictures.
+    row_numbers
+        The numbers of the rows in the file; ``None`` if it has no empty lines.
 
     Raises
     ------
@@ -246,8 +241,11 @@ def write_folder(
             "features": _columns(audit.X) if audit.shown is None else None,
             "shown": _columns(audit.shown),
         }
+        numbers = RowNumbers.usual(copy.name) if row_numbers is None else row_numbers
+        if numbers != RowNumbers.usual(copy.name):
+            manifest["row_numbers"] = numbers.starts
         text = "" if described is None else str(described)
-        context = PageContext(str(folder), rows, first_row_number(copy.name), shown, text)
+        context = PageContext(str(folder), rows, numbers, shown, text)
         write_results(fresh, audit, manifest, context=context, title=title)
 
 
@@ -267,10 +265,7 @@ def write_results(
     (folder / EXPLANATIONS).write_text(text, encoding="utf-8")
     (folder / PAGE).write_text(audit_page(audit, title=title, context=context), encoding="utf-8")
     digests = {key: _digest(folder / name) for name, key in OPTIONAL.items() if (folder / name).exists()}
-    summary = audit.summary()
-    if audit.X is None:  # contradictions do not depend on decisions: those of the first audit still hold
-        summary["contradictions"] = manifest.get("summary", {}).get("contradictions")
-    manifest |= {"labels_sha256": _digest(folder / LABELS), **digests, "summary": summary}
+    manifest |= {"labels_sha256": _digest(folder / LABELS), **digests, "summary": audit.summary()}
     text = json.dumps(manifest, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     (folder / MANIFEST).write_text(text, encoding="utf-8")
 
@@ -327,6 +322,7 @@ def read_folder(folder: Path, *, accept_edits: bool = False) -> AuditFolder:
         valid = valid and all(isinstance(text, str) for text in [*audit.tidied, *audit.tidied.values()])
         valid = valid and all(_is_columns(manifest.get(key)) for key in ("features", "shown"))
         valid = valid and isinstance(audit.options, ReadOptions)  # raises an error if they are damaged
+        valid = valid and isinstance(audit.row_numbers, RowNumbers)  # so does this
         digest = _digest(folder / name) if valid else ""
         changed = [
             name

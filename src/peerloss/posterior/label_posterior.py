@@ -29,7 +29,7 @@ from peerloss.noise.estimate import explain_chance_level
 from peerloss.posterior._noise_rates import NoiseEstimate, estimate_class_noise, fit_clean_posterior
 from peerloss.posterior.boundary_noise import fit_boundary_noise
 from peerloss.posterior.label_gain import expected_gain
-from peerloss.posterior.many_classes import sample_rows
+from peerloss.posterior.many_classes import CalibratedPosterior, sample_rows
 from peerloss.posterior.noise_posterior import NoisePosterior
 from peerloss.posterior.unexplained_noise import unexplained_share
 
@@ -44,9 +44,11 @@ if TYPE_CHECKING:
 
 #: Above this probability of noise near the boundary, noise counts as that and not as class-conditional.
 BOUNDARY_PROBABILITY = 0.5
-#: More than two classes: the ranking averages over candidates for T as long as rows times classes times
-#: candidates stay below this; else it uses the mean T.
-RANKING_CELLS = 5_000_000
+#: More than two classes: the ranking averages over this many candidates for T, and over fewer if rows times
+#: classes times candidates would exceed the second number.
+MAX_RANKED, RANKING_CELLS = 9, 5_000_000
+#: With more classes, clean posteriors are not calibrated: that would need more rows per class.
+MAX_CALIBRATED_CLASSES = 100
 #: With more classes, the gain of a label assumes equally probable wrong labels: K steps and not K².
 MAX_GAIN_CLASSES = 100
 
@@ -185,7 +187,7 @@ def class_probabilities(found: LabelPosterior, proba: NDArray[Any], codes: IntAr
         return of_two(found.p_error, codes)
     assert found.noise is not None  # noqa: S101 - for mypy
     certain = NoisePosterior(found.noise.transition[None], np.ones(1))
-    return certain.given_label(proba, codes)[0]
+    return certain.given_label(proba, codes)
 
 
 def overlap_of(from_features: FloatArray, n_rows: int) -> FloatArray:
@@ -293,7 +295,7 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None
         known = gold >= 0
         candidates = estimate.posterior.given_gold(proba[known], codes[known], gold[known])
         estimate = NoiseEstimate(candidates.noise, *candidates.interval(), candidates)
-    posterior = estimate.posterior.thinned(RANKING_CELLS // (n * k))
+    posterior = _ranking_posterior(estimate.posterior, proba, codes)
     as_labelled, corrected = _expected_accuracies(estimate.posterior, proba, codes)
     p_given, best, p_best = np.empty(n), np.empty(n, dtype=np.int64), np.empty(n)
     gain, prior = np.empty(n), np.zeros(k)
@@ -302,7 +304,7 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None
     annotator: FloatArray | float = transition if k <= MAX_GAIN_CLASSES else float(np.diag(transition).mean())
 
     def explained(rows: Any) -> FloatArray:
-        return posterior.given_label(proba[rows], codes[rows])[0]
+        return posterior.given_label(proba[rows], codes[rows])
 
     def clean_given_label(rows: Any) -> FloatArray:
         return mixed(explained(rows), rows)
@@ -336,6 +338,15 @@ def _of_many_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None
         from_features=posterior.transform,
         overlap=overlap_of(posterior.transform(some), n),
     )
+
+
+def _ranking_posterior(
+    posterior: NoisePosterior, proba: NDArray[Any], codes: IntArray
+) -> NoisePosterior | CalibratedPosterior:
+    """Return the candidates for T that rank the rows of more than two classes."""
+    n, k = proba.shape
+    few = posterior.thinned(min(MAX_RANKED, RANKING_CELLS // (n * k)))
+    return few if k > MAX_CALIBRATED_CLASSES else CalibratedPosterior.fit(few, proba, codes)
 
 
 def _expected_accuracies(

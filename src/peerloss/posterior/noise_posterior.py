@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peerloss._probabilities import row_sums, take
+from peerloss._probabilities import normalise_rows, take
 from peerloss.noise import NoiseModel
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ class NoisePosterior:
 
         ``noisy_prior`` has the frequencies π̃ of the noisy labels, shape (K,).
         """
-        rates = [float(unmix(noisy_prior[None], n)[0] @ n.flip_rates) for _, n in self._candidates()]
+        rates = [float(unmix(noisy_prior[None], n)[0] @ n.flip_rates) for _, n in self.candidates()]
         low, high = self._quantiles(np.array(rates))
         return float(low), float(high)
 
@@ -83,7 +83,7 @@ class NoisePosterior:
         ``proba`` has the noisy probabilities η̃, shape (n, K).
         """
         total = np.zeros(proba.shape)
-        for weight, noise in self._candidates():
+        for weight, noise in self.candidates():
             total += weight * unmix(proba, noise)
         return total
 
@@ -99,7 +99,7 @@ class NoisePosterior:
 
         ``proba`` has noisy probabilities, (n, K), ``codes`` the noisy labels, ``weight`` the weights of rows.
         """
-        explained = (unmix(proba, noise) @ noise.transition for _, noise in self._candidates())
+        explained = (unmix(proba, noise) @ noise.transition for _, noise in self.candidates())
         return max(explained, key=lambda p: float(weight @ np.log(np.maximum(take(p, codes), 1e-9))))
 
     def accuracies(
@@ -115,7 +115,7 @@ class NoisePosterior:
         share = weight / weight.sum()
         labels, chosen = np.eye(k)[codes], np.eye(k)[decided]
         levels, errors = [], []
-        for _, noise in self._candidates():
+        for _, noise in self.candidates():
             if balanced:
                 clean = labels @ noise.inverse()  # unbiased one-hot clean labels
                 mass = np.maximum(share @ clean, 1e-9)
@@ -129,16 +129,15 @@ class NoisePosterior:
             errors.append(float(np.sqrt(share**2 @ (single - level) ** 2)))
         return np.array(levels), np.array(errors)
 
-    def given_label(self, proba: NDArray[Any], codes: IntArray) -> tuple[FloatArray, FloatArray]:
-        """Return P(clean = k | x, label), shape (n, K), and P(label | x), shape (n,).
+    def given_label(self, proba: NDArray[Any], codes: IntArray) -> FloatArray:
+        """Return P(clean = k | x, label), shape (n, K).
 
         ``proba`` has noisy probabilities, (n, K), and ``codes`` the given labels.
         """
         joint = np.zeros(proba.shape)
-        for weight, noise in self._candidates():
+        for weight, noise in self.candidates():
             joint += weight * unmix(proba, noise) * noise.transition.T[codes]
-        total = np.maximum(row_sums(joint), 1e-300)
-        return joint / total[:, None], total
+        return normalise_rows(joint)
 
     def given_gold(self, proba: NDArray[Any], codes: IntArray, gold: IntArray) -> NoisePosterior:
         """Return the candidates weighted also by how well they explain known clean labels.
@@ -154,7 +153,7 @@ class NoisePosterior:
         """
         log = np.empty(len(self.weights))
         for place, transition in enumerate(self.transitions):
-            clean, _ = NoisePosterior(transition[None], np.ones(1)).given_label(proba, codes)
+            clean = NoisePosterior(transition[None], np.ones(1)).given_label(proba, codes)
             log[place] = np.log(np.maximum(take(clean, gold), TINY)).sum()
         return NoisePosterior(self.transitions, reweighted(self.weights, log))
 
@@ -171,7 +170,8 @@ class NoisePosterior:
         means = [np.tensordot(self.weights[p], self.transitions[p], axes=1) for p in parts]
         return NoisePosterior(np.array(means) / weights[:, None, None], weights)
 
-    def _candidates(self) -> Iterator[tuple[float, NoiseModel]]:
+    def candidates(self) -> Iterator[tuple[float, NoiseModel]]:
+        """Yield the weight and the noise of each candidate, with a stable inverse (:func:`stable_noise`)."""
         for weight, transition in zip(self.weights, self.transitions, strict=True):
             yield float(weight), stable_noise(NoiseModel(transition))
 

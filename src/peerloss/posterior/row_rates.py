@@ -8,14 +8,21 @@ import numpy as np
 from scipy.optimize import isotonic_regression
 
 from peerloss._random import as_generator
-from peerloss._validation import FloatArray, as_float_array, as_labels, check_count, check_same_length
+from peerloss._validation import (
+    FloatArray,
+    as_float_array,
+    as_labels,
+    check_count,
+    check_magnitude,
+    check_same_length,
+)
 from peerloss.exceptions import InvalidInputError
+from peerloss.posterior.report_agreement import count_votes
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from peerloss._random import RandomState
-    from peerloss._validation import IntArray
 
 #: Size of the forest that predicts disagreement, and the least number of rows in a leaf.
 N_TREES, LEAF_ROWS = 200, 20
@@ -64,13 +71,10 @@ def row_rates_from_annotators(
     from sklearn.ensemble import RandomForestRegressor  # noqa: PLC0415 (slow to import)
 
     features = as_float_array(X, "X", ndim=2)
-    codes = _as_reports(reports)
-    check_same_length(X=features, reports=codes)
-    k = max(2, int(codes.max()) + 1)
-    if n_classes is not None:
-        k = check_count(n_classes, "n_classes", minimum=k)
-    votes = np.stack([(codes == label).sum(axis=1) for label in range(k)], axis=1)
-    total = votes.sum(axis=1)
+    check_magnitude(features)
+    votes = count_votes(reports, n_classes)
+    check_same_length(X=features, reports=votes)
+    k, total = votes.shape[1], votes.sum(axis=1)
     several = total >= 2
     if several.sum() < 2 * LEAF_ROWS:
         raise InvalidInputError(
@@ -153,14 +157,3 @@ def row_transitions(rates: ArrayLike, n_classes: int) -> FloatArray:
         )
     wrong = (errors / (k - 1))[:, None, None]
     return np.asarray(wrong + (1.0 - k * wrong) * np.eye(k))
-
-
-def _as_reports(reports: ArrayLike) -> IntArray:
-    table = as_float_array(reports, "reports", ndim=2)
-    codes = table.astype(np.int64)
-    if (codes != table).any() or (codes < -1).any():
-        raise InvalidInputError(
-            "`reports` must hold class codes 0..K-1, or -1 if an annotator did not label the row; found "
-            f"{table[(codes != table) | (codes < -1)][0]:g}."
-        )
-    return codes

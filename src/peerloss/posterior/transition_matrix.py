@@ -37,9 +37,13 @@ if TYPE_CHECKING:
 
     from peerloss._validation import BoolArray, FloatArray, IntArray
 
-#: The curve of a class is fitted to this many times as many rows as have its label, and at least to so many.
-#: Further below, label i has other levels, one for each class that is mistaken for i.
+#: The curve of a class is fitted to this many times as many rows as lie above the drop of its label's
+#: frequency, and at least to so many. Further below, label i has other levels, one for each class that is
+#: mistaken for i.
 TOP_ROWS, MIN_TOP_ROWS = 1.5, 100
+#: The rows above the drop are at least as many as have the label, and at most this many times as many: if
+#: classes overlap much, the place of the drop is hardly known.
+MAX_ABOVE = 1.5
 #: Candidates of 1 − T[i, i], and of the lowest frequency of label i elsewhere as a share of its frequency.
 FLIP_RATES = np.array([0.0, 0.02, *np.arange(1, 16) / 20])
 FLOOR_SHARES = np.array([0.0, 0.2, 0.4, 0.6, 0.8, 0.95])
@@ -102,10 +106,38 @@ def estimate_transitions(
 
 
 def _top_rows(score: FloatArray, is_one: BoolArray) -> IntArray:
-    """Return the rows with the largest scores: more than have the label, so that both levels are seen."""
-    size = min(len(score), max(MIN_TOP_ROWS, int(TOP_ROWS * is_one.sum())))
+    """Return the rows with the largest scores: more than lie above the drop, so that both levels are seen.
+
+    The number of rows with the label would be too small if more than a third of a class has other labels. The
+    drop is looked for among the rows that may be used. Among all rows, the largest drop can be that behind
+    the rows of another class, whose labels are often exchanged with this one.
+    """
     # A stable sort: which of equal scores `argpartition` takes depends on the processor.
-    return np.sort(np.argsort(-score, kind="stable")[:size])
+    order = np.argsort(-score, kind="stable")
+    ones = float(is_one.sum())
+
+    def size(above: float) -> int:
+        return min(len(score), max(MIN_TOP_ROWS, int(TOP_ROWS * above)))
+
+    usable = order[: size(MAX_ABOVE * ones)]
+    above = np.clip(_rows_above_drop(is_one[usable]), ones, MAX_ABOVE * ones)
+    return np.sort(order[: size(above)])
+
+
+def _rows_above_drop(is_one: BoolArray) -> int:
+    """Return the number of rows after which a label becomes rarer, by the likeliest two levels.
+
+    ``is_one`` tells which rows have the label, those with the largest scores first.
+    """
+    n, ones = len(is_one), np.cumsum(is_one)
+    above, below = np.arange(1, n), np.arange(n - 1, 0, -1)
+    seen, left = ones[:-1], ones[-1] - ones[:-1]
+    log_likelihood = sum(
+        xlogy(count, count / total) + xlogy(total - count, 1.0 - count / total)
+        for count, total in ((seen, above), (left, below))
+    )
+    falls = seen / above >= left / below
+    return int(above[np.where(falls, log_likelihood, -np.inf).argmax()]) if falls.any() else n
 
 
 def _tabulate(pairs: RatePairs) -> FloatArray:

@@ -236,12 +236,24 @@ def test_learned_features_keep_their_neighbours(tmp_path):
     found, _ = rerank(folder)
     assert found.X is None
     assert list(found.shown) == ["note"]
+    assert str(found.contradictions) in str(found)
     again = read_folder(folder.path)
+    assert "Same features, different labels" in (folder.path / "index.html").read_text()
     assert again.manifest["summary"]["contradictions"] == folder.manifest["summary"]["contradictions"]
     after = similar_rows(again)
     shared = before.keys() & after.keys()
     assert any(before[row] for row in shared)
     assert all(after[row] == before[row] for row in shared)
+
+
+def test_damaged_contradictions_are_refused(tmp_path):
+    """Nothing is written if the summary of the first audit was changed."""
+    folder = decided_audit(tmp_path, learned=True)
+    folder.manifest["summary"]["contradictions"] = {"rows": "many"}
+    before = (folder.path / "labels.csv").read_bytes()
+    with pytest.raises(InvalidInputError, match=r"the contradictions in audit\.json are damaged.*again"):
+        rerank(folder)
+    assert (folder.path / "labels.csv").read_bytes() == before
 
 
 def test_earlier_folders_use_all_columns_but_the_names(tmp_path):

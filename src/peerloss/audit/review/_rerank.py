@@ -10,9 +10,10 @@ import numpy as np
 
 from peerloss._files import atomic_folder
 from peerloss.audit._audit_page import PageContext
+from peerloss.audit._contradictions import Contradictions
 from peerloss.audit._issues import make_audit
 from peerloss.audit._stored_evidence import read_evidence
-from peerloss.audit.folder import write_results
+from peerloss.audit.folder import MANIFEST, write_results
 from peerloss.audit.review._decisions_file import DecisionsFile, checked_latest
 from peerloss.exceptions import InvalidInputError
 
@@ -75,10 +76,11 @@ def rerank(folder: AuditFolder) -> tuple[LabelAudit, int]:
         folder.check_rows(rows, len(features))
         used, shown = _used_and_shown(folder, features.iloc[rows])
         audit = replace(make_audit(evidence, evidence.posterior(), used), shown=shown)
-        if used is None:
+        if used is None:  # what was found in the features does not depend on decisions
+            audit = replace(audit, contradictions=_stored_contradictions(folder))
             _keep_neighbours(audit, folder, rows, len(features))
         described = str(folder.manifest.get("table", {}).get("text", ""))
-        context = PageContext(str(folder.path), rows, folder.first_row, folder.pictures(), described)
+        context = PageContext(str(folder.path), rows, folder.row_numbers, folder.pictures(), described)
         with atomic_folder(folder.path) as fresh:
             for path in folder.path.iterdir():
                 if path.is_dir():
@@ -107,6 +109,18 @@ def _used_and_shown(
         return None if names is None or not set(names) <= set(table.columns) else table[names]
 
     return of_table(folder.manifest["features"]), of_table(folder.manifest.get("shown"))
+
+
+def _stored_contradictions(folder: AuditFolder) -> Contradictions | None:
+    """Return the contradictions of the first audit; ``None`` if it had no features to compare."""
+    stored = folder.manifest["summary"].get("contradictions")
+    try:
+        return None if stored is None else Contradictions.from_summary(stored)
+    except (KeyError, TypeError, ValueError, IndexError) as error:
+        raise InvalidInputError(
+            f"{folder.path}: the contradictions in {MANIFEST} are damaged ({error!r}). Run `peerloss audit` "
+            "again."
+        ) from error
 
 
 def _keep_neighbours(audit: LabelAudit, folder: AuditFolder, rows: IntArray, n_rows: int) -> None:

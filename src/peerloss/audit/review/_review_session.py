@@ -80,7 +80,7 @@ class Review:
         self._place = {int(row): place for place, row in enumerate(suspects["row"])}
         features = folder.features()
         folder.check_rows(suspects["row"], len(features))
-        self._first_row = folder.first_row
+        self._row_numbers = folder.row_numbers
         self._names = dict(zip(folder.labels["row"].tolist(), folder.labels["name"].tolist(), strict=True))
         self._labels = dict(zip(folder.labels["row"].tolist(), folder.labels["given"].tolist(), strict=True))
         self._long = _long_columns(features.iloc[suspects["row"].to_numpy()])
@@ -112,7 +112,7 @@ class Review:
             "confusions": [[*pair, number] for pair, number in pairs.most_common(MAX_CONFUSIONS)],
             "reviewer": self.reviewer,
             "command": self.command,
-            "header": self._first_row == 2,
+            "first_row": self._row_numbers[0],
         }
 
     def picture(self, row: int) -> Path | None:
@@ -168,7 +168,7 @@ class Review:
         }
 
     def _name(self, row: int) -> str:
-        number = f"row {row + self._first_row}"
+        number = f"row {self._row_numbers[row]}"
         name = str(self._names.get(row, row))
         return number if name == str(row) else f"{name} ({number})"
 

@@ -330,8 +330,8 @@
     button.addEventListener("click", () => { change(label); button.blur(); });
     at("choices").append(button);
   });
-  at("numbering").textContent = settings.header
-    ? "Rows are numbered as in a spreadsheet: the header is row 1." : "Rows are numbered from 1.";
+  at("numbering").textContent =
+    `Rows have the numbers that a spreadsheet shows; the first row of data is row ${settings.first_row}.`;
   at("other").hidden = settings.classes.length <= keys.size;
   settings.classes.forEach((label) => at("classes").append(new Option("", label)));
   call("state").then((first) => { state = first; return show(state.next, state.decision); }).catch((error) => showError(error.message));
