@@ -8,7 +8,7 @@ import torch
 
 from peerloss.exceptions import InvalidInputError
 from peerloss.losses import cores_keep, cores_loss, cores_schedule
-from peerloss.training import keep_rows
+from peerloss.training import DeepRecipe, keep_rows, train_deep
 
 PRIOR = [0.2, 0.5, 0.3]
 
@@ -109,9 +109,76 @@ def test_training_with_the_three_parts_ignores_wrong_labels():
     assert float((kept.numpy() == ~wrong).mean()) > 0.95
 
 
+def test_the_preset_is_the_loss_of_the_kept_rows_from_a_beta_on():
+    """With ``sieve_from``: all rows below this β and in evaluation, else only rows that the sieve keeps."""
+    z, y = batch(3, 100)
+    y[0] = -100
+    kept = cores_keep(z, y)
+    plain, loss = cores_loss(noisy_prior=PRIOR), cores_loss(noisy_prior=PRIOR, sieve_from=1.4)
+    for beta in (0.0, 1.3, 1.4, 2.0):
+        plain.alpha = loss.alpha = beta
+        rows = kept if beta >= 1.4 else torch.ones(100, dtype=torch.bool)
+        assert loss(z, y).item() == pytest.approx(plain(z[rows], y[rows]).item(), abs=1e-12)
+        assert loss.eval()(z, y).item() == pytest.approx(plain(z, y).item(), abs=1e-12)
+        loss.train()
+    assert "sieve_from=1.4" in repr(loss)
+
+
+def test_the_sieve_of_the_preset_starts_after_epoch_30():
+    """With the schedule of the authors, β reaches 1.4 in epoch 31, counted from 0."""
+    schedule = cores_schedule(cores_loss())
+    assert schedule.alpha_at(30) < 1.4 <= schedule.alpha_at(31)
+
+
+def test_the_preset_trains_with_train_deep():
+    """Schedule, loss and sieve in one call: the wrong labels of separable rows are not learned."""
+    rng = np.random.default_rng(0)
+    X, clean = rng.normal(size=(400, 2)).astype(np.float32), rng.integers(2, size=400)
+    X[:, 0] += 6.0 * clean - 3.0
+    y = np.where(rng.random(400) < 0.3, 1 - clean, clean)
+    torch.manual_seed(0)
+    model = torch.nn.Linear(2, 2)
+    loss = cores_loss(noisy_prior=np.bincount(y) / 400, sieve_from=1.4)
+    recipe = DeepRecipe(epochs=40, batch_size=50, learning_rate=0.1, alpha=((0.1, 0.0), (0.4, 2.0)))
+    train_deep(model, loss, X, y, recipe=recipe, device="cpu")
+    assert loss.alpha == 2.0
+    assert (model(torch.tensor(X)).argmax(dim=1).numpy() == clean).mean() > 0.98
+
+
+@pytest.mark.cuda
+def test_the_preset_on_cuda_agrees_with_the_cpu_and_never_synchronises():
+    """Value and gradient with the sieve on a GPU, while synchronising is forbidden."""
+    z, y = batch(5, 512)
+    found = []
+    for device in ("cpu", "cuda"):
+        logits = z.float().to(device).requires_grad_()
+        loss = cores_loss(noisy_prior=PRIOR, sieve_from=1.4).to(device)
+        target = y.to(device)
+        if device == "cuda":
+            loss(logits, target)  # first call allocates and compiles
+            torch.cuda.synchronize()
+            torch.cuda.set_sync_debug_mode("error")
+        try:
+            value = loss(logits, target)
+            value.backward()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+        found.append((value.detach().cpu(), logits.grad.cpu()))
+    for ours, expected in zip(found[1], found[0], strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize(
     ("call", "message"),
     [
+        (lambda: cores_loss(sieve_from=1.4), "`noisy_prior` must be given with `sieve_from`"),
+        (lambda: cores_loss(noisy_prior=PRIOR, sieve_from=math.nan), "`sieve_from` must be"),
+        (
+            lambda: cores_loss(noisy_prior=PRIOR, sieve_from=1.4)(
+                torch.zeros(2, 3), torch.full((2, 3), 1 / 3)
+            ),
+            "`target` must be class codes for the sieve",
+        ),
         (lambda: cores_schedule(cores_loss(), warm_up=-1), "`warm_up` must be"),
         (lambda: cores_schedule(cores_loss(), rise=1), "`rise` must be"),
         (lambda: cores_schedule(cores_loss(), beta=math.nan), "`beta` must be"),
@@ -122,3 +189,21 @@ def test_bad_arguments_are_named(call, message):
     """The message names the argument."""
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+@pytest.mark.parametrize("dtype", [torch.bool, torch.uint8, torch.int8])
+def test_the_sieve_takes_labels_of_any_integer_dtype(dtype):
+    """Rows that are left out do not become rows of another class."""
+    logits, target = torch.tensor([[2.0, 0.0], [2.0, 0.0], [0.0, 2.0]]), torch.tensor([0, 1, 1])
+    loss = cores_loss(noisy_prior=[0.5, 0.5], sieve_from=1.0)
+    expected = loss(logits, target)
+    assert loss(logits, target.to(dtype)) == expected
+
+
+def test_the_sieve_takes_tokens():
+    """Logits (N, K, d) have one row per position, as in the loss without a sieve."""
+    logits, target = batch(n=12)
+    tokens, labels = logits.view(4, 3, 3).movedim(-1, 1), target.view(4, 3)
+    loss = cores_loss(noisy_prior=PRIOR, sieve_from=1.4)
+    assert torch.equal(cores_keep(tokens, labels).flatten(), cores_keep(logits, target))
+    torch.testing.assert_close(loss(tokens, labels), loss(logits, target))

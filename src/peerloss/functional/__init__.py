@@ -21,6 +21,7 @@ from peerloss.functional.base import (
 from peerloss.functional.correction import backward_loss, forward_loss
 from peerloss.functional.covariance import covariance_targets
 from peerloss.functional.information import dmi_loss, f_divergence_loss
+from peerloss.functional.linear import linear_peer_loss
 from peerloss.functional.peer import loss_matrix, peer_loss, plain_loss
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "forward_loss",
     "gce_matrix",
     "hinge_matrix",
+    "linear_peer_loss",
     "logistic_matrix",
     "loss_matrix",
     "mae_matrix",

@@ -156,11 +156,11 @@ def _make_rows(logits: Tensor, target: Tensor, ignore_index: int, shape: torch.S
             f"got {tuple(target.shape)}."
         )
     _check_device(target, z)
-    y = target.long()
+    largest, masked = None, True
     if values_are_checkable(z):
-        return _check_values(z, y, ignore_index, shape)
-    valid = y != ignore_index
-    return Batch(z, y.masked_fill(~valid, 0), valid, shape=shape)
+        largest, masked = check_logits(z, shape) if len(z) else (None, False)
+    y, valid = split_ignored(target.long(), z.shape[1], ignore_index)
+    return Batch(z, y, valid, largest, masked, shape)
 
 
 def has_soft_targets(target: Tensor) -> bool:
@@ -186,7 +186,7 @@ def _make_soft_rows(logits: Tensor, target: Tensor) -> Batch:
     q = target.to(z.dtype)
     off = (q.detach().sum(dim=1) - 1.0).abs()
     if values_are_checkable(z):
-        largest, masked = _check_logits(z, shape) if len(z) else (None, False)
+        largest, masked = check_logits(z, shape) if len(z) else (None, False)
         if not len(z) or off.max().item() <= tolerance:  # false for NaN
             return Batch(z, q, None, largest, masked, shape)
         missing = _find_unlabelled(q, off, tolerance, shape)
@@ -227,37 +227,47 @@ def _place(row: int, shape: torch.Size | None) -> str:
     return f"position {tuple(int(i) for i in torch.unravel_index(torch.tensor(row), shape))}"
 
 
-def _check_logits(z: Tensor, shape: torch.Size | None) -> tuple[float, bool]:
-    """Return the largest finite |logit| and whether a logit is −inf; refuse NaN and +inf."""
+def check_logits(
+    z: Tensor, shape: torch.Size | None, *, name: str = "`logits`", first_row: int = 0
+) -> tuple[float, bool]:
+    """Return the largest finite |logit| and whether a logit is −inf; refuse NaN and +inf.
+
+    Errors call the logits ``name``, and count rows from ``first_row``.
+    """
     low, high = (extreme.item() for extreme in torch.aminmax(z.detach()))
     if not high < math.inf:  # comparisons with NaN are false; −inf (a masked class) is legal
         bad = torch.isnan(z) | torch.isposinf(z)
         row = int(bad.any(dim=1).nonzero()[0])
         raise InvalidInputError(
-            f"`logits` must not hold NaN or +inf; {_place(row, shape)} is {z[row].tolist()[:8]}. The model "
-            "has diverged or its inputs are not finite: check the inputs and lower the learning rate."
+            f"{name} must not hold NaN or +inf; {_place(first_row + row, shape)} is {z[row].tolist()[:8]}. "
+            "The model has diverged or its inputs are not finite: check the inputs and lower the learning "
+            "rate."
         )
     masked = low == -math.inf
     return abs(high) if masked else max(high, -low), masked
 
 
-def _check_values(z: Tensor, y: Tensor, ignore_index: int, shape: torch.Size | None) -> Batch:
-    if y.numel() == 0:
-        return Batch(z, y, None, may_be_masked=False, shape=shape)
-    largest, masked = _check_logits(z, shape)
-    first, last = (extreme.item() for extreme in torch.aminmax(y))
-    if first >= 0 and last < z.shape[1] and not first <= ignore_index <= last:
-        return Batch(z, y, None, largest, masked, shape)
+def split_ignored(y: Tensor, k: int, ignore_index: int) -> tuple[Tensor, Tensor | None]:
+    """Return labels in which ignored entries hold 0, and which entries are not ignored, as in :class:`Batch`.
+
+    On the CPU, labels outside 0..K-1 are refused.
+    """
     valid = y != ignore_index
-    wrong = valid & ((y < 0) | (y >= z.shape[1]))
+    if not values_are_checkable(y):
+        return y.masked_fill(~valid, 0), valid
+    if y.numel() == 0:
+        return y, None
+    first, last = (extreme.item() for extreme in torch.aminmax(y))
+    if first >= 0 and last < k and not first <= ignore_index <= last:
+        return y, None
+    wrong = valid & ((y < 0) | (y >= k))
     if wrong.any():
         raise InvalidInputError(
-            f"`target` must hold labels in 0..{z.shape[1] - 1}; found {int(y[wrong][0])}. Encode labels "
+            f"`target` must hold labels in 0..{k - 1}; found {int(y[wrong][0])}. Encode labels "
             f"first (−1/+1 becomes 0/1), or mark rows to exclude with ignore_index={ignore_index}. If -1 "
             "marks rows without a label, use ignore_index=-1."
         )
-    ignored = None if bool(valid.all()) else valid
-    return Batch(z, y.masked_fill(~valid, 0), ignored, largest, masked, shape)
+    return y.masked_fill(~valid, 0), None if bool(valid.all()) else valid
 
 
 def fit_prior_to_batch(prior: Tensor, batch: Batch) -> Tensor:

@@ -5,6 +5,7 @@ from peerloss.losses._cores import cores_keep, cores_loss, cores_schedule
 from peerloss.losses._correction import BackwardLoss, ForwardLoss
 from peerloss.losses._divergence_watch import LOGIT_LIMIT, DivergenceWatch
 from peerloss.losses._information import DMILoss, FDivergenceLoss
+from peerloss.losses._linear import LinearPeerLoss
 from peerloss.losses._peer import PeerLoss, PlainLoss
 from peerloss.losses._schedule import AlphaSchedule
 
@@ -16,6 +17,7 @@ __all__ = [
     "DivergenceWatch",
     "FDivergenceLoss",
     "ForwardLoss",
+    "LinearPeerLoss",
     "PeerLoss",
     "PlainLoss",
     "cores_keep",

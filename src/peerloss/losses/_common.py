@@ -9,10 +9,13 @@ from typing import TYPE_CHECKING, Any, Self
 import torch
 from torch import Tensor, distributed, nn
 
+from peerloss._device import count_ranks
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
-from peerloss.functional.base import as_base, check_prior, check_vector, has_transforms
+from peerloss.functional.base import as_base, check_eps, check_prior, check_vector, has_transforms
 from peerloss.functional.batch import REDUCTIONS, Batch, label_frequencies, make_batch
+from peerloss.functional.peer import check_alpha
+from peerloss.losses._divergence_watch import DivergenceWatch
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -162,15 +165,32 @@ class PriorLoss(LabelLoss):
         return f"noisy_prior {'counted' if self.noisy_prior is None else 'given'}, {super().extra_repr()}"
 
 
+class AlphaLoss(PriorLoss):
+    """Base class of the peer losses: adds α, the clip ``eps``, and the check for divergence."""
+
+    def __init__(self, *, alpha: float, eps: float, **options: Any) -> None:
+        super().__init__(**options)
+        self._alpha_input = torch.zeros((), dtype=torch.float64)  # stays on the CPU
+        self.alpha = alpha
+        self.eps = check_eps(eps)
+        self._watch = DivergenceWatch()
+
+    @property
+    def alpha(self) -> float:
+        """Weight of the peer term."""
+        return self._alpha
+
+    @alpha.setter
+    def alpha(self, value: float) -> None:
+        self._alpha = float(check_alpha(value))
+        if self._alpha_input.is_inference():  # built under torch.inference_mode()
+            self._alpha_input = self._alpha_input.clone()
+        self._alpha_input.fill_(self._alpha)
+
+
 def _count_classes(counts: Tensor) -> str:
     """Describe the shape of counted labels: classes, or binary labels."""
     return f"{len(counts)} classes" if counts.ndim == 1 else f"{len(counts)} binary labels"
-
-
-def count_ranks() -> int:
-    """Return the number of processes that count labels together."""
-    in_group = distributed.is_available() and distributed.is_initialized()
-    return distributed.get_world_size() if in_group else 1
 
 
 def in_join() -> bool:

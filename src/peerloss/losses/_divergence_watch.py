@@ -43,18 +43,21 @@ class DivergenceWatch:
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_pending": None}  # pending copies belong to this process
 
-    def __call__(self, batch: Batch, loss: Tensor, alpha: float, *, value: float | None = None) -> None:
+    def __call__(
+        self, batch: Batch, loss: Tensor, alpha: float, *, value: float | None = None, frames: int = 0
+    ) -> None:
         """Check one step; ``value`` is the loss as a number, if it is known.
 
-        ``batch``, ``loss`` and ``alpha`` are the batch, its loss and the weight of the peer term.
+        ``batch``, ``loss`` and ``alpha`` are the batch, its loss and the weight of the peer term. ``frames``
+        is the number of calls between ``forward`` and the module's own, so that a warning names its caller.
         """
         if value is not None or loss.device.type == "cpu":
             if value is None and loss.ndim == 0:
                 value = loss.item()
             finite = bool(torch.isfinite(loss).all()) if value is None else math.isfinite(value)
-            self._check(finite, batch.largest or 0.0, alpha, stacklevel=6)
+            self._check(finite, batch.largest or 0.0, alpha, stacklevel=6 + frames)
         elif loss.device.type == "cuda":
-            self._read_arrived()
+            self._read_arrived(frames)
             if self._pending is None and self._calls % CUDA_INTERVAL == 0 and loss.numel():
                 self._send(batch.logits.detach(), loss.detach(), alpha)
             self._calls += 1
@@ -79,12 +82,12 @@ class DivergenceWatch:
         arrived.record()
         self._pending = numbers, arrived, alpha
 
-    def _read_arrived(self) -> None:
+    def _read_arrived(self, frames: int) -> None:
         if self._pending is not None and self._pending[1].query():
             numbers, _, alpha = self._pending
             self._pending = None
             finite, largest = numbers.tolist()
-            self._check(bool(finite), largest, alpha, stacklevel=7)
+            self._check(bool(finite), largest, alpha, stacklevel=7 + frames)
 
     def _check(self, finite: bool, largest: float, alpha: float, *, stacklevel: int) -> None:
         """Raise or warn; ``stacklevel`` counts the frames up to the line that called the loss module."""

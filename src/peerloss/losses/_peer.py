@@ -11,9 +11,8 @@ from peerloss._validation import check_choice
 from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps, values_are_readable
 from peerloss.functional.kernels.dispatch import PeerResult, PeerSettings, compute_peer_loss
 from peerloss.functional.kernels.triton_gpu import has_kernels
-from peerloss.functional.peer import PEERS, check_alpha, check_score_matrix, plain_loss
-from peerloss.losses._common import LabelLoss, PriorLoss, show_base
-from peerloss.losses._divergence_watch import DivergenceWatch
+from peerloss.functional.peer import PEERS, check_score_matrix, plain_loss
+from peerloss.losses._common import AlphaLoss, LabelLoss, show_base
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -75,7 +74,7 @@ class PlainLoss(LabelLoss):
         return f"{show_base(self.base)}, eps={self.eps:g}, {super().extra_repr()}"
 
 
-class PeerLoss(PriorLoss):
+class PeerLoss(AlphaLoss):
     """Peer loss, for training on noisy labels; module twin of :func:`peerloss.functional.peer_loss`.
 
     Use it in place of ``nn.CrossEntropyLoss()``. It keeps the *noisy prior* π̃. If none is given, labels are
@@ -168,31 +167,14 @@ class PeerLoss(PriorLoss):
         reduction: str = "mean",
         generator: torch.Generator | None = None,
     ) -> None:
-        super().__init__(
-            noisy_prior=noisy_prior, weight=weight, ignore_index=ignore_index, reduction=reduction
-        )
+        options = {"weight": weight, "ignore_index": ignore_index, "reduction": reduction}
+        super().__init__(alpha=alpha, eps=eps, noisy_prior=noisy_prior, **options)
         as_base(base)  # raises if it is unknown
         self.base = base
-        self._alpha_input = torch.zeros((), dtype=torch.float64)  # stays on the CPU
-        self.alpha = alpha
         self.peers = check_choice(peers, "peers", PEERS)
-        self.eps = check_eps(eps)
         self.generator = generator
         matrix = None if score_matrix is None else check_score_matrix(score_matrix).detach().clone()
         self.register_buffer("score_matrix", matrix)
-        self._watch = DivergenceWatch()
-
-    @property
-    def alpha(self) -> float:
-        """Weight of the peer term."""
-        return self._alpha
-
-    @alpha.setter
-    def alpha(self, value: float) -> None:
-        self._alpha = float(check_alpha(value))
-        if self._alpha_input.is_inference():  # built under torch.inference_mode()
-            self._alpha_input = self._alpha_input.clone()
-        self._alpha_input.fill_(self._alpha)
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
         """Return the loss of logits (n, K) against noisy labels (n,), or another shape of ``peer_loss``."""

@@ -10,7 +10,7 @@ if not torch.cuda.is_available():
 pytest.importorskip("triton", reason="torch for CUDA brings Triton, torch for the CPU does not")
 
 from peerloss import PeerLoss
-from peerloss.functional import peer_loss
+from peerloss.functional import linear_peer_loss, peer_loss, plain_loss
 from peerloss.functional.kernels import triton_gpu
 from peerloss.functional.kernels.reference import Formula
 
@@ -43,6 +43,7 @@ def triton_loss(z, y, *, counts, prior=None, alpha=0.8, eps=1e-5, reduction="mea
 def test_loss_and_gradient_agree_with_torch_operations(monkeypatch, k, per_program, small, eps, reduction):
     """In one kernel or row by row, in one block or several, clipped or not, prior counted or given."""
     monkeypatch.setattr(triton_gpu, "LOGITS_PER_PROGRAM", per_program)
+    monkeypatch.setattr(triton_gpu, "COLUMNS_PER_PROGRAM", per_program)
     monkeypatch.setattr(triton_gpu, "MAX_ONE_KERNEL_LOGITS", small)
     z, y = example(9, k)
     given = torch.softmax(torch.arange(k, device=DEVICE) / k, 0)
@@ -121,6 +122,38 @@ def test_only_differences_of_logits_matter(offset, eps):
     torch.testing.assert_close(results[3], results[1], rtol=1e-5, atol=1e-7)
 
 
+@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # the interpreter also computes masked values
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+@pytest.mark.parametrize("first", [-200.0, -float("inf")], ids=["small", "masked"])
+def test_the_largest_logit_may_be_in_any_block(monkeypatch, first, eps):
+    """Sums relative to the first block of columns overflow or are empty: they are computed again."""
+    monkeypatch.setattr(triton_gpu, "MAX_ONE_KERNEL_LOGITS", 0)
+    monkeypatch.setattr(triton_gpu, "COLUMNS_PER_PROGRAM", 4)
+    z, y = example(6, 12)
+    z = z.detach() - 150.0 * (first < -1e3)
+    z[:, :4] = first
+    z.requires_grad_()
+    y = y.clamp(min=4).masked_fill(y == -100, -100)
+    prior = torch.tensor([0.0] * 4 + [0.125] * 8, device=DEVICE)
+    loss = triton_loss(z, y, counts=torch.zeros_like(y[:0]), prior=prior, eps=eps)
+    expected = torch_loss(z, y, alpha=0.8, eps=eps, noisy_prior=prior)
+    torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+    ours, theirs = (torch.autograd.grad(value, z)[0] for value in (loss, expected))
+    torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
+def test_without_a_peer_term(monkeypatch):
+    """With α = 0 the coefficients are not read: the plain loss, clipped or not, and its gradient."""
+    monkeypatch.setattr(triton_gpu, "MAX_ONE_KERNEL_LOGITS", 0)
+    z, y = example(6, 12)
+    for eps in (0.0, 0.1):
+        loss = triton_loss(z, y, counts=torch.zeros(12, dtype=torch.int64, device=DEVICE), alpha=0.0, eps=eps)
+        expected = plain_loss(z, y, eps=eps)
+        torch.testing.assert_close(loss, expected, rtol=1e-5, atol=1e-5)
+        ours, theirs = (torch.autograd.grad(value, z)[0] for value in (loss, expected))
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-6)
+
+
 @pytest.mark.usefixtures("path")
 def test_a_batch_of_ignored_labels():
     """Loss and derivatives are 0 and the counts stay unchanged, with and without earlier labels."""
@@ -182,6 +215,29 @@ def test_a_given_prior_needs_no_counts():
     assert torch.equal(
         triton_loss(z, y, counts=None, prior=prior), triton_loss(z, y, counts=counts, prior=prior)
     )
+
+
+@pytest.mark.parametrize("alpha", [0.8, 0.0])
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+def test_logits_that_are_not_stored(monkeypatch, alpha, eps, reduction):
+    """The kernel that replaces logits by their gradient gives linear_peer_loss the numbers of torch."""
+    monkeypatch.setattr(triton_gpu, "has_kernels", lambda *_: True)
+    monkeypatch.setattr(triton_gpu, "COLUMNS_PER_PROGRAM", 8)
+    hidden, y = example(9, 4)
+    y[0] = 11
+    weight = example(12, 4)[0]
+    upstream = torch.linspace(0.5, 2.0, 9, device=DEVICE)
+    upstream = upstream if reduction == "none" else upstream.mean()
+    options = {"alpha": alpha, "eps": eps, "reduction": reduction}
+    losses = (
+        linear_peer_loss(hidden, weight, y, chunk_rows=4, **options),
+        peer_loss(hidden @ weight.T, y, **options),
+    )
+    torch.testing.assert_close(*losses, rtol=1e-5, atol=1e-5)
+    ours, theirs = (torch.autograd.grad(loss, (hidden, weight), upstream) for loss in losses)
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
 
 
 @pytest.fixture

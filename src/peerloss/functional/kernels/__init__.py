@@ -5,5 +5,6 @@
 - `blocked`: blocks of rows that fit the cache; loss and gradient in one pass.
 - `numba_cpu`: small batches on the CPU in compiled loops (needs numba).
 - `triton_gpu`: batches on a GPU (needs Triton); `triton_source` holds the kernels.
-- `dispatch`: chooses among them. It has the only entry point, ``compute_peer_loss``.
+- `fused_linear`: from the inputs and weights of the last layer, without storing the logits of all rows.
+- `dispatch`: chooses among them. Its ``compute_peer_loss`` is the entry point for stored logits.
 """

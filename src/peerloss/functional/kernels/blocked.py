@@ -33,6 +33,32 @@ def blocked_rows(
     return rows
 
 
+def loss_and_gradient(
+    z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, *, masked: bool
+) -> tuple[Tensor, Tensor]:
+    """Return ``reference.cross_entropy_rows``, shape (n,), and the gradient of each row, shape (n, K)."""
+    n, k = z.shape
+    block = BLOCK if y.ndim == 1 else SOFT_BLOCK
+    size = max(1, block // k) if z.device.type == "cpu" else n  # a GPU needs no blocks
+    gradient = torch.empty_like(z)
+    # Without a clip, the loss of a masked class is infinite, which only the general function leaves out.
+    has_two_classes = k == 2 and (eps > 0 or not masked)
+    rows = []
+    for start in range(0, n, size):
+        i = slice(start, start + size)
+        weights = None if own is None else own[i]
+        coefficients = shared if shared.ndim == 1 else shared[i]
+        if has_two_classes:
+            c = _two_class_coefficients(y[i], weights, coefficients, z.dtype)
+            rows.append(_two_class_block(z[i], *c, eps, gradient[i]))
+        elif y.ndim == 2:
+            rows.append(_soft_block(z[i], y[i] + coefficients, eps, masked, gradient[i]))
+        else:
+            weights = None if weights is None else weights[:, None]
+            rows.append(_block(z[i], y[i, None], weights, coefficients, eps, masked, gradient[i]))
+    return rows[0] if len(rows) == 1 else torch.cat(rows), gradient
+
+
 class _UnclippedRows(torch.autograd.Function):
     """The rows without a clip on a GPU, in the passes over memory of cross entropy and one more."""
 
@@ -67,28 +93,10 @@ class _BlockedRows(torch.autograd.Function):
     def forward(
         ctx: Any, z: Tensor, y: Tensor, own: Tensor | None, shared: Tensor, eps: float, masked: bool
     ) -> Tensor:
-        n, k = z.shape
-        block = BLOCK if y.ndim == 1 else SOFT_BLOCK
-        size = max(1, block // k) if z.device.type == "cpu" else n  # a GPU needs no blocks
-        gradient = torch.empty_like(z)
-        blocks = [slice(start, start + size) for start in range(0, n, size)]
-        # Without a clip, the loss of a masked class is infinite, which only the general function leaves out.
-        has_two_classes = k == 2 and (eps > 0 or not masked)
-        rows = []
-        for i in blocks:
-            weights = None if own is None else own[i]
-            coefficients = shared if shared.ndim == 1 else shared[i]
-            if has_two_classes:
-                c = _two_class_coefficients(y[i], weights, coefficients, z.dtype)
-                rows.append(_two_class_block(z[i], *c, eps, gradient[i]))
-            elif y.ndim == 2:
-                rows.append(_soft_block(z[i], y[i] + coefficients, eps, masked, gradient[i]))
-            else:
-                weights = None if weights is None else weights[:, None]
-                rows.append(_block(z[i], y[i, None], weights, coefficients, eps, masked, gradient[i]))
+        rows, gradient = loss_and_gradient(z, y, own, shared, eps, masked=masked)
         ctx.save_for_backward(gradient, z, y, own, shared)
         ctx.eps = eps
-        return rows[0] if len(rows) == 1 else torch.cat(rows)
+        return rows
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:

@@ -1,8 +1,9 @@
 """Choose how a peer loss is computed. Both twins call :func:`compute_peer_loss`.
 
 `triton_gpu` (on a GPU) and `numba_cpu` (small batches) handle the common case only: cross entropy, expected
-peers, no class weights, no score matrix, no soft targets, a mean or a sum. They decline all other cases
-before anything has changed. Those are computed by `blocked` (large batches of cross entropy) or `reference`.
+peers, no class weights, no score matrix, a mean or a sum. Only `numba_cpu` handles soft targets. They decline
+all other cases before anything has changed. Those are computed by `blocked` (large batches of cross entropy)
+or `reference`.
 """
 
 from __future__ import annotations
@@ -123,7 +124,8 @@ def _try_fast_path(
     """Compute the common case with Triton or numba; ``None``, with unchanged counts, if neither can."""
     has_common_form = (
         type(logits) is type(target) is Tensor
-        and (logits.ndim, target.ndim, target.dtype) == (2, 1, torch.int64)
+        and logits.ndim == 2
+        and _has_common_targets(logits, target)
         and logits.is_contiguous()
         and target.is_contiguous()
         and not is_tracing()
@@ -137,7 +139,8 @@ def _try_fast_path(
     if noisy_prior is not None:
         counts = None
     elif counts is not None and counts.shape[0] == 0:
-        counts = torch.zeros(logits.shape[1], dtype=torch.int64, device=logits.device)
+        counted = torch.int64 if target.ndim == 1 else torch.float64
+        counts = torch.zeros(logits.shape[1], dtype=counted, device=logits.device)
     clip, mean = settings.base.clip(settings.eps), settings.reduction == "mean"
     formula = reference.Formula(float(settings.alpha), clip, settings.ignore_index, mean)
     computed = path.fast_peer_loss(logits, target, formula, noisy_prior, counts)
@@ -145,6 +148,14 @@ def _try_fast_path(
         return None
     loss, value, largest = computed
     return PeerResult(loss, Batch(logits, target, None, largest), value, counts)
+
+
+def _has_common_targets(logits: Tensor, target: Tensor) -> bool:
+    """Whether targets are class codes, or soft targets that need no gradient of their own."""
+    if target.ndim == 1:
+        return target.dtype == torch.int64
+    is_soft = target.shape == logits.shape and target.dtype == logits.dtype
+    return is_soft and not (target.requires_grad or needs_operations(target))
 
 
 def _compute_in_torch(

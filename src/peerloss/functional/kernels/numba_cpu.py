@@ -2,8 +2,9 @@
 
 On a small batch the arithmetic takes almost no time; starting about thirty torch operations does. Here three
 loops check logits and labels, count the labels, and compute the loss and gradient of `reference`. They handle
-the common case only. Everything else (NaN, a wrong or an ignored label, other devices and dtypes, tracing,
-transforms) is left to torch operations, which also raise the errors.
+the common case only: class codes, or soft targets of the dtype of the logits. Everything else (NaN, a wrong
+or an ignored label, other devices and dtypes, tracing, transforms) is left to torch operations, which also
+raise the errors.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from peerloss._validation import SOFT_LABEL_TOLERANCE
 from peerloss.functional.base import needs_operations
 from peerloss.functional.kernels.reference import cross_entropy_gradient
 
@@ -40,18 +42,23 @@ def fast_peer_loss(
 ) -> tuple[Tensor, float, float] | None:
     """Return the loss of a batch that :func:`accepts` accepts, its value and the largest finite |logit|.
 
-    Without a ``noisy_prior`` (K,) the labels are added to ``label_counts`` (K,), int64, and π̃ is the
-    frequencies there. If torch operations must compute the loss, ``None`` is returned and the counts are
-    unchanged.
+    Without a ``noisy_prior`` (K,) the labels are added to ``label_counts`` (K,), int64 or for soft targets
+    float64, and π̃ is the frequencies there. If torch operations must compute the loss, ``None`` is returned
+    and the counts are unchanged.
     """
-    loops, known = _compiled_loops(logits.dtype), label_counts if noisy_prior is None else noisy_prior
+    is_soft = target.ndim == 2
+    loops, known = (
+        _compiled_loops(logits.dtype, is_soft),
+        label_counts if noisy_prior is None else noisy_prior,
+    )
+    counted = torch.float64 if is_soft else torch.int64
     if (
         loops is None
         or type(known) is not Tensor
         or known.shape != logits.shape[1:]
         or not known.is_cpu
         or known.requires_grad
-        or (known.dtype != torch.int64 if noisy_prior is None else needs_operations(noisy_prior))
+        or (known.dtype != counted if noisy_prior is None else needs_operations(noisy_prior))
     ):
         return None
     check, count, compute = loops
@@ -65,7 +72,7 @@ def fast_peer_loss(
     else:
         shared = -formula.alpha * noisy_prior.to(logits.dtype).numpy()
     gradient = np.empty_like(z)
-    scale = 1.0 / len(y) if formula.mean else 1.0
+    scale = 1.0 / len(z) if formula.mean else 1.0
     value = compute(z, y, shared, formula.eps, scale, gradient)
     loss: Tensor = _ComputedLoss.apply(logits, target, value, gradient, (shared, formula.eps, scale))
     return loss, value, largest
@@ -91,7 +98,7 @@ class _ComputedLoss(torch.autograd.Function):
                 raise RuntimeError(
                     "the logits were modified by an inplace operation, so there is no second derivative"
                 )
-            weights = grad.new_full(y.shape, scale)
+            weights = grad.new_full(z.shape[:1], scale)
             gradient = cross_entropy_gradient(z, y, None, torch.from_numpy(shared), eps, weights)
         return gradient * grad, None, None, None, None
 
@@ -102,22 +109,23 @@ def _version(z: Tensor) -> int | None:
 
 
 @cache
-def _compiled_loops(dtype: torch.dtype) -> list[Callable[..., Any]] | None:
+def _compiled_loops(dtype: torch.dtype, is_soft: bool) -> list[Callable[..., Any]] | None:
     """Return the loops for logits of a dtype, compiled (one second) or from the cache on disk."""
     try:
         import numba  # noqa: PLC0415 (optional and slow to import)
     except ImportError:
         return None
     # Each loop is called once, so that errors of the compiler are raised before any label is counted.
-    z, y = torch.zeros(1, 2, dtype=dtype).numpy(), np.zeros(1, np.int64)
-    shared = np.zeros(2, z.dtype)
+    z = torch.zeros(1, 2, dtype=dtype).numpy()
+    y = np.full_like(z, 0.5) if is_soft else np.zeros(1, np.int64)
+    shared, counts = np.zeros(2, z.dtype), np.zeros(2, np.float64 if is_soft else np.int64)
     for options in ({"cache": True}, {}):
         compile_with: Any = partial(numba.njit, nogil=True, error_model="numpy", **options)
         try:
             compiled = [compile_with()(loop) for loop in (_check, _count, _compute)]
             check, count, compute = compiled
             check(z, y, -100)
-            count(y, np.zeros(2, np.int64), 1.0, shared)
+            count(y, counts, 1.0, shared)
             compute(z, y, shared, 1e-5, 1.0, np.empty_like(z))
         except (RuntimeError, OSError, EOFError, pickle.UnpicklingError):
             continue  # the cache folder is read-only, full or damaged: compile without it
@@ -126,7 +134,8 @@ def _compiled_loops(dtype: torch.dtype) -> list[Callable[..., Any]] | None:
     return None
 
 
-# Explicit loops, because array expressions take four times as long to compile.
+# Explicit loops, because array expressions take four times as long to compile. `y` is (n,) class codes or
+# (n, K) soft targets; numba compiles only the branches of its number of dimensions.
 
 
 def _check(z: Any, y: Any, ignore_index: int) -> tuple[bool, float]:
@@ -136,7 +145,13 @@ def _check(z: Any, y: Any, ignore_index: int) -> tuple[bool, float]:
         return False, 0.0
     low = high = z[0, 0]
     for i in range(n):
-        if not 0 <= y[i] < k or y[i] == ignore_index:
+        if y.ndim == 2:
+            total = 0.0
+            for j in range(k):
+                total += y[i, j]
+            if not abs(total - 1.0) <= SOFT_LABEL_TOLERANCE:  # a row without a label, of NaN, too
+                return False, 0.0
+        elif not 0 <= y[i] < k or y[i] == ignore_index:
             return False, 0.0
         for j in range(k):
             if not z[i, j] < math.inf:  # comparisons with NaN are false; −inf (a masked class) is legal
@@ -149,8 +164,12 @@ def _check(z: Any, y: Any, ignore_index: int) -> tuple[bool, float]:
 def _count(y: Any, counts: Any, alpha: float, shared: Any) -> None:
     """Add the labels to the counts and write −α·π̃ into ``shared``."""
     for i in range(len(y)):
-        counts[y[i]] += 1
-    total = 0
+        if y.ndim == 2:
+            for j in range(len(counts)):
+                counts[j] += y[i, j]
+        else:
+            counts[y[i]] += 1
+    total = 0.0
     for j in range(len(counts)):
         total += counts[j]
     for j in range(len(counts)):
@@ -176,7 +195,10 @@ def _compute(z: Any, y: Any, shared: Any, eps: float, scale: float, gradient: An
         slope_sum = 0.0
         for j in range(k):
             p[j] /= total
-            c[j] = shared[j] + (j == y[i])
+            if y.ndim == 2:
+                c[j] = shared[j] + y[i, j]
+            else:
+                c[j] = shared[j] + (j == y[i])
             if eps > 0:
                 loss -= c[j] * math.log(p[j] + clip)
                 c[j] *= p[j] / (p[j] + clip)

@@ -2,8 +2,10 @@
 
 The kernels write the loss and gradient of `reference`; nothing else passes over the logits. A small batch
 needs one kernel, because starting operations from Python takes longer than computing them. For a larger batch
-the first kernel counts the labels and the second has one program per row. Labels outside 0..K-1 access no
-memory; their loss is NaN. The kernels themselves are in `triton_source`, which imports Triton.
+one kernel counts the labels and one, with a program per row, computes the loss; the backward pass has one for
+the gradient, which is not stored before. :func:`rows_in_place` is for logits that nobody else needs. Labels
+outside 0..K-1 access no memory; their loss is NaN. The kernels themselves are in `triton_source`, which
+imports Triton.
 """
 
 from __future__ import annotations
@@ -24,8 +26,10 @@ if TYPE_CHECKING:
 
 #: Not float16: the gradient is already divided by the number of rows, and small values would become 0.
 _FLOATS = (torch.float32, torch.bfloat16)
-#: Logits that one program holds at a time.
+#: Logits that the one program of a small batch holds at a time.
 LOGITS_PER_PROGRAM = 4096
+#: Columns that a program of a single row holds at a time.
+COLUMNS_PER_PROGRAM = 2048
 #: A batch of at most this many logits (columns rounded up) and classes is computed by one program.
 MAX_ONE_KERNEL_LOGITS, MAX_ONE_KERNEL_CLASSES = 8192, 1024
 #: Labels that one program counts.
@@ -71,21 +75,21 @@ def fast_peer_loss(
         or needs_operations(known)
     ):
         return None
-    loss: Tensor = _TritonLoss.apply(logits, target, noisy_prior, counts, formula)
+    n, wide = len(logits), _power_of_two(logits.shape[1])
+    is_small = wide <= MAX_ONE_KERNEL_CLASSES and n * wide <= MAX_ONE_KERNEL_LOGITS
+    path = _TritonLoss if is_small else _TritonRows
+    loss: Tensor = path.apply(logits, target, noisy_prior, counts, formula)
     return loss, None, None
 
 
 class _TritonLoss(torch.autograd.Function):
+    """A small batch: one kernel computes the loss and its gradient."""
+
     @staticmethod
     def forward(
         ctx: Any, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: Formula
     ) -> Tensor:
-        kernels = _kernels(z.dtype)
-        assert kernels is not None  # noqa: S101 (`accepts` has checked)
-        n, wide = len(z), _power_of_two(z.shape[1])
-        is_small = wide <= MAX_ONE_KERNEL_CLASSES and n * wide <= MAX_ONE_KERNEL_LOGITS
-        compute = _in_one_kernel if is_small else _row_by_row
-        loss, gradient, used, labelled = compute(kernels, z, y, prior, counts, formula)
+        loss, gradient, used, labelled = _in_one_kernel(kernels_for(z), z, y, prior, counts, formula)
         # The caller may change a given prior before the backward pass.
         ctx.save_for_backward(gradient, z, y, used if prior is None else used.clone(), labelled)
         ctx.formula = formula
@@ -93,14 +97,45 @@ class _TritonLoss(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (gradient, z, y, prior, labelled), formula = ctx.saved_tensors, ctx.formula
+        gradient, z, y, prior, labelled = ctx.saved_tensors
         if torch.is_grad_enabled():  # for a second derivative
-            valid = y != formula.ignore_index
-            weights = (1.0 / labelled if formula.mean else torch.ones_like(labelled)).expand(int(valid.sum()))
-            shared = -formula.alpha * prior.float()
-            rows = cross_entropy_gradient(z[valid].float(), y[valid], None, shared, formula.eps, weights)
-            gradient = torch.zeros_like(z).index_put((valid,), rows.to(z.dtype))
+            shared = -ctx.formula.alpha * prior.float()
+            gradient = _differentiable_gradient(z, y, shared, labelled, ctx.formula)
         return gradient * grad, None, None, None, None
+
+
+class _TritonRows(torch.autograd.Function):
+    """A larger batch, one program per row. The backward pass computes the gradient, so none is stored."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: Formula
+    ) -> Tensor:
+        kernels = kernels_for(z)
+        shared, labelled = _count(kernels, y, prior, counts, formula)
+        loss, statistics = _row_losses(kernels, z, y, shared, labelled, formula)
+        ctx.save_for_backward(z, y, shared, labelled, statistics)
+        ctx.formula = formula
+        return loss
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        z, y, shared, labelled, statistics = ctx.saved_tensors
+        if torch.is_grad_enabled():  # for a second derivative
+            gradient = grad * _differentiable_gradient(z, y, shared, labelled, ctx.formula)
+        else:
+            gradient = _row_gradients(kernels_for(z), z, y, shared, labelled, statistics, grad, ctx.formula)
+        return gradient, None, None, None, None
+
+
+def _differentiable_gradient(
+    z: Tensor, y: Tensor, shared: Tensor, labelled: Tensor, formula: Formula
+) -> Tensor:
+    """Return the gradient of the loss in torch operations."""
+    valid = y != formula.ignore_index
+    weights = (1.0 / labelled if formula.mean else torch.ones_like(labelled)).expand(int(valid.sum()))
+    rows = cross_entropy_gradient(z[valid].float(), y[valid], None, shared, formula.eps, weights)
+    return torch.zeros_like(z).index_put((valid,), rows.to(z.dtype))
 
 
 def _in_one_kernel(
@@ -120,28 +155,91 @@ def _in_one_kernel(
     return loss, gradient, prior, labelled
 
 
-def _row_by_row(
-    kernels: ModuleType, z: Tensor, y: Tensor, prior: Tensor | None, counts: Tensor, formula: Formula
-) -> tuple[Tensor, ...]:
-    """Return what :func:`_in_one_kernel` returns, computed by one program per row."""
-    (n, k), ignored = z.shape, formula.ignore_index
-    labelled = z.new_zeros((), dtype=torch.float32)
-    programs = -(-n // LABELS_PER_PROGRAM)
-    kernels.count[(programs,)](y, counts, labelled, n, k, ignored, prior is None, LABELS_PER_PROGRAM)
+def _count(
+    kernels: ModuleType, y: Tensor, prior: Tensor | None, counts: Tensor, formula: Formula
+) -> tuple[Tensor, Tensor]:
+    """Return the coefficients −α·π̃ and the number of labels that are not ignored.
+
+    Without a ``prior`` the labels are added to the ``counts``.
+    """
+    labelled = y.new_zeros((), dtype=torch.float32)
+    kernels.count[(-(-len(y) // LABELS_PER_PROGRAM),)](
+        y, counts, labelled, len(y), len(counts), formula.ignore_index, prior is None, LABELS_PER_PROGRAM
+    )
     if prior is None:
         prior = label_frequencies(counts, torch.float32)
-    rows, gradient = z.new_empty(n, dtype=torch.float32), torch.empty_like(z)
-    block = min(LOGITS_PER_PROGRAM, _power_of_two(k))
-    kernels.one_row[(n,)](
-        z, y, prior, labelled, rows, gradient, k, formula.alpha, formula.eps, ignored,
-        formula.eps > 0, formula.mean, block, num_warps=max(1, min(8, block // 256)),
+    return -formula.alpha * prior.float(), labelled
+
+
+def _row_losses(
+    kernels: ModuleType, z: Tensor, y: Tensor, shared: Tensor, labelled: Tensor, formula: Formula
+) -> tuple[Tensor, Tensor]:
+    """Return the loss, and of each row what :func:`_row_gradients` needs, (n, 3)."""
+    n, k = z.shape
+    rows, statistics = z.new_empty(n, dtype=torch.float32), z.new_empty(n, 3, dtype=torch.float32)
+    kernels.row_losses[(n,)](
+        z, y, shared, labelled, rows, statistics, k, formula.eps, formula.ignore_index,
+        formula.alpha != 0, formula.eps > 0, formula.mean, **_program_size(k),
     )  # fmt: skip
-    return rows.sum(), gradient, prior, labelled
+    return rows.sum(), statistics
+
+
+def _row_gradients(
+    kernels: ModuleType, z: Tensor, y: Tensor, shared: Tensor, labelled: Tensor, statistics: Tensor,
+    grad: Tensor, formula: Formula,
+) -> Tensor:  # fmt: skip
+    """Return the gradient of the loss times ``grad``."""
+    (n, k), size = z.shape, _program_size(z.shape[1])
+    gradient = torch.empty_like(z)
+    kernels.row_gradients[(n, -(-k // size["columns_at_once"]))](
+        z, y, shared, labelled, statistics, grad, gradient, k, formula.eps, formula.ignore_index,
+        formula.alpha != 0, formula.eps > 0, formula.mean, **size,
+    )  # fmt: skip
+    return gradient
+
+
+def rows_in_place(
+    kernels: ModuleType,
+    z: Tensor,
+    y: Tensor,
+    shared: Tensor | None,
+    factors: Tensor,
+    eps: float,
+    *,
+    writes_gradient: bool,
+) -> Tensor:
+    """Return the losses of the rows of ``z``, float32 (n,); replace ``z`` by their gradient if asked to.
+
+    The ``kernels`` are those of :func:`kernels_for`. ``shared`` (K,) is float32,
+    or ``None`` if there is no peer term. The gradient of each row is multiplied by its entry of ``factors``
+    (n,); a row with the factor 0 has the loss 0.
+    """
+    n, k = z.shape
+    losses = z.new_empty(n, dtype=torch.float32)
+    if n:
+        kernels.rows_in_place[(n,)](
+            z, y, factors if shared is None else shared, factors, losses, k, eps,
+            shared is not None, eps > 0, writes_gradient, **_program_size(k),
+        )  # fmt: skip
+    return losses
+
+
+def _program_size(k: int) -> dict[str, int]:
+    """Return how many of k columns a program handles at a time, and its number of warps."""
+    columns = min(COLUMNS_PER_PROGRAM, _power_of_two(k))
+    return {"columns_at_once": columns, "num_warps": max(1, min(4, columns // 256))}
 
 
 def _power_of_two(k: int) -> int:
     """Return the smallest power of two that is at least k, the number of columns that a program holds."""
     return 1 << (k - 1).bit_length()
+
+
+def kernels_for(z: Tensor) -> ModuleType:
+    """Return the kernels; :func:`has_kernels` has checked that there are kernels for these logits."""
+    kernels = _kernels(z.dtype)
+    assert kernels is not None  # noqa: S101
+    return kernels
 
 
 @cache
@@ -154,11 +252,19 @@ def _kernels(dtype: torch.dtype) -> ModuleType | None:
     try:
         kernels = import_module("peerloss.functional.kernels.triton_source")
         if torch.cuda.is_available():
-            z = torch.zeros(1, 2, dtype=dtype, device="cuda")
-            y, counts = (torch.zeros(n, dtype=torch.int64, device="cuda") for n in (1, 2))
-            formula = Formula(alpha=1.0, eps=1e-5, ignore_index=-100, mean=True)
-            for compute in (_in_one_kernel, _row_by_row):
-                compute(kernels, z, y, None, counts, formula)
+            _call_each(kernels, dtype)
     except Exception:  # noqa: BLE001 (whatever is wrong, torch operations give the same result)
         return None
     return kernels
+
+
+def _call_each(kernels: ModuleType, dtype: torch.dtype) -> None:
+    """Call each kernel on the GPU."""
+    z = torch.zeros(1, 2, dtype=dtype, device="cuda")
+    y, counts = (torch.zeros(n, dtype=torch.int64, device="cuda") for n in (1, 2))
+    formula = Formula(alpha=1.0, eps=1e-5, ignore_index=-100, mean=True)
+    _in_one_kernel(kernels, z, y, None, counts, formula)
+    shared, labelled = _count(kernels, y, None, counts, formula)
+    loss, statistics = _row_losses(kernels, z, y, shared, labelled, formula)
+    _row_gradients(kernels, z, y, shared, labelled, statistics, loss, formula)
+    rows_in_place(kernels, z, y, shared, labelled, formula.eps, writes_gradient=True)

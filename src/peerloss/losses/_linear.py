@@ -1,0 +1,100 @@
+"""LinearPeerLoss: peer loss of a linear layer with very many classes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor, nn
+
+from peerloss._validation import check_count
+from peerloss.exceptions import InvalidInputError
+from peerloss.functional.base import DEFAULT_EPS, values_are_readable
+from peerloss.functional.linear import compute_linear_loss, linear_settings
+from peerloss.losses._common import AlphaLoss
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
+
+
+class LinearPeerLoss(AlphaLoss):
+    """Peer loss of a linear layer; module twin of :func:`peerloss.functional.linear_peer_loss`.
+
+    ``LinearPeerLoss()(hidden, layer, target)`` equals ``PeerLoss()(layer(hidden), target)`` up to rounding,
+    without storing the logits of all rows. Use it for the last layer of a network with tens of thousands of
+    classes, such as tokens. The layer stays in the model; the loss only reads its parameters.
+
+    The noisy prior is counted as in :class:`PeerLoss`. Both modules have the same state, so the checkpoint of
+    one can be loaded into the other.
+
+    Parameters
+    ----------
+    alpha, noisy_prior, eps, ignore_index, reduction
+        As in :class:`PeerLoss`. The base is cross entropy and peers are expected.
+    chunk_rows
+        Number of rows whose logits are in memory at a time; ``None`` chooses it as described in
+        :func:`~peerloss.functional.linear_peer_loss`.
+
+    Raises
+    ------
+    InvalidInputError
+        For invalid arguments, shapes and dtypes and, on the CPU, invalid values.
+    DivergenceError
+        If the loss is not finite (on CUDA some steps later, because nothing waits for the device).
+
+    Warns
+    -----
+    DivergenceWarning
+        On the CPU, if a logit exceeds 10⁴ in absolute value while α ≥ 1. On CUDA the logits are not read.
+
+    Examples
+    --------
+    >>> layer, loss = torch.nn.Linear(4, 1000), LinearPeerLoss()
+    >>> hidden = torch.randn(8, 4, requires_grad=True)
+    >>> loss(hidden, layer, torch.arange(8)).backward()
+    >>> layer.weight.grad.shape
+    torch.Size([1000, 4])
+    """
+
+    def __init__(
+        self,
+        *,
+        alpha: float = 1.0,
+        noisy_prior: Tensor | ArrayLike | None = None,
+        eps: float = DEFAULT_EPS,
+        ignore_index: int = -100,
+        reduction: str = "mean",
+        chunk_rows: int | None = None,
+    ) -> None:
+        super().__init__(
+            alpha=alpha, eps=eps, noisy_prior=noisy_prior, ignore_index=ignore_index, reduction=reduction
+        )
+        self.chunk_rows = None if chunk_rows is None else check_count(chunk_rows, "chunk_rows")
+
+    @torch.compiler.disable  # type: ignore[untyped-decorator]
+    def forward(self, hidden: Tensor, layer: nn.Linear | Tensor, target: Tensor) -> Tensor:
+        """Return the loss of ``layer``, an ``nn.Linear`` or its weight (K, d), for its inputs ``hidden``.
+
+        Shapes of ``hidden`` and of the noisy labels are those of ``linear_peer_loss``.
+        """
+        # A subclass with a forward of its own, such as one with an adapter, does more than its weight says.
+        is_linear = isinstance(layer, nn.Linear) and type(layer).forward is nn.Linear.forward
+        if not (is_linear or isinstance(layer, Tensor)):
+            raise InvalidInputError(
+                "`layer` must be an nn.Linear without a `forward` of its own, or its weight, a tensor "
+                f"(K, d); got {type(layer).__name__}. For other layers use PeerLoss()(layer(hidden), target)."
+            )
+        weight, bias = (layer, None) if isinstance(layer, Tensor) else (layer.weight, layer.bias)
+        settings = linear_settings(self._alpha, self.eps, self.ignore_index, self.reduction)
+        result = compute_linear_loss(
+            hidden, weight, bias, target, settings, self.noisy_prior,
+            prior_of=self._prior, chunk_rows=self.chunk_rows,
+        )  # fmt: skip
+        if values_are_readable():
+            self._watch(result.batch, result.loss, self._alpha, frames=1)  # of torch.compiler.disable
+        return result.loss
+
+    def extra_repr(self) -> str:
+        """Show α and the options."""
+        chunk = "" if self.chunk_rows is None else f", chunk_rows={self.chunk_rows}"
+        return f"alpha={self._alpha:g}, eps={self.eps:g}, {super().extra_repr()}{chunk}"
