@@ -54,6 +54,15 @@ def test_hugging_face_trainer(capsys):
     assert alpha == 1.0
 
 
+def test_transformer_sieve(capsys):
+    """With peer loss and a sieve the predictions are right much more often than the labels."""
+    pytest.importorskip("transformers")
+    script = runpy.run_path(str(EXAMPLES / "transformer_sieve.py"))
+    script["main"]()
+    right, _, sieve = numbers(capsys.readouterr().out)
+    assert sieve > right + 0.15
+
+
 def test_token_labels(capsys):
     """Both ways learn every successor, and both priors are those of the labels without padding."""
     pytest.importorskip("transformers")

@@ -11,9 +11,10 @@ from peerloss.training import STRONG_AUGMENT, Augment
 from peerloss.training.deep._augment import (
     _random_map,
     _random_tone,
-    crop_and_flip,
     distort,
+    draw_moves,
     mix_pairs,
+    move_images,
     to_inputs,
 )
 
@@ -30,6 +31,12 @@ def images(n=20, size=8):
         .to(torch.uint8)
         .view(n, size, size, 3)
     )
+
+
+def crop_and_flip(originals, order, augment, generator):
+    """Return the rows ``order``, shifted and mirrored at random."""
+    moves = draw_moves(len(order), augment, device=originals.device, generator=generator)
+    return move_images(originals, order, moves)
 
 
 def naive_crop(image, shift_row, shift_column, mirrored):

@@ -17,7 +17,16 @@ from peerloss.functional import mae_matrix
 from peerloss.models import ResNet
 from peerloss.training import Growth, Sieve, train_deep
 from peerloss.training.deep import _deep_run
-from tests.training.deep.toy import RECIPE, REFRESHING, N, have_equal_tensors, images, small_net
+from tests.training.deep.toy import (
+    RECIPE,
+    REFRESHING,
+    N,
+    have_equal_tensors,
+    images,
+    small_encoder,
+    small_net,
+    tokens,
+)
 
 SIEVED = replace(RECIPE, epochs=4, sieve=Sieve(start=0.5))
 REFRESHED = replace(RECIPE, epochs=6, sieve=REFRESHING)
@@ -61,16 +70,24 @@ def test_a_resumed_training_equals_an_uninterrupted_one(recipe, tmp_path, monkey
         assert untimed[0] == untimed[1]
 
 
-def train_in_steps(checkpoint, sieve):
+def train_in_steps(checkpoint, kind):
     """Train in the same way in the killed process and in the test; a growing sieve starts at once."""
-    X, noisy, _ = images()
-    settings = replace(GROWN.sieve, start=0.0) if sieve == "growing sieve" else None
-    recipe = replace(RECIPE, epochs=15, batch_size=16, sieve=settings)
-    return train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=checkpoint).weights
+    X, noisy, _ = tokens() if kind == "tokens" else images()
+    sieve = {
+        "growing sieve": replace(GROWN.sieve, start=0.0),
+        "tokens": Sieve(start=0.0, refresh_every=1),
+        "host memory": replace(REFRESHING, start=0.0),
+    }.get(kind)
+    recipe = replace(RECIPE, epochs=15, batch_size=16, sieve=sieve)
+    model = small_encoder() if kind == "tokens" else small_net()
+    on_device = kind != "host memory"
+    return train_deep(
+        model, PeerLoss(), X, noisy, recipe=recipe, checkpoint=checkpoint, data_on_device=on_device
+    ).weights
 
 
-@pytest.mark.parametrize("sieve", ["no sieve", "growing sieve"])
-def test_a_killed_training_ends_with_the_same_weights(sieve, tmp_path):
+@pytest.mark.parametrize("kind", ["no sieve", "growing sieve", "tokens", "host memory"])
+def test_a_killed_training_ends_with_the_same_weights(kind, tmp_path):
     """SIGKILL in the middle, then the same call again: the weights of an uninterrupted run."""
     path = tmp_path / "killed.pt"
     code = (
@@ -78,13 +95,13 @@ def test_a_killed_training_ends_with_the_same_weights(sieve, tmp_path):
         "from tests.training.deep.test_checkpoint import train_in_steps; train_in_steps(*sys.argv[1:])"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    process = subprocess.Popen([sys.executable, "-c", code, str(path), sieve], env=environment)
+    process = subprocess.Popen([sys.executable, "-c", code, str(path), kind], env=environment)
     while not path.exists() and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)
     assert process.wait() == -signal.SIGKILL
     assert torch.load(path, weights_only=True)["epoch"] < 15
-    resumed, whole = train_in_steps(path, sieve), train_in_steps(None, sieve)
+    resumed, whole = train_in_steps(path, kind), train_in_steps(None, kind)
     assert all(have_equal_tensors(resumed[name], whole[name]) for name in whole)
 
 
@@ -160,6 +177,23 @@ def test_checkpoints_of_another_version_are_refused(change, tmp_path):
         InvalidInputError, match=r"written by another version of peerloss.* Delete it .* another folder"
     ):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=recipe, checkpoint=path)
+
+
+def test_checkpoints_without_later_settings_can_resume(tmp_path):
+    """A checkpoint of an earlier version: SGD, and the random numbers of one process."""
+    X, noisy, _ = images()
+    path = tmp_path / "run.pt"
+    first = train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    state = torch.load(path, weights_only=True)
+    assert state["settings"].pop("optimizer") == "sgd"
+    for name in ("random", "random_device"):
+        (state[name],) = state[name]
+    torch.save(state, path)
+    again = train_deep(small_net(5), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=path)
+    assert have_equal_tensors(first.weights["last"], again.weights["last"])
+    other = replace(RECIPE, optimizer="adamw")
+    with pytest.raises(InvalidInputError, match="a training run with optimizer = 'sgd'"):
+        train_deep(small_net(5), PeerLoss(), X, noisy, recipe=other, checkpoint=path)
 
 
 @pytest.mark.parametrize("loss", [PeerLoss, PlainLoss])

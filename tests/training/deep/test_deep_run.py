@@ -72,7 +72,7 @@ def test_a_finished_run_frees_its_data_at_once():
     """Without a reference cycle the data leave the device with the last reference, not with a collection."""
     X, noisy, _ = images()
     run = Run(small_net(), PeerLoss(), X, noisy, replace(RECIPE, sieve=Sieve(start=0.5)), CPU)
-    data = weakref.ref(run.X)
+    data = weakref.ref(run.X.inputs)
     gc.disable()
     try:
         del run

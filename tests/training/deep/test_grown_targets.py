@@ -9,7 +9,7 @@ import torch
 from peerloss import PeerLoss
 from peerloss.training import Augment, Growth, Sieve, train_deep
 from peerloss.training.deep._deep_run import Run
-from peerloss.training.deep._sieve_targets import GrownTargets, balance_classes, surest_of_classes
+from peerloss.training.deep._sieve_targets import GrownTargets, Targets, balance_classes, surest_of_classes
 from tests.training.deep.toy import RECIPE, N, have_equal_tensors, images, small_net
 
 CPU = torch.device("cpu")
@@ -139,9 +139,32 @@ def test_schedules_of_the_growth():
     assert [growth.own_share(t) for t in times] == pytest.approx([0.6, 0.56, 0.52, 0.4, 0.36, *[0.2] * 4])
     guessed = [0, 0, 0.4, 0.55, 0.6, *[0.8] * 4]
     assert [growth.guessed_share(t) for t in times] == pytest.approx(guessed)
-    assert [growth.trust_left(t) for t in times] == pytest.approx([*[1.0] * 6, 0.5, 0.0, 0.0])
+    assert [growth.trust_left(t, 0.1) for t in times] == pytest.approx([*[1.0] * 6, 0.5, 0.0, 0.0])
     assert [growth.weight(t) for t in times] == pytest.approx([0.0, 0.5, *[1.0] * 7])
     assert Growth(period=(0.0, 0.5)).weight(0.0) == 1.0
+
+
+def test_trust_after_the_fade():
+    """A number, or by the share of wrong labels: 1 − 2ε, and 0 if at least half of the labels are wrong."""
+    assert Growth(final_trust=0.3).trust_left(0.9, 0.4) == pytest.approx(0.3)
+    auto = Growth(fade=(0.4, 0.6), final_trust="auto")
+    assert [auto.trust_left(t, 0.1) for t in (0.4, 0.5, 0.6)] == pytest.approx([1.0, 0.9, 0.8])
+    assert [auto.trust_left(1.0, wrong) for wrong in (0.0, 0.25, 0.5, 0.8)] == pytest.approx([1, 0.5, 0, 0])
+
+
+def test_the_share_of_wrong_labels_is_that_of_the_teacher():
+    """It is measured at the start of a round and kept when the predictions change, also in a checkpoint."""
+    views, y = views_of()
+    _, source = grown(0, views, y)
+    known = y >= 0
+    expected = 1.0 - balance_classes(views.mean(dim=0))[known, y[known]].mean().item()
+    assert source.wrong_share == pytest.approx(expected)
+    source.done = 0.5
+    source.decide(torch.full_like(views[0], 1 / 3))
+    assert source.wrong_share == pytest.approx(expected)
+    _, other = grown(1, views, y)
+    other.load_state_dict(source.state_dict())
+    assert other.wrong_share == pytest.approx(expected)
 
 
 def test_refreshes_start_with_the_growth():
@@ -160,7 +183,9 @@ def test_a_step_has_a_batch_of_trusted_rows_and_a_batch_of_any_rows():
     run = run_of(replace(RECIPE, epochs=8, sieve=MOVED))
     for _ in range(4):
         run.train_epoch()
-    batches = [rows.chunk(2) for rows, _ in run._epoch_batches(in_sieve=True)]
+    # Targets that name their row. A mixed target has the larger share of its own row.
+    epoch = run._epoch(Targets(torch.eye(N), run.sieve.trusted))
+    batches = [targets.argmax(dim=1).chunk(2) for _, targets in run.batches.of_epoch(epoch)]
     first, second = (torch.cat(part) for part in zip(*batches, strict=True))
     assert len(first) == len(second) == N // 32 * 32
     assert len(second.unique()) == len(second)
@@ -175,7 +200,7 @@ def test_only_trusted_rows_are_mixed_and_both_losses_are_added():
     """The loss of a step is that of the mixed first batch plus that of the second batch."""
     run = run_of(replace(RECIPE, epochs=8, sieve=MOVED))
     inputs, targets = torch.rand(8, 3, 4, 4), torch.softmax(torch.rand(8, 3), dim=1)
-    mixed, doubled = run._mixed(inputs, targets)
+    mixed, doubled = run.batches._with_trusted(inputs[:4], targets[:4], inputs[4:], targets[4:])
     assert torch.equal(mixed[4:], inputs[4:])
     assert not torch.isclose(mixed[:4], inputs[:4]).flatten(1).all(dim=1).any()
     logits = torch.randn(8, 3)

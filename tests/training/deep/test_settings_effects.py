@@ -12,6 +12,7 @@ from peerloss import PeerLoss
 from peerloss.exceptions import DivergenceError
 from peerloss.metrics import peer_score
 from peerloss.training import Augment, DeepRecipe, Sieve, predict_logits, train_deep
+from peerloss.training.deep import _training_output
 from peerloss.training.deep._sieve_targets import soft_loss
 from tests.training.deep.toy import RECIPE, N, have_equal_tensors, images, small_net
 
@@ -101,6 +102,31 @@ def test_each_round_of_the_sieve_restarts_the_learning_rate():
     falling = [0.5 * (2 / 3) / 0.75, 0.5 * (1 / 3) / 0.75]
     expected = [*(rate / 2 for rate in falling), *falling, *falling]
     assert [record["rate"] for record in history] == pytest.approx(expected)
+
+
+def test_adamw_does_not_decay_biases_and_norms():
+    """Three steps equal those of torch's AdamW, with decay of matrices only; the rates are those of SGD."""
+    X, y = features()
+
+    def normed():
+        return nn.Sequential(linear(), nn.LayerNorm(3, dtype=torch.float64))
+
+    recipe = replace(BARE, optimizer="adamw", learning_rate=0.05, weight_decay=0.3, momentum=0.8)
+    weights = train_deep(normed(), PeerLoss(), X, y, recipe=recipe, **CPU).weights["last"]
+    model, loss = normed(), PeerLoss()
+    groups = [
+        {"params": [model[0].weight], "weight_decay": 0.3},
+        {"params": [model[0].bias, *model[1].parameters()], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(groups, betas=(0.8, 0.999))
+    for share in (1.0, 2 / 3, 1 / 3):
+        for group in optimizer.param_groups:
+            group["lr"] = 0.05 * share
+        optimizer.zero_grad()
+        loss(model(X), y).backward()
+        optimizer.step()
+    for name, tensor in model.state_dict().items():
+        torch.testing.assert_close(weights[name], tensor)
 
 
 def test_images_and_filters_are_channels_last():
@@ -232,15 +258,13 @@ def test_a_resumed_training_restores_the_global_generator(stop, tmp_path):
     assert not have_equal_tensors(other["last"], whole["last"])
 
 
-def test_checkpoints_are_saved_at_the_interval_and_at_the_end(tmp_path):
-    """With ``checkpoint_every=2`` the file has epochs 2 and 4 of five, and finally the fifth."""
-    path, found = tmp_path / "run.pt", []
-
-    def saved():
-        return torch.load(path, weights_only=True)["epoch"] if path.exists() else 0
-
-    model = linear()
-    before_each_step(model, lambda _: found.append(saved()))
+def test_checkpoints_are_saved_at_the_interval_and_at_the_end(tmp_path, monkeypatch):
+    """With ``checkpoint_every=2`` epochs 2 and 4 of five are saved, and finally the fifth; by default all."""
+    saved = []
+    monkeypatch.setattr(_training_output, "save_checkpoint", lambda _, state: saved.append(state["epoch"]))
     recipe = replace(STEPWISE, epochs=5)
-    train_deep(model, PeerLoss(), *features(), recipe=recipe, checkpoint=path, checkpoint_every=2, **CPU)
-    assert [*found, saved()] == [0, 0, 2, 2, 4, 5]
+    for options in ({"checkpoint_every": 2}, {}):
+        train_deep(
+            linear(), PeerLoss(), *features(), recipe=recipe, checkpoint=tmp_path / "a", **options, **CPU
+        )
+    assert saved == [2, 4, 5, 1, 2, 3, 4, 5]

@@ -1,7 +1,8 @@
-"""A small task for the tests of the deep loop: a few small images whose class is their colour."""
+"""Small tasks for the tests of the deep loop: images whose class is their colour, and sequences of tokens."""
 
 import numpy as np
 import torch
+from torch import nn
 
 from peerloss.models import ResNet
 from peerloss.training import Augment, DeepRecipe, Sieve, predict_logits
@@ -39,3 +40,42 @@ def first_targets(probs, y, **settings):
     sieve = Sieve(start=0.0, **settings)
     kind = RefreshedTargets if sieve.refresh_every else FixedTargets
     return kind(sieve, y, epochs=1, predict=lambda **_: probs, mirrored=False).targets_for(0)
+
+
+WORDS, LENGTH = 24, 8
+
+
+def tokens(wrong=0.3, n=N, n_classes=3):
+    """Return a mapping of token sequences, noisy and clean labels. A class has words of its own."""
+    rng = np.random.default_rng(0)
+    y = rng.integers(n_classes, size=n)
+    words = WORDS // n_classes
+    own = rng.random((n, LENGTH)) < 0.9
+    ids = np.where(
+        own, y[:, None] * words + rng.integers(words, size=(n, LENGTH)), rng.integers(WORDS, size=(n, LENGTH))
+    )
+    mask = np.arange(LENGTH) < rng.integers(4, LENGTH + 1, size=(n, 1))
+    noisy = np.where(rng.random(n) < wrong, (y + rng.integers(1, n_classes, size=n)) % n_classes, y)
+    return {"input_ids": ids * mask, "attention_mask": mask.astype(np.int64)}, noisy, y
+
+
+class Encoder(nn.Module):
+    """A transformer of one layer, which returns a mapping as the models of Hugging Face do."""
+
+    def __init__(self, n_classes=3, width=16):
+        super().__init__()
+        self.words = nn.Embedding(WORDS, width)
+        self.layer = nn.TransformerEncoderLayer(width, 2, 2 * width, dropout=0.1, batch_first=True)
+        self.classifier = nn.Linear(width, n_classes)
+
+    def forward(self, input_ids, attention_mask):
+        """Return the logits of sequences (n, length)."""
+        mask = attention_mask > 0
+        hidden = self.layer(self.words(input_ids), src_key_padding_mask=~mask)
+        share = (mask / mask.sum(dim=1, keepdim=True)).to(hidden.dtype)
+        return {"logits": self.classifier((share[:, :, None] * hidden).sum(dim=1))}
+
+
+def small_encoder(**options):
+    torch.manual_seed(0)
+    return Encoder(**options)

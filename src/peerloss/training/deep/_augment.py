@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,6 +45,11 @@ class Augment:
         check_in_range(self.share, "share", 0.0, 1.0)
         check_count(self.random_changes, "random_changes", minimum=0)
 
+    @property
+    def has_strong_changes(self) -> bool:
+        """Whether :func:`distort` changes images, beyond shifts and reflections."""
+        return bool(self.cutout or self.affine or self.colour or self.random_changes)
+
 
 def check_augment(value: object) -> None:
     """Refuse a value that is not an :class:`Augment`."""
@@ -55,27 +61,50 @@ def check_augment(value: object) -> None:
 STRONG_AUGMENT = Augment(cutout=12, affine=20.0, colour=0.4, share=0.5)
 
 
-def crop_and_flip(
-    images: Tensor, order: Tensor, augment: Augment, *, generator: torch.Generator | None
-) -> Tensor:
-    """Return ``images[order]``, uint8 (n, height, width, channels), each shifted and mirrored at random.
+class Moves(NamedTuple):
+    """Random shifts and reflections of n images; each tensor has shape (n, 1)."""
+
+    down: Tensor | None
+    right: Tensor | None
+    """Shifts in pixels; ``None`` without crops."""
+    mirrored: Tensor | None
+    """Whether an image is mirrored; ``None`` without flips."""
+
+    def take(self, positions: Tensor | slice) -> Moves:
+        """Return the moves of some of the images."""
+        return Moves(*(None if part is None else part[positions] for part in self))
+
+
+def draw_moves(n: int, augment: Augment, *, device: torch.device, generator: torch.Generator | None) -> Moves:
+    """Draw how n images are shifted and mirrored."""
+
+    def shifts() -> Tensor | None:
+        if not augment.crop:
+            return None
+        reach = 2 * augment.crop + 1
+        return torch.randint(reach, (n, 1), device=device, generator=generator) - augment.crop
+
+    down, right = shifts(), shifts()
+    mirrored = torch.rand(n, 1, device=device, generator=generator) < 0.5 if augment.flip else None
+    return Moves(down, right, mirrored)
+
+
+def move_images(images: Tensor, order: Tensor, moves: Moves) -> Tensor:
+    """Return ``images[order]``, uint8 (n, height, width, channels), each shifted and mirrored by ``moves``.
 
     This is one gather: positions outside the image are reflected into it, so nothing is padded first.
     """
     n, (height, width) = len(order), images.shape[1:3]
 
-    def positions(size: int) -> Tensor:
+    def positions(size: int, shift: Tensor | None) -> Tensor:
         shifted = torch.arange(size, device=images.device).repeat(n, 1)
-        if augment.crop:
-            reach = 2 * augment.crop + 1
-            shift = torch.randint(reach, (n, 1), device=images.device, generator=generator) - augment.crop
+        if shift is not None:
             shifted = (shifted + shift).abs()
         return size - 1 - (size - 1 - shifted).abs()
 
-    rows, columns = positions(height), positions(width)
-    if augment.flip:
-        mirrored = torch.rand(n, 1, device=images.device, generator=generator) < 0.5
-        columns = torch.where(mirrored, width - 1 - columns, columns)
+    rows, columns = positions(height, moves.down), positions(width, moves.right)
+    if moves.mirrored is not None:
+        columns = torch.where(moves.mirrored, width - 1 - columns, columns)
     return images[order[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim.swa_utils import update_bn
@@ -17,9 +16,10 @@ from torch.optim.swa_utils import update_bn
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
-from peerloss.training.deep._augment import Augment, crop_and_flip, distort, mix_pairs, to_inputs
+from peerloss.training.deep._batches import Batches, Epoch
 from peerloss.training.deep._inputs import check_outputs, largest_label, training_rows
-from peerloss.training.deep._predict import AveragedPredictor, WeightAverage, is_images, precision
+from peerloss.training.deep._predict import AveragedPredictor, WeightAverage, call_model, precision
+from peerloss.training.deep._ranks import Ranks
 from peerloss.training.deep._sieve_targets import (
     FixedTargets,
     GrownTargets,
@@ -33,7 +33,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from peerloss._validation import IntArray
+    from peerloss.training.deep._input_rows import InputRows, Inputs
     from peerloss.training.deep._recipe import DeepRecipe
+    from peerloss.training.deep._sieve_targets import Targets
 
 Weights = dict[str, Tensor]
 REMEDY = (
@@ -65,13 +67,24 @@ class Run:
     """The state of a training run, which is saved and loaded as a whole, and its epochs."""
 
     def __init__(
-        self, model: nn.Module, loss: Any, X: Any, y: Any, recipe: DeepRecipe, device: torch.device
+        self,
+        model: nn.Module,
+        loss: Any,
+        X: Any,
+        y: Any,
+        recipe: DeepRecipe,
+        device: torch.device,
+        *,
+        data_on_device: bool | str = "auto",
     ) -> None:
         self.recipe, self.device, self.loss = recipe, device, loss
         self.sieve_recipe = recipe.for_rounds()
-        self.X, self.y, self.targets = training_rows(X, y, model, recipe, device)
+        self.ranks = Ranks()
+        self.X, self.y, self.targets = training_rows(X, y, model, recipe, device, data_on_device)
+        self.batches = Batches(self.X, recipe, self.ranks)
         self.model = model.to(device)
-        if is_images(self.X):
+        self.ranks.copy_first(model)
+        if self.X.is_images:
             model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         if isinstance(loss, nn.Module):
             loss.to(device).train()
@@ -81,35 +94,31 @@ class Run:
             mode = "reduce-overhead" if device.type == "cuda" else None
             self.forward = torch.compile(model, dynamic=False, mode=mode)
             logits = torch.bfloat16 if recipe.half_precision else torch.float32
-            is_soft = self.targets.ndim == 2  # there are no kernels for soft targets
+            is_soft = self.targets.ndim == 2  # on a GPU there are no kernels for soft targets
             if is_soft or not (isinstance(loss, PeerLoss) and loss.has_kernels(device, logits)):
                 self.criterion = torch.compile(loss, dynamic=False)
             self.soft_criterion = torch.compile(soft_loss, dynamic=False)
-        self.optimizer = torch.optim.SGD(
-            model.parameters(),
-            lr=recipe.learning_rate,
-            momentum=recipe.momentum,
-            nesterov=True,
-            weight_decay=recipe.weight_decay,
-            fused=device.type == "cuda",
-        )
+        self.optimizer = _make_optimizer(model, recipe, fused=device.type == "cuda")
         self.all_rows = torch.arange(len(self.y), device=device)
         self.labelled = self.all_rows[self.y >= 0]
         self.average = None if recipe.average is None else WeightAverage(model, recipe.average)
         self.predictor = AveragedPredictor(
-            model, self.forward, self.average, 4 * recipe.batch_size, recipe.half_precision
+            model, self.forward, self.average, 4 * recipe.batch_size, recipe.half_precision, self.ranks
         )
         self.sieve = self._make_sieve()
         self.decisions = [] if self.sieve is None else self.sieve.decisions
         knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
         self.schedule = AlphaSchedule(loss, knots) if knots else None
         self.settings = training_settings(recipe, model, loss, self.X, self.targets)
-        self.largest_label = largest_label(self.y, ignored=getattr(loss, "ignore_index", None))
+        self.ranks.check_equal(self.settings)
+        self.ranks.check_batch(self.batch)
+        ignored = getattr(loss, "ignore_index", None)
+        self.largest_label = largest_label(self.y, ignored=ignored)
+        self.has_ignored = ignored is not None and bool((self.y == ignored).any())
         self.before_sieve: Weights | None = None
         self.history: list[Record] = []
         self.epoch = 0
         self.best: tuple[int, float, Weights] | None = None
-        self.generator = torch.Generator(device)
 
     def _make_sieve(self) -> SieveTargets | None:
         recipe, sieve = self.recipe, self.recipe.sieve
@@ -159,9 +168,13 @@ class Run:
         total = torch.zeros((), device=self.device)
         self.model.train()
         with _fastest_kernels():
-            for step, (rows, inputs) in enumerate(self._epoch_batches(targets is not None)):
-                total += self._step(step, inputs, rows, None if targets is None else targets.probs[rows])
+            epoch = self._epoch(targets)
+            for step, (inputs, wanted) in enumerate(self.batches.of_epoch(epoch)):
+                total += self._step(step, inputs, wanted, epoch)
         self.epoch += 1
+        self.ranks.add(total)
+        self.ranks.average(self.model.buffers())
+        self.ranks.average(() if self.average is None else self.average.buffers)
         # The weights are checked too, because the last step can damage them after a finite loss. Both numbers
         # are read at once: each read waits for the device.
         mean, norm = torch.stack((total / self.steps, _total_norm(self.model))).tolist()
@@ -186,56 +199,36 @@ class Run:
                 f"the mean loss is {mean_loss:g}, the norm of the weights {weights_norm:g}. {REMEDY}"
             )
 
-    def _epoch_batches(self, in_sieve: bool) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield rows and inputs of an epoch; in a growing sieve a batch of trusted rows before each batch."""
-        settings: Any = self.recipe.sieve if in_sieve else self.recipe
-        batches = self._batches(settings.augment)
-        if self.sieve is None or self.sieve.trusted is None:
-            yield from batches
-        else:  # Both are generators. Nothing is drawn before `batches`, the first in the zip, sets the seed.
-            trusted = self._trusted_batches(self.all_rows[self.sieve.trusted])
-            for (rows, inputs), (trusted_rows, trusted_inputs) in zip(batches, trusted, strict=True):
-                yield torch.cat((trusted_rows, rows)), torch.cat((trusted_inputs, inputs))
+    def _epoch(self, targets: Targets | None) -> Epoch:
+        """Return the settings of the batches of this epoch, in which targets of the sieve replace labels."""
+        if targets is None or self.sieve is None:
+            return Epoch(self.epoch, self.rows, self.batch, self.targets)
+        trusted = None if self.sieve.trusted is None else self.all_rows[self.sieve.trusted]
+        return Epoch(self.epoch, self.rows, self.batch, targets.probs, self.recipe.sieve, trusted)
 
-    def _trusted_batches(self, trusted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield as many batches as an epoch has, of trusted rows. Each comes once before any is repeated."""
-        count = self.steps * self.batch
-        repeats = -(-count // len(trusted))
-        orders = [
-            torch.randperm(len(trusted), device=self.device, generator=self.generator) for _ in range(repeats)
-        ]
-        yield from self._augmented(trusted[torch.cat(orders)[:count]], self.recipe.augment)
-
-    def _batches(self, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield rows and inputs of an epoch in random order, without an incomplete batch."""
-        # The random draws depend on seed and epoch only, so that no generator has to be saved.
-        seed = np.random.SeedSequence((self.recipe.random_state, self.epoch)).generate_state(1, np.uint64)
-        self.generator.manual_seed(int(seed[0]) >> 1)
-        order = torch.randperm(len(self.rows), device=self.device, generator=self.generator)
-        yield from self._augmented(self.rows[order[: self.steps * self.batch]], augment)
-
-    def _augmented(self, order: Tensor, augment: Augment) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yield rows and inputs of an epoch in this order, by batch."""
-        images = is_images(self.X)
-        epoch = crop_and_flip(self.X, order, augment, generator=self.generator) if images else self.X[order]
-        for rows, inputs in zip(order.split(self.batch), epoch.split(self.batch), strict=True):
-            yield rows, distort(to_inputs(inputs), augment, generator=self.generator) if images else inputs
-
-    def _step(self, step: int, inputs: Tensor, rows: Tensor, targets: Tensor | None) -> Tensor:
-        alpha = 0.0 if targets is not None else self.alpha
-        phase = self.recipe if targets is None else self.sieve_recipe
-        self.optimizer.param_groups[0]["lr"] = phase.rate(self._share_done(step), alpha)
-        if targets is None:
-            logits = self._forward(inputs)
-            if step == 0:
-                n_columns = self.targets.shape[1] if self.targets.ndim == 2 else None
-                check_outputs(logits, self.largest_label, "y", sieve=self.recipe.sieve, n_columns=n_columns)
-            loss = self._label_loss(logits, rows)
+    def _step(self, step: int, inputs: Inputs, targets: Tensor, epoch: Epoch) -> Tensor:
+        """Train on this process's share of a batch; return its part of the loss of the whole batch."""
+        in_sieve = epoch.sieve is not None
+        phase, alpha = (self.sieve_recipe, 0.0) if in_sieve else (self.recipe, self.alpha)
+        for group in self.optimizer.param_groups:
+            group["lr"] = phase.rate(self._share_done(step), alpha)
+        logits = self._forward(inputs)
+        if in_sieve:
+            loss = self.soft_criterion(logits, targets)
         else:
-            inputs, targets = self._mixed(inputs, targets)
-            loss = self.soft_criterion(self._forward(inputs), targets)
+            if step == 0:
+                n_columns = targets.shape[1] if targets.ndim == 2 else None
+                check_outputs(logits, self.largest_label, "y", sieve=self.recipe.sieve, n_columns=n_columns)
+            loss = self._label_loss(logits, targets)
+        if self.ranks.count > 1:
+            criterion, has_ignored = (None, False) if in_sieve else (self.loss, self.has_ignored)
+            rows = epoch.rows_per_step
+            weight = self.ranks.weight_of_share(criterion, targets, rows, has_ignored=has_ignored)
+            # Losses of torch are NaN if all rows are ignored.
+            loss = loss * weight if isinstance(weight, float) else torch.where(weight > 0, loss * weight, 0.0)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
+        self.ranks.add_gradients(self.model.parameters())
         if self.recipe.clip_norm is not None:
             torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.recipe.clip_norm)
         self.optimizer.step()
@@ -245,34 +238,27 @@ class Run:
             self.schedule.step()
         return loss.detach()
 
-    def _mixed(self, inputs: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Apply mixup if the sieve has it; in a growing sieve to the trusted rows, the first half."""
-        sieve = self.recipe.sieve
-        if sieve is not None and sieve.growth is not None:
-            (trusted, inputs), (labels, targets) = inputs.chunk(2), targets.chunk(2)
-            mixed, labels = mix_pairs(trusted, labels, generator=self.generator, beta=sieve.growth.mix)
-            # The losses of the two batches are added, so each row counts twice in the mean over both.
-            return torch.cat((mixed, inputs)), 2.0 * torch.cat((labels, targets))
-        if sieve is not None and sieve.mixup:
-            return mix_pairs(inputs, targets, generator=self.generator)
-        return inputs, targets
-
-    def _forward(self, inputs: Tensor) -> Tensor:
-        inputs = self._channels_last(inputs)
+    def _forward(self, inputs: Inputs) -> Tensor:
         if self.recipe.compile:
             torch.compiler.cudagraph_mark_step_begin()
         with precision(self.device, self.recipe.half_precision):
-            logits: Tensor = self.forward(inputs)
-        return logits
+            return call_model(self.forward, self._channels_last(inputs))
 
-    def _channels_last(self, inputs: Tensor) -> Tensor:
+    def _channels_last(self, inputs: Inputs) -> Inputs:
         """Return images channels-last; another layout, after augmentation, would cause a recompilation."""
-        return inputs.contiguous(memory_format=torch.channels_last) if is_images(self.X) else inputs
+        if isinstance(inputs, Tensor) and self.X.is_images:
+            return inputs.contiguous(memory_format=torch.channels_last)
+        return inputs
 
-    def _label_loss(self, logits: Tensor, rows: Tensor) -> Tensor:
+    def _label_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
+        # On the CPU a loss refuses logits that are not finite. Other processes would wait for this one.
+        if self.ranks.count > 1 and self.device.type == "cpu":
+            is_finite = bool(torch.isfinite(logits).all())
+            if self.ranks.any(not is_finite, self.device):
+                raise DivergenceError(f"the model's outputs are not finite. {REMEDY}")
         try:
-            loss: Tensor = self.criterion(logits, self.targets[rows])
-        except InvalidInputError as error:  # on the CPU a loss refuses logits that are not finite
+            loss: Tensor = self.criterion(logits, targets)
+        except InvalidInputError as error:
             if bool(torch.isfinite(logits).all()):
                 raise
             raise DivergenceError(f"the model's outputs are not finite. {REMEDY}") from error
@@ -291,12 +277,13 @@ class Run:
 
     def _recompute_batchnorm(self) -> Weights:
         """Return the averaged weights with batch norm statistics of one epoch, augmented by the recipe."""
-        batches = (self._channels_last(inputs) for _, inputs in self._batches(self.recipe.augment))
+        batches = (self._channels_last(inputs) for inputs, _ in self.batches.of_epoch(self._epoch(None)))
         with self.predictor.averaged(), precision(self.device, self.recipe.half_precision):
-            update_bn(batches, self.model)
+            update_bn(batches, _WithOneArgument(self.model))
+            self.ranks.average(self.model.buffers())
             return _copy(self.model)
 
-    def score(self, X: Tensor, y: IntArray) -> Record:
+    def score(self, X: InputRows, y: IntArray) -> Record:
         """Return the noisy validation score, of the averaged weights if there are any; keep the best."""
         probs = self.predictor.probabilities(X)
         check_outputs(probs, int(y.max()), "validation[1]")
@@ -314,16 +301,18 @@ class Run:
 
     def state_dict(self) -> dict[str, Any]:
         generator = getattr(self.loss, "generator", None)
+        on_gpu = self.device.type == "cuda"
         return {
             "settings": self.settings,
             "epoch": self.epoch,
             "history": self.history,
             **{name: None if part is None else part.state_dict() for name, part in self._parts()},
-            "loss_generator": None if generator is None else generator.get_state(),
+            "loss_generator": self.ranks.collect(None if generator is None else generator.get_state()),
             "before_sieve": self.before_sieve,
             "best": None if self.best is None else list(self.best),
-            "random": torch.get_rng_state(),  # the model may draw random numbers, as dropout does
-            "random_device": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
+            # The model may draw random numbers, as dropout does, in each process others.
+            "random": self.ranks.collect(torch.get_rng_state()),
+            "random_device": self.ranks.collect(torch.cuda.get_rng_state(self.device) if on_gpu else None),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -331,13 +320,19 @@ class Run:
         for name, part in self._parts():
             if part is not None:
                 part.load_state_dict(state[name])
-        if state["loss_generator"] is not None:
-            self.loss.generator.set_state(state["loss_generator"])
+        loss_generator = self._own_state(state["loss_generator"])
+        if loss_generator is not None:
+            self.loss.generator.set_state(loss_generator)
         self.best = None if state["best"] is None else tuple(state["best"])
         self.before_sieve = state["before_sieve"]
-        torch.set_rng_state(state["random"])
-        if state["random_device"] is not None:
-            torch.cuda.set_rng_state(state["random_device"], self.device)
+        random, random_device = (self._own_state(state[name]) for name in ("random", "random_device"))
+        torch.set_rng_state(random)
+        if random_device is not None:
+            torch.cuda.set_rng_state(random_device, self.device)
+
+    def _own_state(self, states: Any) -> Any:
+        """Return the state of this process; checkpoints of earlier versions have that of one process."""
+        return states[self.ranks.number % len(states)] if isinstance(states, list) else states
 
     def result(self) -> DeepResult:
         weights = {"last": _copy(self.model)}
@@ -351,6 +346,33 @@ class Run:
             self.model.load_state_dict(weights["last"])
         self.model.eval()
         return DeepResult(self.history, weights, None if self.best is None else self.best[0])
+
+
+def _make_optimizer(model: nn.Module, recipe: DeepRecipe, *, fused: bool) -> torch.optim.Optimizer:
+    rate, decay, momentum = recipe.learning_rate, recipe.weight_decay, recipe.momentum
+    weights = list(model.parameters())
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(
+            weights, lr=rate, momentum=momentum, nesterov=True, weight_decay=decay, fused=fused
+        )
+    # Biases and the weights of normalisation layers have one dimension; they are customarily not decayed.
+    groups = [
+        {"params": [w for w in weights if w.ndim >= 2], "weight_decay": decay},
+        {"params": [w for w in weights if w.ndim < 2], "weight_decay": 0.0},
+    ]
+    filled = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(filled, lr=rate, betas=(momentum, 0.999), fused=fused)
+
+
+class _WithOneArgument(nn.Module):
+    """A model to which ``update_bn`` can pass a dictionary of inputs."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs: Inputs) -> Tensor:
+        return call_model(self.model, inputs)
 
 
 def _copy(model: nn.Module) -> Weights:

@@ -2,25 +2,37 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
+from peerloss._validation import check_same_length
+from peerloss.exceptions import InvalidInputError
 from peerloss.functional.batch import as_columns
 from peerloss.training.deep._augment import to_inputs
+from peerloss.training.deep._input_rows import DeviceRows
+from peerloss.training.deep._inputs import open_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from torch import nn
+    from numpy.typing import ArrayLike
+    from torch.utils.data import Dataset
+
+    from peerloss.training.deep._input_rows import InputRows, Inputs
+    from peerloss.training.deep._ranks import Ranks
 
 
-@torch.no_grad()
 def predict_logits(
-    model: Callable[[Tensor], Tensor], X: Tensor, *, batch_size: int = 2048, half_precision: bool = True
+    model: Callable[..., Any],
+    X: Tensor | ArrayLike | Mapping[str, Any] | Dataset[Any],
+    *,
+    batch_size: int = 2048,
+    half_precision: bool = True,
 ) -> Tensor:
     """Return the logits (n, K) of inputs ``X`` in float32.
 
@@ -30,41 +42,98 @@ def predict_logits(
     Parameters
     ----------
     model
-        A model in evaluation mode.
+        A model in evaluation mode. It returns logits, or an object or mapping with ``logits``.
     X
-        Inputs on the device of the model; uint8 images (n, height, width, channels) are scaled.
+        Tensors on the device of the model, or any other inputs that :func:`train_deep` takes, which are read
+        batch by batch. uint8 images (n, height, width, channels) are scaled. The arrays of a mapping are
+        passed as keywords.
     batch_size, half_precision
         Rows per batch, and whether to compute in bfloat16 on a GPU.
     """
-    n = len(X)
-    size = min(batch_size, n)
-    order = torch.arange(-(-n // size) * size, device=X.device) % n
-    parts = []
-    for batch in order.split(size):
-        rows = X[batch]
-        with precision(X.device, half_precision):
-            # A copy: a compiled model writes its next outputs to the same memory.
-            parts.append(model(to_inputs(rows) if is_images(X) else rows).to(torch.float32, copy=True))
-    return torch.cat(parts)[:n]
+    inputs = _as_rows(X, model)
+    options: dict[str, Any] = {"batch_size": batch_size, "half_precision": half_precision}
+    return _predict(model, inputs, _all_rows(inputs), mirrored=False, **options)
 
 
 def predict_mirrored(
-    model: Callable[[Tensor], Tensor], X: Tensor, *, batch_size: int = 2048, half_precision: bool = True
+    model: Callable[..., Any],
+    X: Tensor | ArrayLike | Mapping[str, Any] | Dataset[Any],
+    *,
+    batch_size: int = 2048,
+    half_precision: bool = True,
 ) -> Tensor:
     """Return probabilities (n, K); for uint8 images the mean over each image and its mirror image.
 
     ``model``, ``X``, ``batch_size`` and ``half_precision`` are those of :func:`predict_logits`.
     """
+    inputs = _as_rows(X, model)
     options: dict[str, Any] = {"batch_size": batch_size, "half_precision": half_precision}
-    return _predict_views(model, X, mirrored=True, **options).mean(dim=0)
+    return _predict_views(model, inputs, _all_rows(inputs), mirrored=True, **options).mean(dim=0)
+
+
+def call_model(model: Callable[..., Any], inputs: Inputs) -> Tensor:
+    """Return the logits of a model for a tensor, or for tensors that are passed as keywords."""
+    output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
+    if isinstance(output, Tensor):
+        return output
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    if not isinstance(logits, Tensor):
+        raise InvalidInputError(
+            "`model` must return a tensor of logits, or an object or mapping with `logits`; got "
+            f"{type(output).__name__}. Return only the logits."
+        )
+    return logits
+
+
+def _as_rows(X: Any, model: Any) -> InputRows:
+    parts = {"X": X}
+    if isinstance(X, Mapping) and X:
+        parts = {f"X[{name!r}]": part for name, part in X.items()}
+    if all(isinstance(part, Tensor) for part in parts.values()):
+        check_same_length(**parts)
+        if not len(next(iter(parts.values()))):
+            raise InvalidInputError("`X` is empty; pass at least one row.")
+        return DeviceRows(X if isinstance(X, Tensor) else dict(X))
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    device = next((weight.device for weight in weights), torch.device("cpu"))
+    return open_inputs(X, "X", model, device, on_device=False)
+
+
+def _all_rows(X: InputRows) -> Tensor:
+    return torch.arange(len(X), device=X.device)
+
+
+@torch.no_grad()
+def _predict(
+    model: Callable[..., Any],
+    X: InputRows,
+    rows: Tensor,
+    *,
+    mirrored: bool,
+    batch_size: int,
+    half_precision: bool,
+) -> Tensor:
+    """Return the logits of some rows; if ``mirrored``, of their mirror images."""
+    n = len(rows)
+    size = min(batch_size, n)
+    order = rows[torch.arange(-(-n // size) * size, device=X.device) % n]
+    parts = []
+    for inputs in X.batches(order, size):
+        plain: Any = inputs
+        if X.is_images:
+            plain = to_inputs(plain.flip(2) if mirrored else plain)
+        with precision(X.device, half_precision):
+            # A copy: a compiled model writes its next outputs to the same memory.
+            parts.append(call_model(model, plain).to(torch.float32, copy=True))
+    return torch.cat(parts)[:n]
 
 
 def _predict_views(
-    model: Callable[[Tensor], Tensor], X: Tensor, *, mirrored: bool, batch_size: int, half_precision: bool
+    model: Callable[..., Any], X: InputRows, rows: Tensor, *, mirrored: bool, **options: Any
 ) -> Tensor:
     """Return probabilities (views, n, K): of the inputs and, if ``mirrored``, of the mirror images."""
-    views = (X, X.flip(2)) if mirrored and is_images(X) else (X,)
-    seen = [predict_logits(model, v, batch_size=batch_size, half_precision=half_precision) for v in views]
+    views = (False, True) if mirrored and X.is_images else (False,)
+    seen = [_predict(model, X, rows, mirrored=view, **options) for view in views]
     return torch.stack([torch.softmax(as_columns(logits), dim=1) for logits in seen])
 
 
@@ -85,6 +154,11 @@ class WeightAverage:
         self.updates = 0
         self._live = [named[name].detach() for name in self.names]
         self._mean = [tensor.clone() for tensor in self._live]
+        trained = dict(model.named_parameters())
+        self.buffers = [
+            mean for name, mean in zip(self.names, self._mean, strict=True) if name not in trained
+        ]
+        """The averages of buffers, such as the statistics of batch norm."""
 
     @torch.no_grad()
     def update(self) -> None:
@@ -114,7 +188,10 @@ class WeightAverage:
 
 @dataclass(frozen=True, eq=False)
 class AveragedPredictor:
-    """Predictions of a model in training, with the averaged weights if there are any."""
+    """Predictions of a model in training, with the averaged weights if there are any.
+
+    Of several processes each predicts a part of the rows and gets the predictions of all.
+    """
 
     model: nn.Module
     forward: Any
@@ -122,27 +199,25 @@ class AveragedPredictor:
     average: WeightAverage | None
     batch_size: int
     half_precision: bool
+    ranks: Ranks
 
     def averaged(self) -> AbstractContextManager[None]:
         """Use the averaged weights, if there are any, inside the context."""
         return nullcontext() if self.average is None else self.average.in_use()
 
-    def probabilities(self, X: Tensor, *, mirrored: bool = False) -> Tensor:
+    def probabilities(self, X: InputRows, *, mirrored: bool = False) -> Tensor:
         """Return probabilities (n, K)."""
         views = self.views(X, mirrored=mirrored)
         return views[0] if len(views) == 1 else views.mean(dim=0)
 
-    def views(self, X: Tensor, *, mirrored: bool) -> Tensor:
+    def views(self, X: InputRows, *, mirrored: bool) -> Tensor:
         """Return probabilities (views, n, K): of the inputs and, if ``mirrored``, of the mirror images."""
         self.model.eval()
         options: dict[str, Any] = {"batch_size": self.batch_size, "half_precision": self.half_precision}
+        rows = self.ranks.block(len(X), X.device)
         with self.averaged():
-            return _predict_views(self.forward, X, mirrored=mirrored, **options)
-
-
-def is_images(X: Tensor) -> bool:
-    """Whether inputs are uint8 images (n, height, width, channels)."""
-    return X.dtype == torch.uint8 and X.ndim == 4
+            probs = _predict_views(self.forward, X, rows, mirrored=mirrored, **options)
+        return self.ranks.join_blocks(probs, len(X))
 
 
 def precision(device: torch.device, half_precision: bool) -> torch.autocast:

@@ -20,6 +20,10 @@ from peerloss._validation import (
 from peerloss.exceptions import InvalidInputError
 from peerloss.training.deep._augment import STRONG_AUGMENT, Augment, check_augment
 
+#: AdamW changes every weight by about the learning rate in each step, whatever the gradient. The default rate
+#: of SGD is above this limit, so that it is never used for AdamW by mistake.
+LARGEST_ADAMW_RATE = 0.1
+
 
 @dataclass(frozen=True)
 class Growth:
@@ -46,8 +50,13 @@ class Growth:
     """Shares of a round at which the growth starts and ends. The refreshes start with it. Until then the
     weight of rows that are not trusted rises from 0."""
     fade: tuple[float, float] = (0.55, 0.8)
-    """Shares of a round between which ``Sieve.trust`` falls to 0. Early, labels correct the mistakes of the
-    model. Late, the model has memorised them, and they would count twice."""
+    """Shares of a round between which ``Sieve.trust`` falls to ``final_trust``. Early, labels correct the
+    mistakes of the model. Late, the model has memorised them, and they would count twice."""
+    final_trust: float | str = 0.0
+    """Share of ``Sieve.trust`` that is left after ``fade``. ``"auto"`` uses max(0, 1 − 2ε), where ε is the
+    mean probability of a wrong label under the teacher at the start of the round: the fewer labels are
+    wrong, the fewer wrong labels can be memorised, and the more correct labels of difficult rows would be
+    lost."""
     mix: int = 4
     """Images of the first batch are mixed with a share drawn from Beta(mix, mix); 1 means a uniform share."""
     learning_rate: float | None = None
@@ -61,6 +70,10 @@ class Growth:
         make_plain(self)
         for name in ("own", "guessed", "period", "fade"):
             _check_pair(getattr(self, name), name, increasing=name in ("period", "fade"))
+        if isinstance(self.final_trust, str):
+            check_choice(self.final_trust, "final_trust", ("auto",))
+        else:
+            check_in_range(self.final_trust, "final_trust", 0.0, 1.0)
         if min(self.own) == 0.0:
             raise InvalidInputError(
                 f"`own` must be above 0, because some rows must be trusted; got {self.own}. Use (0.5, 0.3)."
@@ -82,10 +95,14 @@ class Growth:
         first, end = self.period
         return 0.0 if done < first else _between(self.guessed, min((done - first) / (end - first), 1.0))
 
-    def trust_left(self, done: float) -> float:
-        """Return the share of ``Sieve.trust`` that is left after a share ``done`` of a round."""
+    def trust_left(self, done: float, wrong_share: float) -> float:
+        """Return the share of ``Sieve.trust`` that is left after a share ``done`` of a round.
+
+        ``wrong_share`` is ε of ``final_trust="auto"``.
+        """
+        final = max(0.0, 1.0 - 2.0 * wrong_share) if self.final_trust == "auto" else float(self.final_trust)
         first, end = self.fade
-        return 1.0 - min(max((done - first) / (end - first), 0.0), 1.0)
+        return _between((1.0, final), min(max((done - first) / (end - first), 0.0), 1.0))
 
     def weight(self, done: float) -> float:
         """Return the weight of rows that are not trusted after a share ``done`` of a round."""
@@ -207,15 +224,17 @@ class DeepRecipe:
     batch_size: int = 512
     """Number of rows per step."""
     learning_rate: float = 0.2
-    """The highest learning rate of SGD with Nesterov momentum."""
+    """The highest learning rate. The default suits SGD. AdamW needs far less: about 1e-3 for random weights,
+    2e-5 to 5e-5 for a pretrained transformer."""
     schedule: str = "one_cycle"
     """After the warm-up the learning rate falls to 0 linearly (``"one_cycle"``) or along a ``"cosine"``."""
     warm_up: float = 0.2
     """Share of the steps in which the learning rate rises."""
     momentum: float = 0.9
-    """Nesterov momentum of SGD."""
+    """Nesterov momentum of SGD, and β₁ of AdamW."""
     weight_decay: float = 5e-4
-    """Weight decay of SGD. It applies to all trained weights."""
+    """Weight decay. SGD applies it to all trained weights, AdamW only to those with two or more dimensions,
+    so not to biases and normalisation layers. 0.01 is usual for AdamW."""
     clip_norm: float | None = 5.0
     """Largest norm of the gradient; with ``None`` gradients are not clipped."""
     alpha: tuple[tuple[float, float], ...] = ()
@@ -244,6 +263,8 @@ class DeepRecipe:
     random_state: int = 0
     """Seed of the order of the rows and of the augmentation. It has no effect on the initial weights, which
     are those of the model that is passed."""
+    optimizer: str = "sgd"
+    """``"sgd"`` with Nesterov momentum, or ``"adamw"``, which suits transformers."""
 
     def __post_init__(self) -> None:
         make_plain(self)
@@ -252,6 +273,12 @@ class DeepRecipe:
         check_count(self.random_state, "random_state", minimum=0)
         check_in_range(self.learning_rate, "learning_rate", 0.0, math.inf, low_open=True)
         check_choice(self.schedule, "schedule", ("one_cycle", "cosine"))
+        check_choice(self.optimizer, "optimizer", ("sgd", "adamw"))
+        if self.optimizer == "adamw" and self.learning_rate > LARGEST_ADAMW_RATE:
+            raise InvalidInputError(
+                f"`learning_rate` must be at most {LARGEST_ADAMW_RATE} with optimizer='adamw'; got "
+                f"{self.learning_rate}. Use about 1e-3 for random weights, and 2e-5 for a pretrained model."
+            )
         check_in_range(self.warm_up, "warm_up", 0.0, 1.0, high_open=True)
         check_in_range(self.momentum, "momentum", 0.0, 1.0, low_open=True, high_open=True)
         check_in_range(self.weight_decay, "weight_decay", 0.0, math.inf)

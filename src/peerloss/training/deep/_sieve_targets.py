@@ -156,7 +156,7 @@ class GrownTargets(RefreshedTargets):
     """Train on a set of trusted rows that grows, and on soft targets of the other rows.
 
     1. p is the average of predictions of :class:`RefreshedTargets`, here always over images and their mirror
-       images, and the posterior ∝ p_k·T[k, ỹ]^trust uses a trust that falls to 0 late in a round.
+       images, and the posterior ∝ p_k·T[k, ỹ]^trust uses a trust that falls late in a round.
     2. Of each label, the rows with the largest p_ỹ are trusted with this label.
     3. Of each predicted class, the rows with the largest posterior are trusted with this class, if the newest
        predictions for the image and its mirror image agree (and, without trust, confirm the class).
@@ -175,6 +175,8 @@ class GrownTargets(RefreshedTargets):
         """Share of the round that is done."""
         self.latest = y.new_zeros(2, len(y))
         """Newest predicted classes of the images and of their mirror images."""
+        self.wrong_share = 0.0
+        """Mean probability, under the teacher of the round, that a label is wrong."""
 
     def targets_for(self, epoch: int) -> Targets | None:
         for first, end in self._rounds:
@@ -197,12 +199,14 @@ class GrownTargets(RefreshedTargets):
     def decide(self, probs: Tensor) -> Targets:
         """Apply steps 2 to 4 to the averaged probabilities."""
         growth, (n, k) = self.growth, probs.shape
-        trust = self.sieve.trust * growth.trust_left(self.done)
         onehot, likelihood = self.label_likelihood(probs)
-        posterior = torch.softmax(probs.log() + torch.xlogy(trust, likelihood), dim=1)
-        shares = self._class_shares(probs)
         labelled = (self.y >= 0).nonzero()[:, 0]
         of_label = (probs * onehot).sum(dim=1)[labelled]
+        if self.done == 0.0:
+            self.wrong_share = 1.0 - float(of_label.mean())
+        trust = self.sieve.trust * growth.trust_left(self.done, self.wrong_share)
+        posterior = torch.softmax(probs.log() + torch.xlogy(trust, likelihood), dim=1)
+        shares = self._class_shares(probs)
         counts = (growth.own_share(self.done) * len(labelled) * shares).round().clamp(min=1)
         own = torch.zeros(n, dtype=torch.bool, device=probs.device)
         own[labelled] = surest_of_classes(of_label, self.y[labelled], counts)
@@ -223,11 +227,12 @@ class GrownTargets(RefreshedTargets):
         return torch.as_tensor(known, dtype=torch.float64, device=probs.device)
 
     def state_dict(self) -> dict[str, Any]:
-        return {**super().state_dict(), "latest": self.latest}
+        return {**super().state_dict(), "latest": self.latest, "wrong_share": self.wrong_share}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         super().load_state_dict(state)
         self.latest = state["latest"].to(self.y.device)
+        self.wrong_share = state["wrong_share"]
 
 
 def surest_of_classes(scores: Tensor, classes: Tensor, counts: Tensor) -> Tensor:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import hashlib
 import io
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from importlib.util import find_spec
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,15 +22,19 @@ from peerloss.exceptions import InvalidInputError, OutputError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
     from pathlib import Path
 
     from peerloss.training.deep._deep_run import Run
+    from peerloss.training.deep._input_rows import InputRows, Inputs
     from peerloss.training.deep._recipe import DeepRecipe
 
 Record = dict[str, float]
 TABLE = "metrics.csv"
 #: Number of rows of X in its fingerprint. A hash of all rows would take longer than an epoch on large data.
 FINGERPRINT_ROWS = 64
+#: Settings that checkpoints of earlier versions do not have, with the values that they had without a name.
+ADDED_SETTINGS = {"optimizer": "sgd"}
 
 
 def check_writable(path: Path, name: str) -> None:
@@ -47,17 +53,88 @@ def save_checkpoint(path: Path, state: dict[str, Any]) -> None:
         torch.save(state, stream)
 
 
-def resume(path: Path, run: Run) -> None:
-    """Continue ``run`` from the checkpoint of a training run with the same settings."""
+class CheckpointWriter:
+    """Writes checkpoints in a thread while training continues; at most one write is in progress.
+
+    An error of a write is raised by the next call, or at the end of the block. If the block ends with another
+    error, the write in progress is completed first.
+
+    Parameters
+    ----------
+    path
+        File to write to.
+    device
+        Device of the tensors.
+    """
+
+    def __init__(self, path: Path, device: torch.device) -> None:
+        self._path = path
+        self._pool = ThreadPoolExecutor(max_workers=1)
+        self._in_progress: Future[None] | None = None
+        # A stream of its own: the copy to the host must not wait for the training steps that follow.
+        self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
+
+    def save(self, state: dict[str, Any]) -> None:
+        """Copy ``state`` on its device and start to write it, after the previous write has ended."""
+        self.wait()
+        try:
+            state = _copied(state)
+        except torch.OutOfMemoryError:  # without a copy, training must wait
+            save_checkpoint(self._path, state)  # in the stream of training, after the steps in progress
+            return
+        if self._stream is not None:
+            self._stream.wait_stream(torch.cuda.current_stream(self._stream.device))
+        self._in_progress = self._pool.submit(self._write, state)
+
+    def wait(self) -> None:
+        """Wait for the write in progress and raise its error."""
+        write, self._in_progress = self._in_progress, None
+        if write is not None:
+            write.result()
+
+    def _write(self, state: dict[str, Any]) -> None:
+        with nullcontext() if self._stream is None else torch.cuda.stream(self._stream):
+            save_checkpoint(self._path, state)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._pool.shutdown()
+        if kind is None:
+            self.wait()
+
+
+def _copied(value: Any) -> Any:
+    """Return a copy of containers and tensors, which training changes."""
+    if isinstance(value, Tensor):
+        return value.detach().clone()
+    if isinstance(value, dict):
+        copied = copy.copy(value)  # with the metadata that a module adds to its state
+        copied.update((name, _copied(entry)) for name, entry in value.items())
+        return copied
+    if isinstance(value, list | tuple):
+        return type(value)(_copied(entry) for entry in value)
+    return value
+
+
+def read_checkpoint(path: Path) -> bytes | None:
+    """Return the content of a checkpoint, ``None`` if there is none."""
+    if not path.exists():
+        return None
     try:
-        content = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise InvalidInputError(
             f"`checkpoint` {path} cannot be opened: {error}. Pass a file that can be read and written."
         ) from error
+
+
+def resume(path: Path, content: bytes, run: Run) -> None:
+    """Continue ``run`` from the content of a checkpoint of a training run with the same settings."""
     try:  # from memory: for a truncated file torch reports that it cannot be opened
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
-        saved = dict(state["settings"])
+        saved = {**ADDED_SETTINGS, **state["settings"]}
     except MemoryError as error:  # the file may be intact
         raise InvalidInputError(
             f"`checkpoint` {path} does not fit into memory: {error}. Free some memory, or pass another path."
@@ -101,7 +178,7 @@ def _unreadable(path: Path) -> InvalidInputError:
 
 
 def training_settings(
-    recipe: DeepRecipe, model: nn.Module, loss: Any, X: Tensor, y: Tensor
+    recipe: DeepRecipe, model: nn.Module, loss: Any, X: InputRows, y: Tensor
 ) -> dict[str, Any]:
     """Return what must be equal in a checkpoint and a run; call it before the first step changes α.
 
@@ -116,13 +193,23 @@ def training_settings(
         "labelled": int((y >= 0).sum() if y.ndim == 1 else (~y.isnan()).all(dim=1).sum()),
         "model": f"{type(model).__name__} {_digest(repr(layout).encode())}",
         "loss": name,
-        "fingerprint of X": _fingerprint(X[:: -(-len(X) // FINGERPRINT_ROWS)]),
+        "fingerprint of X": _fingerprint(_some_rows(X)),
         "fingerprint of y": _fingerprint(y),
     }
 
 
-def _fingerprint(rows: Tensor) -> str:
-    return _digest(rows.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes())
+def _some_rows(X: InputRows) -> Inputs:
+    rows = torch.arange(0, len(X), -(-len(X) // FINGERPRINT_ROWS), device=X.device)
+    return next(X.batches(rows, len(rows)))
+
+
+def _fingerprint(rows: Inputs) -> str:
+    parts = {"": rows} if isinstance(rows, Tensor) else rows
+    content = (
+        name.encode() + tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
+        for name, tensor in parts.items()
+    )
+    return _digest(b"".join(content))
 
 
 def _digest(content: bytes) -> str:
