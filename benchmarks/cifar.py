@@ -1,8 +1,9 @@
-"""``peerloss reproduce cifar10`` and ``cifar10n`` without the package's other dependencies.
+"""``peerloss reproduce cifar10``, ``cifar10n``, ``cifar100`` and ``cifar100n`` with few dependencies.
 
 Run ``PYTHONPATH=src python benchmarks/cifar.py --data FOLDER --noise uniform:0.4 worst --method ce peer``. It
-needs torch, NumPy, SciPy and scikit-learn. Uniform noise uses the recipes of cifar10, human labels those of
-cifar10n; ``--set name=value`` changes them. All runs share one process, so that networks are compiled once.
+needs torch, NumPy, SciPy and scikit-learn. Synthetic noise uses the recipes of cifar10, human labels those of
+cifar10n; with ``--images cifar100`` those of cifar100 and cifar100n. ``--set name=value`` changes them. All
+runs share one process, so that networks are compiled once.
 Records are written to the folder OUTPUT; runs that are done are skipped, and ``peerloss reproduce``,
 ``peerloss status`` and ``peerloss report`` read the same folder.
 """
@@ -30,8 +31,8 @@ def skip_tables() -> None:
 if any(find_spec(name) is None for name in ("pandas", "skops")):
     skip_tables()
 
-from peerloss.datasets.cifar10 import HUMAN_LABELS  # noqa: E402 (see above)
-from peerloss.experiments._experiment import load_experiment  # noqa: E402
+from peerloss.experiments._experiment import load_experiment  # noqa: E402 (see above)
+from peerloss.experiments._image_noise import IMAGES  # noqa: E402
 from peerloss.experiments._run_experiment import run_experiment  # noqa: E402
 from peerloss.experiments._store import Store  # noqa: E402
 from peerloss.experiments.cifar import SharedResources, cifar_table  # noqa: E402
@@ -44,7 +45,8 @@ if TYPE_CHECKING:
 def main() -> None:
     """Execute the requested runs that are not in the folder yet."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", help="folder of CIFAR-10; default: PEERLOSS_DATA")
+    parser.add_argument("--data", help="folder of the images; default: PEERLOSS_DATA")
+    parser.add_argument("--images", choices=list(IMAGES), default="cifar10")
     parser.add_argument("--noise", nargs="+", default=["uniform:0.4"])
     parser.add_argument("--method", nargs="+", help="default: all methods of the experiment")
     parser.add_argument("--seeds", type=int, default=1, help="number of seeds")
@@ -54,13 +56,15 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, default=Path("runs"))
     parser.add_argument("--device", help="default: a GPU if there is one")
+    parser.add_argument("--checkpoint-every", type=int, default=1, metavar="EPOCHS")
     parser.add_argument("--smoke", action="store_true", help="few images, four epochs")
     parser.add_argument("--closed", action="store_true", help="do not read the test set")
     options = parser.parse_args()
-    resources = SharedResources(options.data, options.device)
-    human = [noise for noise in options.noise if noise in HUMAN_LABELS]
-    synthetic = [noise for noise in options.noise if noise not in HUMAN_LABELS]
-    for name, noise in (("cifar10", synthetic), ("cifar10n", human)):
+    images, known = options.images, IMAGES[options.images].human_labels
+    resources = SharedResources(options.data, options.device, options.checkpoint_every, images=images)
+    human = [noise for noise in options.noise if noise in known]
+    synthetic = [noise for noise in options.noise if noise not in known]
+    for name, noise in ((images, synthetic), (f"{images}n", human)):
         if noise:
             experiment = load_experiment(
                 name,

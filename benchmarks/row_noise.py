@@ -99,9 +99,9 @@ def make_net(
 ) -> Net:
     """Return a net of a method, trained on the given rows of the noisy labels or of the targets."""
     labels = targets.get(method, y)[rows]
-    prior = np.bincount(y[rows], minlength=2) / len(rows)
+    prior = np.bincount(y[rows], minlength=int(y.max()) + 1) / len(rows)
     chosen: dict[str, Any] = {"noisy_prior": prior}  # peer loss, also on corrected targets
-    if method == "cross entropy":
+    if method.endswith("cross entropy"):
         chosen = {"alpha": 0.0}
     elif method == "bi-tempered":
         chosen = {"alpha": 0.0, "base": "bi_tempered"}
@@ -111,24 +111,58 @@ def make_net(
 
 
 def corrected_targets(
-    X: np.ndarray, y: np.ndarray, crowd: np.ndarray, truth: np.ndarray, seed: int
+    X: np.ndarray, y: np.ndarray, crowd: np.ndarray, truth: np.ndarray | None, seed: int
 ) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
-    """Return the soft targets of the variants of CAL, and the estimated rates of rows."""
+    """Return the soft targets of the variants of CAL, and the estimated rates of rows.
+
+    Without ``truth``, the true rates, there is no variant that knows them.
+    """
+    k = int(y.max()) + 1
     forest = RandomForestClassifier(200, min_samples_leaf=5, random_state=seed)
     folds = StratifiedKFold(5, shuffle=True, random_state=seed)
     proba = cross_val_predict(forest, X, y, cv=folds, method="predict_proba")
     rates = {
         "CAL, margins": row_rates_from_margins(proba, y),
         "CAL, crowd": row_rates_from_annotators(X, crowd, random_state=seed),
-        "CAL, true rates": truth,
     }
-    # All rates are below one half, so the more probable noisy label is the clean class.
-    clean = torch.tensor(np.eye(2)[proba.argmax(axis=1)])
+    if truth is not None:
+        rates["CAL, true rates"] = truth
+    # If all rates are below one half, the more probable noisy label is the clean class.
+    clean = torch.tensor(np.eye(k)[proba.argmax(axis=1)])
     targets = {"CAL, labels": covariance_targets(torch.tensor(y), clean)}
     for method, found in rates.items():
-        transitions = torch.tensor(row_transitions(found, 2))
+        transitions = torch.tensor(row_transitions(found, k))
         targets[method] = covariance_targets(torch.tensor(y), clean, transitions)
     return {method: table.numpy() for method, table in targets.items()}, rates
+
+
+def train_networks(
+    methods: tuple[str, ...],
+    X: np.ndarray,
+    y: np.ndarray,
+    targets: dict[str, np.ndarray],
+    test: tuple[np.ndarray, np.ndarray],
+    seed: int,
+) -> dict[str, float]:
+    """Return the clean test accuracy of each method, with settings chosen on held-out noisy labels."""
+    folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(X, y))
+    parts = [*(train for train, _ in folds), np.arange(len(y))]  # the last net of a setting has all rows
+    k, found = int(y.max()) + 1, {}
+    for method in methods:
+        nets = [
+            make_net(
+                method, y, targets, rows, learning_rate=rate, weight_decay=decay, random_state=(seed, part)
+            )
+            for rate, decay in GRID
+            for part, rows in enumerate(parts)
+        ]
+        trained = train_nets(X, nets, n_classes=k, hidden_layer_sizes=HIDDEN, max_steps=STEPS)
+        guesses = trained.logits(X).argmax(axis=2).reshape(len(GRID), len(parts), -1)
+        held_out = [(guesses[:, f, rows] == y[rows]).mean(axis=1) for f, (_, rows) in enumerate(folds)]
+        best = int(np.mean(held_out, axis=0).argmax())
+        last = trained.logits(test[0], nets=[best * len(parts) + FOLDS])[0]
+        found[method] = float((last.argmax(axis=1) == test[1]).mean())
+    return found
 
 
 def run_cell(name: str, kind: str, seed: int) -> dict[str, float]:
@@ -144,23 +178,7 @@ def run_cell(name: str, kind: str, seed: int) -> dict[str, float]:
     y = flip_labels(clean, noise, random_state=seed)
     crowd = np.stack([flip_labels(clean, noise, random_state=1000 + 10 * seed + i) for i in range(3)], axis=1)
     targets, rates = corrected_targets(X, y, crowd, noise.flip_rates, seed)
-    folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=seed).split(X, y))
-    parts = [*(train for train, _ in folds), np.arange(len(y))]  # the last net of a setting has all rows
-    found: dict[str, float] = {}
-    for method in NETWORKS:
-        nets = [
-            make_net(
-                method, y, targets, rows, learning_rate=rate, weight_decay=decay, random_state=(seed, part)
-            )
-            for rate, decay in GRID
-            for part, rows in enumerate(parts)
-        ]
-        trained = train_nets(X, nets, n_classes=2, hidden_layer_sizes=HIDDEN, max_steps=STEPS)
-        guesses = trained.logits(X).argmax(axis=2).reshape(len(GRID), len(parts), -1)
-        held_out = [(guesses[:, f, rows] == y[rows]).mean(axis=1) for f, (_, rows) in enumerate(folds)]
-        best = int(np.mean(held_out, axis=0).argmax())
-        last = trained.logits(X_test, nets=[best * len(parts) + FOLDS])[0]
-        found[method] = float((last.argmax(axis=1) == y_test).mean())
+    found = train_networks(NETWORKS, X, y, targets, (X_test, y_test), seed)
     portfolio = PeerClassifier(random_state=seed).fit(X, y)
     found["PeerClassifier"] = float(portfolio.score(X_test, y_test))
     found["p-value"] = portfolio.report_.misfit_p_value

@@ -208,6 +208,10 @@ def test_human_labels_are_checked(folder, tmp_path):
     np.savez(npz, **{**human_tables(), "worse_label": clean_labels() + 10})
     with pytest.raises(InvalidInputError, match=r"'worse_label' must hold 15 labels in 0..9"):
         load_cifar10n("worst", folder)
+    for others in (clean_labels() + 0.5, clean_labels().astype(str), clean_labels()[:0]):
+        np.savez(npz, **{**human_tables(), "worse_label": others})
+        with pytest.raises(InvalidInputError, match=r"whole numbers; got shape .*\. Download CIFAR-10_human"):
+            load_cifar10n("worst", folder)
 
 
 def test_files_written_by_torch_are_read(folder):

@@ -143,3 +143,23 @@ def test_bad_arguments_are_refused(call, message):
     """Each argument is refused by name."""
     with pytest.raises(InvalidInputError, match=message):
         call()
+
+
+def test_features_as_they_are_follow_the_formula():
+    """The softmax of the products of a row and the map of its class, over the other classes."""
+    rng = np.random.default_rng(0)
+    X, y = rng.integers(9, size=(60, 5)).astype(float), rng.integers(4, size=60)
+    noise = InstanceNoise.from_features(
+        X, y, rate=0.3, n_classes=4, standardise=False, random_state=np.random.default_rng(7)
+    )
+    maps = np.random.default_rng(7).normal(size=(4, 5, 4))
+    for row, label, shares in zip(X, y, noise.probabilities, strict=True):
+        others = [k for k in range(4) if k != label]
+        weights = np.array([np.exp(row @ maps[label][:, k]) for k in others])
+        np.testing.assert_allclose(shares[others], (1.0 - shares[label]) * weights / weights.sum(), atol=1e-9)
+
+
+def test_standardise_is_true_or_false():
+    """The message names the argument."""
+    with pytest.raises(InvalidInputError, match="`standardise` must be True or False; got 'no'"):
+        InstanceNoise.from_features([[1.0]], [0], rate=0.1, standardise="no")

@@ -1,6 +1,7 @@
 """Data sets: the paper's benchmarks, data with real label noise, and the user's own tables.
 
-``tables`` reads and writes files; ``cifar10`` and ``real_noise`` read published data from a local folder.
+``tables`` reads and writes files; ``cifar10``, ``cifar100`` and ``real_noise`` read published data from a
+local folder.
 """
 
 from __future__ import annotations
@@ -16,7 +17,9 @@ if TYPE_CHECKING:
     from peerloss.datasets._read_image import read_image
     from peerloss.datasets._splits import Split, split_and_flip
     from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
-    from peerloss.datasets.cifar10 import CifarImages, load_cifar10, load_cifar10n
+    from peerloss.datasets.cifar10 import load_cifar10, load_cifar10n
+    from peerloss.datasets.cifar100 import load_cifar100, load_cifar100n
+    from peerloss.datasets.cifar_files import CifarImages
     from peerloss.datasets.label_spelling import Spellings, find_rare_labels, find_spellings, tidy_labels
     from peerloss.datasets.real_noise import RealNoise, list_real_noise, load_real_noise
     from peerloss.datasets.tables import ReadOptions, column_kinds, iter_table, read_table, require_columns
@@ -30,7 +33,9 @@ _NAMES = {
     "_read_image": "read_image",
     "_splits": "Split split_and_flip",
     "_synthetic": "make_two_circles make_twonorm make_waveform",
-    "cifar10": "CifarImages load_cifar10 load_cifar10n",
+    "cifar10": "load_cifar10 load_cifar10n",
+    "cifar100": "load_cifar100 load_cifar100n",
+    "cifar_files": "CifarImages",
     "label_spelling": "Spellings find_rare_labels find_spellings tidy_labels",
     "real_noise": "RealNoise list_real_noise load_real_noise",
     "tables": "ReadOptions column_kinds iter_table read_table require_columns",
@@ -56,6 +61,8 @@ __all__ = [
     "list_real_noise",
     "load_cifar10",
     "load_cifar10n",
+    "load_cifar100",
+    "load_cifar100n",
     "load_dataset",
     "load_real_noise",
     "make_encoder",
@@ -72,4 +79,4 @@ __all__ = [
     "tidy_labels",
 ]
 
-__getattr__, __dir__ = lazy_names(__name__, _NAMES, modules=("cifar10", "real_noise", "tables"))
+__getattr__, __dir__ = lazy_names(__name__, _NAMES, modules=("cifar10", "cifar100", "real_noise", "tables"))

@@ -1,7 +1,8 @@
 """Read pickles of integer arrays without running code from the file.
 
-An untrusted pickle can call any function. This reader builds only what the files of CIFAR-10 contain:
-containers, bytes, numbers, and arrays of integers. The file has no access to the functions that build them.
+An untrusted pickle can call any function. This reader builds only what the files of CIFAR-10 and CIFAR-100
+contain: containers, bytes, numbers, and arrays of integers. The file has no access to the functions that
+build them.
 """
 
 from __future__ import annotations
@@ -21,11 +22,13 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-#: Largest accepted file in bytes: six times the largest file of CIFAR-10.
+#: Largest accepted file in bytes. The largest published one is the training file of CIFAR-100, with 154
+#: million bytes of pixels, and names and labels of 50,000 images.
 LARGEST_PICKLE = 200_000_000
-#: Largest number of instructions. Each may create a small object. A batch of CIFAR-10 has about 90,000.
+#: Largest number of instructions. Each may create a small object. A batch of CIFAR-10 has about
+#: 90,000, the training file of CIFAR-100 about 200,000.
 MAX_INSTRUCTIONS = 1_000_000
-#: How often a pickle may reuse stored tuples. CIFAR-10 never does.
+#: How often a pickle may reuse stored tuples. The published files never do.
 MAX_SHARED_TUPLES = 20
 _STORES = {"PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"}
 _FETCHES = {"GET", "BINGET", "LONG_BINGET"}

@@ -13,8 +13,8 @@ import pandas as pd
 from peerloss.datasets._catalogue import EMBEDDED, GENERATED, OTHER
 from peerloss.datasets._synthetic import make_two_circles, make_twonorm, make_waveform
 from peerloss.datasets.tables._columns import split_target
-from peerloss.datasets.tables._read_options import TABLE_SUFFIXES
 from peerloss.datasets.tables._read_table import read_table
+from peerloss.datasets.tables._reading import TABLE_SUFFIXES
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from peerloss.experiments._record import Record
 
-#: The experiments with images. They need a folder with CIFAR-10 and should run on a GPU.
-IMAGE_EXPERIMENTS = ("cifar10", "cifar10n")
+#: The experiments with images. They need a folder with CIFAR-10 or CIFAR-100 and should run on a GPU.
+IMAGE_EXPERIMENTS = ("cifar10", "cifar10n", "cifar100", "cifar100n")
 _DEFINITIONS = "peerloss.experiments.definitions"
 #: Largest number of seeds, and the largest seed that NumPy and scikit-learn accept.
 MAX_SEEDS, MAX_SEED = 10_000, 2**32 - 1
@@ -134,8 +134,8 @@ def load_experiment(
     seeds, first_seed
         Number of seeds and the first one. ``None`` means the number in the file.
     noise
-        Only for images: the noise to run, each ``uniform:RATE`` or a set of human labels. ``None`` means all
-        noise in the file.
+        Only for images: the noise to run, each ``uniform:RATE``, ``asymmetric:RATE``, ``instance:RATE``,
+        ``long_tail:IMBALANCE:RATE`` or a set of human labels. ``None`` means all noise in the file.
     changes
         Only for images: settings that differ from the file, as ``"name=value"`` with a Python literal:
         ``"epochs=60"``, ``"sieve.rounds=3"`` (ignored by methods without a sieve),

@@ -23,8 +23,8 @@ from typing import Any
 import numpy as np
 
 from peerloss._validation import FIRST_INEXACT
-from peerloss.datasets.cifar10 import HUMAN_LABELS
 from peerloss.exceptions import InvalidInputError
+from peerloss.experiments._image_noise import parse_noise
 
 #: Part of every hash and record: raised when the meaning of a recipe or a record changes, so that runs in an
 #: older format are run again.
@@ -212,21 +212,6 @@ def _result(record: Mapping[str, Any], trial: int) -> Result:
     )
 
 
-def check_noise(noise: str) -> str:
-    """Return ``noise`` if it is ``uniform:RATE`` or the name of a set of human labels."""
-    kind, _, rate = noise.partition(":")
-    try:
-        usable = noise in HUMAN_LABELS or (kind == "uniform" and 0.0 <= float(rate) < 1.0)
-    except ValueError:
-        usable = False
-    if not usable:
-        raise InvalidInputError(
-            f"`noise` must be uniform:RATE, such as uniform:0.4, or one of {', '.join(HUMAN_LABELS)}; "
-            f"got {noise!r}."
-        )
-    return noise
-
-
 @cache
 def versions() -> dict[str, str]:
     """Return the versions of Python and of the packages that are installed."""
@@ -319,7 +304,7 @@ def _has_table_fields(record: Record) -> bool:
 
 
 def _has_image_fields(record: Record) -> bool:
-    check_noise(record["noise"])
+    parse_noise(record["noise"])
     run = record["run"]
     accuracies = record["held_out" if run.get("closed", False) else "test"]
     return (

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from peerloss._deprecation import renamed_fields, renamed_parameters
+from peerloss._progress import announce, shows_progress
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments._store import write_plan
 
@@ -45,6 +46,7 @@ class RunSummary:
 
 
 @renamed_parameters(jobs="n_jobs")
+@shows_progress("experiment")
 def run_experiment(
     experiment: Experiment,
     store: Store,
@@ -55,6 +57,7 @@ def run_experiment(
     resources: SharedResources | None = None,
     on_progress: Callable[[RunSummary], None] | None = None,
     on_record: Callable[[Record], None] | None = None,
+    verbose: bool = False,  # noqa: ARG001 - read by the decorator
 ) -> RunSummary:
     """Execute the missing runs. It can be stopped at any time and called again to resume.
 
@@ -77,6 +80,8 @@ def run_experiment(
         Called with the current summary when runs start or end.
     on_record
         Called with each new record after it is stored.
+    verbose
+        Whether to show the progress on stderr: percentage, elapsed time, time left.
 
     Raises
     ------
@@ -102,6 +107,8 @@ def run_experiment(
         summary.finished_cost += cost
         summary.remaining_cost -= cost
         summary.seconds = time.monotonic() - started
+        total = summary.finished_cost + summary.remaining_cost
+        announce("runs", summary.finished_cost / total if total else 1.0)
         if on_progress is not None:
             on_progress(summary)
 

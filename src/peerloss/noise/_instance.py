@@ -18,6 +18,7 @@ from peerloss._validation import (
     as_float_array,
     as_labels,
     check_count,
+    check_flag,
     check_in_range,
     check_same_length,
 )
@@ -83,13 +84,14 @@ class InstanceNoise:
         rate: float,
         n_classes: int | None = None,
         spread: float = 0.1,
+        standardise: bool = True,
         random_state: RandomState = None,
     ) -> Self:
         """Return noise that mistakes similar rows of a class for the same other class.
 
         Each row has its own flip rate, drawn from a normal distribution around ``rate`` with standard
         deviation ``spread`` and clipped to [0, 1]. A random linear map of its features, one map per clean
-        class, determines the class it flips to.
+        class, determines the class it flips to: the softmax of its values for the other classes.
 
         Parameters
         ----------
@@ -101,8 +103,18 @@ class InstanceNoise:
             K; by default the largest label plus one, at least two.
         spread
             Standard deviation of the flip rate over rows.
+        standardise
+            Whether the values of the maps have a variance of about 1: features are standardised and the maps
+            divided by √d. A row can then flip to several classes. ``False`` uses features and maps as they
+            are, as Xia et al. do with pixels: the softmax of such large values is almost always one class.
         random_state
             Seed of the maps and of the rates.
+
+        References
+        ----------
+        Xia, Liu, Han, Wang, Gong, Liu, Niu, Tao and Sugiyama, *Part-dependent Label Noise: Towards
+        Instance-dependent Label Noise*, NeurIPS 2020. They draw rates from a truncated normal distribution
+        instead of a clipped one.
         """
         features = as_float_array(X, "X", ndim=2)
         labels = as_labels(y, "y")
@@ -114,11 +126,16 @@ class InstanceNoise:
         mean = check_in_range(rate, "rate", 0.0, 1.0)
         width = check_in_range(spread, "spread", 0.0, 1.0)
         rng = as_generator(random_state, stream=f"{NOISE_STREAM}.features")
-        scale = features.std(axis=0)
-        standard = (features - features.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
-        maps = rng.normal(size=(k, features.shape[1], k)) / np.sqrt(features.shape[1])
+        maps = rng.normal(size=(k, features.shape[1], k))
         flips = np.clip(rng.normal(mean, width, size=len(labels)), 0.0, 1.0)
-        logits = np.einsum("nd,ndk->nk", standard, maps[labels])
+        if check_flag(standardise, "standardise"):
+            scale = features.std(axis=0)
+            features = (features - features.mean(axis=0)) / np.where(scale > 0, scale, 1.0)
+            maps /= np.sqrt(features.shape[1])
+        logits = np.empty((len(labels), k))
+        for c in range(k):  # by class: one map per row would not fit into memory
+            rows = labels == c
+            logits[rows] = features[rows] @ maps[c]
         own = np.arange(len(labels)), labels
         logits[own] = -np.inf
         table = softmax(logits, axis=1) * flips[:, None]

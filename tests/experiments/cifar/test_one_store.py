@@ -4,7 +4,7 @@ import pytest
 from typer.testing import CliRunner
 
 from peerloss.cli import app
-from peerloss.experiments import Store, load_experiment, progress, run_experiment
+from peerloss.experiments import IMAGE_EXPERIMENTS, Store, load_experiment, progress, run_experiment
 from peerloss.experiments.cifar import SharedResources, _cifar_experiment, cifar_table
 from peerloss.report import build_report, report_numbers, write_report
 from tests.report.made_up import row, store
@@ -59,6 +59,26 @@ def test_status_and_report_show_images_and_tables(tmp_path):
 
 
 @pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize("name", IMAGE_EXPERIMENTS)
+def test_status_and_report_show_every_image_experiment(name, tmp_path):
+    """With all noises and methods of the file, and the published accuracies of each noise."""
+    experiment = load_experiment(name, seeds=1)
+    with Store(tmp_path) as opened:
+        run_experiment(experiment, opened, resources=SharedResources(images=experiment.images))
+    status = CliRunner().invoke(app, ["status", str(tmp_path)])
+    count = len(experiment.runs())
+    assert f"{count} of {count} runs done" in status.stdout
+    assert f"{name}, protocol open: {experiment.title}" in " ".join(status.stdout.split())
+    (section,) = build_report(tmp_path).sections
+    assert (section.name, section.images.title) == (f"{name} (open)", experiment.title)
+    shown = {(row["noise"], row["method"]) for row in section.images.means}
+    assert shown == {(run.noise, run.method) for run in experiment.runs()}
+    published = {(noise, m) for noise, found in experiment.published.items() for m in found}
+    assert published <= {line[:2] for line in section.images.lines if line[-1]}
+    assert all(source in section.images.explanation for source in experiment.sources.values())
+
+
+@pytest.mark.usefixtures("no_training")
 def test_the_page_has_the_table_with_published_numbers(tmp_path):
     """In HTML and, as ``peerloss reproduce`` writes it, in Markdown."""
     pytest.importorskip("matplotlib", reason="pages need peerloss[report]")
@@ -81,7 +101,7 @@ def test_records_in_the_folder_of_earlier_versions_are_read(tmp_path):
     store_as_earlier_versions(tmp_path)
     (plan,) = progress(Store(tmp_path))
     assert (plan.done, plan.runs, plan.seeds) == (4, 4, (0, 1))
-    assert plan.title.startswith("CIFAR-10 with uniform noise")
+    assert plan.title.startswith("CIFAR-10 with synthetic noise")
     assert [section.name for section in build_report(tmp_path).sections] == ["cifar10 (open)"]
     again = run(tmp_path, seeds=2)
     assert (again.skipped, again.done) == (4, 0)

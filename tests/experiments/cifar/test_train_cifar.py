@@ -13,25 +13,26 @@ from peerloss.experiments.cifar import SharedResources, cifar_table
 from peerloss.experiments.cifar import _cifar_experiment as cifar_experiment
 from peerloss.experiments.cifar import _train_cifar as train_cifar
 from peerloss.losses import PeerLoss
-from peerloss.training.deep import _sieve_targets, _train_deep
-from tests.experiments.cifar.made_up import write_cifar
+from peerloss.training.deep import _sieve_targets, _training_output
+from tests.experiments.cifar.made_up import write_cifar, write_cifar100
 
 FEWER = ("rows=60", "holdout=10")
+SMOKE = {"seeds": 1, "smoke": True}
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return write_cifar(tmp_path_factory.mktemp("images"))
+    return write_cifar100(write_cifar(tmp_path_factory.mktemp("images")))
 
 
 def load(*methods, name="cifar10", noise="uniform:0.4", changes=FEWER, **options):
-    options = {"seeds": 1, "smoke": True} | options
+    options = SMOKE | options
     return load_experiment(name, noise=[noise], methods=methods, changes=changes, **options)
 
 
 def run(experiment, folder, data, device="cpu", **options):
     with Store(folder) as store:
-        resources = SharedResources(data, device, checkpoint_every=1)
+        resources = SharedResources(data, device, images=experiment.images)
         return run_experiment(experiment, store, resources=resources, **options)
 
 
@@ -49,6 +50,55 @@ def test_every_method_runs_and_finished_runs_are_skipped(data, tmp_path):
     assert (again.done, again.skipped) == (0, 6)
     assert again.records == first.records
     assert not list((tmp_path / "cifar10n" / "unfinished").iterdir())
+
+
+@pytest.mark.parametrize("noise", ["asymmetric:0.4", "instance:0.4", "long_tail:10:0.2"])
+@pytest.mark.parametrize("name", ["cifar10", "cifar100"])
+def test_every_kind_of_noise_runs(name, noise, data, tmp_path):
+    """Peer loss with both kinds of sieve, 10 and 100 classes; the record has the noise and its true rate."""
+    experiment = load_experiment(name, noise=[noise], methods=["peer+sieve", "peer+growth"], **SMOKE)
+    summary = run(experiment, tmp_path, data)
+    assert (summary.done, summary.failed) == (2, {})
+    for record in summary.records:
+        assert record["noise"] == noise
+        assert 0.05 < record["noise_in_training"] < 0.6
+        assert record["run"].get("images", "cifar10") == name
+
+
+def test_every_method_runs_on_100_classes(data, tmp_path):
+    """Human labels, from the command's folder of images; the network has 100 outputs."""
+    summary = run(load_experiment("cifar100n", **SMOKE), tmp_path, data)
+    assert (summary.runs, summary.done, summary.failed) == (4, 4, {})
+    resources = SharedResources(data, "cpu", images="cifar100")
+    (template, *_) = load_experiment("cifar100n", **SMOKE).runs()
+    assert resources.network(template).classifier.out_features == 100
+    rows, labels = resources.noisy_rows(template)
+    assert (labels != resources.training[1][rows]).mean() == pytest.approx(0.3, abs=0.15)
+
+
+def test_resources_of_other_images_are_refused(data, tmp_path):
+    """Before anything is read; unknown images too."""
+    experiment = load("ce", name="cifar100")
+    with Store(tmp_path / "runs") as store:
+        with pytest.raises(
+            InvalidInputError, match=r"must have the images of cifar100; got images='cifar10'"
+        ):
+            run_experiment(experiment, store, resources=SharedResources(data, "cpu"))
+        wrong = SharedResources(data, "cpu", images="cifar")
+        with pytest.raises(
+            InvalidInputError, match="`images` must be one of 'cifar10', 'cifar100'; got 'cifar'"
+        ):
+            wrong.load(test=True)
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_deprecated_method_still_returns_the_labels(data):
+    """``noisy_labels`` warns and names ``noisy_rows``."""
+    (one,) = load("ce").runs()
+    resources = SharedResources(data, "cpu")
+    with pytest.warns(DeprecationWarning, match="Use `SharedResources.noisy_rows`"):
+        labels = resources.noisy_labels(one)
+    assert (labels == resources.noisy_rows(one)[1]).all()
 
 
 def test_a_smoke_test_includes_peer_loss_the_teacher_and_a_renewal(data, tmp_path, monkeypatch):
@@ -154,8 +204,9 @@ def test_noise_and_weights_depend_on_the_seed(data):
     resources = SharedResources(data, "cpu")
     first, second = load("ce", "peer").runs()
     other = load("ce", seeds=2).runs()[1]
-    assert (resources.noisy_labels(first) == resources.noisy_labels(second)).all()
-    assert (resources.noisy_labels(first) != resources.noisy_labels(other)).any()
+    labels = [resources.noisy_rows(one)[1] for one in (first, second, other)]
+    assert (labels[0] == labels[1]).all()
+    assert (labels[0] != labels[2]).any()
     start = [p.clone() for p in resources.network(first).parameters()]
     assert all(torch.equal(a, b) for a, b in zip(start, resources.network(second).parameters(), strict=True))
 
@@ -175,9 +226,9 @@ def test_a_stopped_run_ends_with_the_results_of_an_undisturbed_one(
         if len(saved) == stop_after:
             raise KeyboardInterrupt
 
-    save = _train_deep.save_checkpoint
+    save = _training_output.save_checkpoint
     with monkeypatch.context() as patch:
-        patch.setattr(_train_deep, "save_checkpoint", save_then_stop)
+        patch.setattr(_training_output, "save_checkpoint", save_then_stop)
         with pytest.raises(KeyboardInterrupt):
             run(experiment, tmp_path / "parts", data)
     torch.manual_seed(77)  # a new process has another state of the generator

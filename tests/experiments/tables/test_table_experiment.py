@@ -203,7 +203,7 @@ def test_an_unknown_name_lists_the_known_ones():
     """A missing protocol lists those that exist."""
     with pytest.raises(
         InvalidInputError,
-        match="must be one of boundary, cifar10, cifar10n, curves, heart-as-released, invariance, table-a1",
+        match="must be one of boundary, cifar10, cifar100, cifar100n, cifar10n, curves, heart-as-released",
     ):
         load_experiment("table-a2")
     with pytest.raises(InvalidInputError, match="`protocol` of curves must be one of paper; got 'fair'"):

@@ -1,4 +1,4 @@
-"""Experiments on CIFAR-10 with synthetic or human label noise: what differs from experiments on tables.
+"""Experiments on CIFAR-10 and CIFAR-100 with synthetic or human label noise.
 
 Load them with :func:`~peerloss.experiments.load_experiment` and run them with
 :func:`~peerloss.experiments.run_experiment`.
@@ -7,7 +7,7 @@ Load them with :func:`~peerloss.experiments.load_experiment` and run them with
 >>> from peerloss.experiments.cifar import cifar_table
 >>> experiment = load_experiment("cifar10", methods=["ce", "peer"], seeds=1)
 >>> print(cifar_table(experiment, []).splitlines()[0])
-# CIFAR-10 with uniform noise (the paper's Table 2)
+# CIFAR-10 with synthetic noise (uniform noise: the paper's Table 2)
 """
 
 from peerloss._deprecation import renamed

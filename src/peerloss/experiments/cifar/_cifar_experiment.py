@@ -1,11 +1,12 @@
 """Experiments on images: which runs there are, in order, and how each is trained.
 
-The file has at the top level: ``title``, ``noise`` (the most important first), ``seeds``, ``holdout`` (number
-of rows whose noisy labels choose the epoch), ``architecture``; ``[recipe]`` has what differs from the
+The file has at the top level: ``title``, ``images`` (CIFAR-10 if it is missing), ``noise`` (the most
+important first), ``seeds``, ``holdout`` (number of rows whose noisy labels choose the epoch), ``holdout_at``
+(other numbers for kinds of noise with fewer rows), ``architecture``; ``[recipe]`` has what differs from the
 defaults of :class:`DeepRecipe` for all methods. ``[methods.NAME]``: ``loss``; ``warm_start`` (``share`` of
 the epochs with cross entropy, then the other loss with its ``learning_rate``); ``held_out_images``;
-``recipe``, and ``at.NOISE`` for one noise only. ``false`` means "none" for settings that can be absent.
-``[published.NOISE]`` has published accuracies for comparison, ``source`` their origin.
+``recipe``, and ``at.KIND`` for one kind of noise only. ``false`` means "none" for settings that can be
+absent. ``[published.NOISE]`` has published accuracies for comparison and ``source``, their origin.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from peerloss._deprecation import renamed_fields, warn_renamed
 from peerloss._validation import check_choice, check_count, check_in_range
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.experiments._experiment import Experiment, Outcome, Run, check_keys, check_seeds
-from peerloss.experiments._record import SMOKE_WIDTH, check_noise, image_protocol
+from peerloss.experiments._image_noise import parse_noise
+from peerloss.experiments._record import SMOKE_WIDTH, image_protocol
 from peerloss.experiments._run_experiment import RunSummary, run_experiment
 from peerloss.experiments._store import Store
 from peerloss.experiments.cifar._changes import changed
@@ -40,7 +42,8 @@ if TYPE_CHECKING:
 
     from peerloss.experiments._record import Record
 
-_TOP = ("title", "noise", "seeds", "holdout", "architecture", "recipe", "methods", "published")
+_ROWS = ("images", "noise", "seeds", "holdout", "holdout_at")
+_TOP = ("title", *_ROWS, "architecture", "recipe", "methods", "published")
 _METHOD = ("loss", "warm_start", "held_out_images", "recipe", "at")
 #: Settings for which ``false`` means "none".
 _MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve", "growth")
@@ -60,7 +63,7 @@ class WarmStart(NamedTuple):
 
 @dataclass(frozen=True)
 class CifarRun(Run):
-    """One method on CIFAR-10 with noisy labels, with one seed. The fields determine its result."""
+    """One method on images with noisy labels, with one seed. The fields determine its result."""
 
     experiment: str
     noise: str
@@ -80,6 +83,8 @@ class CifarRun(Run):
     """Whether the run only checks that everything works. Its results mean nothing."""
     closed: bool = False
     """Whether the test set is not read: recipes are compared on held-out noisy labels only."""
+    images: str = "cifar10"
+    """Name of the images."""
 
     @property
     def key(self) -> str:
@@ -96,13 +101,17 @@ class CifarRun(Run):
         settings = asdict(self)
         recipe = settings["recipe"]
         recipe["seed"] = recipe.pop("random_state")
-        later = [(recipe["augment"], "random_changes")]
+        if self.images == "cifar10":  # records made before there were other images keep their keys
+            del settings["images"]
+        later = [(recipe, "optimizer", "sgd"), (recipe["augment"], "random_changes", 0)]
         if recipe["sieve"] is not None:
             sieve = recipe["sieve"]
             sieve["renew"] = sieve.pop("refresh_every")
-            later += [(sieve["augment"], "random_changes"), (sieve, "growth")]
-        for part, name in later:
-            if not part[name]:  # records made before these settings existed keep their keys
+            later += [(sieve["augment"], "random_changes", 0), (sieve, "growth", None)]
+            if sieve["growth"] is not None:
+                later.append((sieve["growth"], "final_trust", 0.0))
+        for part, name, default in later:
+            if part[name] == default:  # records made before these settings existed keep their keys
                 del part[name]
         return settings
 
@@ -123,12 +132,14 @@ class CifarRun(Run):
 
 @dataclass(frozen=True, eq=False)
 class CifarExperiment(Experiment):
-    """An experiment on CIFAR-10 with synthetic or human label noise."""
+    """An experiment on CIFAR-10 or CIFAR-100 with synthetic or human label noise."""
 
+    images: str
     noise: tuple[str, ...]
     published: Mapping[str, Mapping[str, float]]
     """Noise → method or other name → accuracy in per cent."""
-    source: str
+    sources: Mapping[str, str]
+    """Noise → origin of its published accuracies."""
     templates: Mapping[tuple[str, str], CifarRun]
     """One per noise and method, with seed 0."""
     smoke: bool = False
@@ -151,7 +162,12 @@ class CifarExperiment(Experiment):
 
     def prepare(self, options: dict[str, Any], runs: Sequence[CifarRun]) -> dict[str, Any]:
         """Check the device in ``options`` and read the images if there are ``runs``."""
-        resources = options.get("resources") or SharedResources()
+        resources = options.get("resources") or SharedResources(images=self.images)
+        if resources.images != self.images:
+            raise InvalidInputError(
+                f"`resources` must have the images of {self.name}; got images={resources.images!r}. Use "
+                f"SharedResources(images={self.images!r})."
+            )
         if runs:
             resources.load(test=not self.closed)
         return {"resources": resources}
@@ -188,7 +204,10 @@ def parse_cifar(
 ) -> CifarExperiment:
     """Check the content of an experiment file and select the requested part of it."""
     check_keys(table, _TOP, name)
-    kinds = tuple(check_noise(kind) for kind in (table["noise"] if noise is None else noise))
+    kinds = tuple(dict.fromkeys(table["noise"] if noise is None else noise))
+    images = table.get("images", "cifar10")
+    for kind in kinds:
+        parse_noise(kind, images)
     known = tuple(table["methods"])
     for method in methods or ():
         check_choice(method, "methods", known)
@@ -197,15 +216,16 @@ def parse_cifar(
         (kind, method): _template(name, table, kind, method, changes or (), smoke=smoke, closed=closed)
         for kind, method in product(kinds, wanted)
     }
-    published = dict(table.get("published", {}))
+    published = {kind: dict(found) for kind, found in table.get("published", {}).items()}
     return CifarExperiment(
         name=name,
         protocol=image_protocol(smoke=smoke, closed=closed),
         title=table["title"] + (" (smoke test)" if smoke else "") + (", test set closed" if closed else ""),
+        images=images,
         noise=kinds,
         methods=wanted,
         seeds=check_seeds(table["seeds"] if seeds is None else seeds, first_seed),
-        source=str(published.pop("source", "")),
+        sources={kind: found.pop("source") for kind, found in published.items()},
         published=published,
         templates=templates,
         smoke=smoke,
@@ -223,10 +243,13 @@ def _template(
     smoke: bool,
     closed: bool,
 ) -> CifarRun:
+    """Return the run of a noise and a method with seed 0."""
     entry = table["methods"][method]
     check_keys(entry, _METHOD, f"{name}: methods.{method}")
+    kind = parse_noise(noise).kind
+    holdout = table.get("holdout_at", {}).get(kind, table["holdout"])
     recipe = DeepRecipe()
-    for layer in (table.get("recipe", {}), entry.get("recipe", {}), entry.get("at", {}).get(noise, {})):
+    for layer in (table.get("recipe", {}), entry.get("recipe", {}), entry.get("at", {}).get(kind, {})):
         recipe = _filled(recipe, layer, f"{name}: methods.{method}")
     warm = entry.get("warm_start")
     run = CifarRun(
@@ -239,11 +262,12 @@ def _template(
         architecture=check_choice(table["architecture"], f"{name}: architecture", tuple(NETWORKS)),
         width=SMOKE_WIDTH if smoke else WIDTH,
         rows=SMOKE_ROWS if smoke else None,
-        holdout=SMOKE_ROWS // 10 if smoke else check_count(table["holdout"], f"{name}: holdout"),
+        holdout=SMOKE_ROWS // 10 if smoke else check_count(holdout, f"{name}: holdout"),
         held_out_images=entry.get("held_out_images", False),
         recipe=_for_smoke(recipe) if smoke else recipe,
         smoke=smoke,
         closed=closed,
+        images=table.get("images", "cifar10"),
     )
     for change in changes:
         run = changed(run, change)

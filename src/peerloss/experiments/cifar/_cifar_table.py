@@ -137,8 +137,7 @@ def _explanation(experiment: CifarExperiment, records: Sequence[Mapping[str, Any
     else:
         measured = "the clean test labels"
         end = "No clean label is used before the end of a run, when the test set is read once."
-        if experiment.source:
-            end += f" *Published*: {experiment.source}."
+        end += _published_sources(experiment, [record["noise"] for record in records])
     smoke = (
         "Few images, few epochs, a narrow network: these results mean nothing. " if experiment.smoke else ""
     )
@@ -150,6 +149,18 @@ def _explanation(experiment: CifarExperiment, records: Sequence[Mapping[str, Any
         "image and its mirror image. *Settled*: averaged weights after a sieve, with batch statistics "
         f"recomputed from images that are only moved and mirrored. {end}"
     )
+
+
+def _published_sources(experiment: CifarExperiment, noises: Iterable[str]) -> str:
+    """Return a sentence with the origin of the published accuracies, by noise if there are several."""
+    by_source: dict[str, list[str]] = {}
+    for noise in dict.fromkeys(noises):
+        if noise in experiment.sources:
+            by_source.setdefault(experiment.sources[noise], []).append(noise)
+    if len(by_source) < 2:
+        return "".join(f" *Published*: {source}." for source in by_source)
+    parts = (f"{', '.join(found)}: {source}" for source, found in by_source.items())
+    return f" *Published*: {'; '.join(parts)}."
 
 
 def _as_in_file(experiment: CifarExperiment, records: Iterable[Mapping[str, Any]]) -> CifarExperiment:

@@ -12,14 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 
+from peerloss._deprecation import warn_renamed
 from peerloss._device import resolve_device
+from peerloss._validation import check_choice
 from peerloss._version import __version__
-from peerloss.datasets.cifar10 import HUMAN_LABELS, read_human_labels, read_test, read_training
 from peerloss.exceptions import InvalidInputError
+from peerloss.experiments._image_noise import IMAGES, parse_noise
 from peerloss.experiments._record import FORMAT, Record, commit, machine, versions
+from peerloss.experiments.cifar._noisy_labels import draw_noise
 from peerloss.losses import DMILoss, FDivergenceLoss, PeerLoss, PlainLoss
 from peerloss.models import resnet18, resnet34
-from peerloss.noise import NoiseModel, flip_labels
 from peerloss.training import predict_logits, predict_mirrored, train_deep
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ if TYPE_CHECKING:
     from torch import nn
 
     from peerloss._validation import IntArray
-    from peerloss.datasets.cifar10 import Rows
+    from peerloss.datasets.cifar_files import CifarFiles, Rows
     from peerloss.experiments.cifar._cifar_experiment import CifarRun
 
 LOSSES: dict[str, Callable[[], nn.Module]] = {
@@ -40,8 +42,6 @@ LOSSES: dict[str, Callable[[], nn.Module]] = {
     "jensen_shannon": lambda: FDivergenceLoss("jensen_shannon"),
 }
 NETWORKS = {"resnet18": resnet18, "resnet34": resnet34}
-#: On a fast GPU an epoch takes half a second and its checkpoint a tenth, so this interval costs little.
-CHECKPOINT_EVERY = 10
 #: Suffix of the names of accuracies for which the outputs for an image and its mirror image are averaged.
 MIRRORED = ", mirrored too"
 
@@ -55,25 +55,35 @@ class SharedResources:
     Parameters
     ----------
     data_dir
-        Folder of CIFAR-10, as in :func:`~peerloss.datasets.load_cifar10`.
+        Folder of the images, as in :func:`~peerloss.datasets.load_cifar10`.
     device
         ``None`` uses a GPU if there is one.
     checkpoint_every
         Epochs between checkpoints.
     progress
         Whether to show a progress bar for each run.
+    images
+        ``"cifar10"`` or ``"cifar100"``.
     """
 
     data_dir: str | Path | None = None
     device: str | torch.device | None = None
-    checkpoint_every: int = CHECKPOINT_EVERY
+    checkpoint_every: int = 1
     progress: bool = False
-    _labels: dict[str, IntArray] = field(default_factory=dict, init=False, repr=False)
+    images: str = "cifar10"
+    _noisy_rows: dict[tuple[str, int | None], tuple[IntArray, IntArray]] = field(
+        default_factory=dict, init=False, repr=False
+    )
     _networks: dict[tuple[str, int], nn.Module] = field(default_factory=dict, init=False, repr=False)
 
     def load(self, *, test: bool) -> None:
         """Check the device and read the training images now, and with ``test`` the test images."""
         _ = self.torch_device, self.training, test and self.test
+
+    @property
+    def files(self) -> CifarFiles:
+        """The files of the images."""
+        return IMAGES[check_choice(self.images, "images", tuple(IMAGES))]
 
     @cached_property
     def torch_device(self) -> torch.device:
@@ -83,30 +93,38 @@ class SharedResources:
     @cached_property
     def training(self) -> Rows:
         """Training images and clean labels."""
-        return read_training(self.data_dir)
+        return self.files.read_training(self.data_dir)
 
     @cached_property
     def test(self) -> Rows:
         """Test images and labels. Closed runs do not read them."""
-        return read_test(self.data_dir)
+        return self.files.read_test(self.data_dir)
+
+    def noisy_rows(self, run: CifarRun) -> tuple[IntArray, IntArray]:
+        """Return the training rows of a run and their noisy labels; synthetic noise depends on its seed."""
+        is_human = run.noise in self.files.human_labels
+        key = (run.noise, None if is_human else run.seed)
+        if key not in self._noisy_rows:
+            clean = self.training[1]
+            if is_human:
+                labels = self.files.read_human_labels(run.noise, clean, self.data_dir)
+                drawn = np.arange(len(clean)), labels
+            else:
+                drawn = draw_noise(parse_noise(run.noise), self.training, run.seed, images=self.images)
+            self._noisy_rows[key] = drawn
+        rows, labels = self._noisy_rows[key]
+        return rows[: run.rows], labels[: run.rows]
 
     def noisy_labels(self, run: CifarRun) -> IntArray:
-        """Return the training labels of a run; synthetic noise depends on its seed."""
-        clean_labels = self.training[1]
-        if run.noise not in HUMAN_LABELS:
-            noise = NoiseModel.uniform(10, float(run.noise.partition(":")[2]))
-            # A generator, not a seed: the published tables were made with the labels that it draws.
-            rng = np.random.default_rng(1000 + run.seed)
-            return np.asarray(flip_labels(clean_labels, noise, random_state=rng))
-        if run.noise not in self._labels:
-            self._labels[run.noise] = read_human_labels(run.noise, clean_labels, self.data_dir)
-        return self._labels[run.noise]
+        """Return the labels of :meth:`noisy_rows`, under a deprecated name."""
+        warn_renamed("SharedResources.noisy_labels", "SharedResources.noisy_rows")
+        return self.noisy_rows(run)[1]
 
     def network(self, run: CifarRun) -> nn.Module:
         """Return the network of a run with its initial weights, which depend on its seed."""
         kind = (run.architecture, run.width)
         torch.manual_seed(run.seed)
-        fresh = NETWORKS[run.architecture](width=run.width)
+        fresh = NETWORKS[run.architecture](len(self.files.classes), width=run.width)
         self._networks.setdefault(kind, fresh).load_state_dict(fresh.state_dict())
         return self._networks[kind]
 
@@ -116,14 +134,14 @@ def train_cifar(run: CifarRun, resources: SharedResources, checkpoint: Path) -> 
     device = resources.torch_device
     test = None if run.closed else resources.test  # an unreadable file fails now, not after the training
     images, clean = resources.training
-    X, noisy = images[: run.rows], resources.noisy_labels(run)[: run.rows]
-    rows = len(X)
-    if run.holdout >= rows:
+    rows, noisy = resources.noisy_rows(run)
+    if run.holdout >= len(rows):
         raise InvalidInputError(
-            f"`holdout` must be less than the number of images, {rows}; got {run.holdout}. "
+            f"`holdout` must be less than the number of images, {len(rows)}; got {run.holdout}. "
             "Hold out fewer, or use more `rows`."
         )
-    order = np.random.default_rng(2000 + run.seed).permutation(rows)
+    X = images[rows]
+    order = np.random.default_rng(2000 + run.seed).permutation(len(rows))
     held, used = order[: run.holdout], order[run.holdout :]
     labels = noisy.copy()
     labels[held] = -1
@@ -157,7 +175,7 @@ def train_cifar(run: CifarRun, resources: SharedResources, checkpoint: Path) -> 
         "best_epoch": result.best_epoch,
         "last_score": history[-1]["score"],
         "best_score": max(record["score"] for record in result.history),
-        "noise_in_training": round(float((noisy != clean[:rows]).mean()), 4),
+        "noise_in_training": round(float((noisy != clean[rows]).mean()), 4),
         # A resumed run was started before this clock; the history has the duration of every epoch.
         "seconds": round(max(seconds, sum(epochs)), 2),
         "median_epoch": round(statistics.median(epochs), 3),
