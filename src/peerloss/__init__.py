@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         DMILoss,
         FDivergenceLoss,
         ForwardLoss,
+        LinearPeerLoss,
         PeerLoss,
         PlainLoss,
     )
@@ -45,7 +46,8 @@ _NAMES = {
     "crowd": "score_annotators",
     "datasets": "list_datasets load_dataset",
     "estimators": "CostSensitiveSVC MarginPerceptron PeerClassifier PeerPlugInClassifier RobustMLPClassifier",
-    "losses": "AlphaSchedule BackwardLoss DMILoss FDivergenceLoss ForwardLoss PeerLoss PlainLoss",
+    "losses": "AlphaSchedule BackwardLoss DMILoss FDivergenceLoss ForwardLoss LinearPeerLoss PeerLoss "
+    "PlainLoss",
     "metrics": "make_peer_scorer peer_score peer_scorer",
     "noise": "NoiseModel estimate_noise flip_labels",
     "persistence": "load_model save_model",
@@ -55,8 +57,8 @@ _MODULES = ("functional", "metrics", "noise", "peer_prediction", "theory")
 
 __all__ = [
     "AlphaSchedule", "BackwardLoss", "CostSensitiveSVC", "DMILoss", "FDivergenceLoss", "ForwardLoss",
-    "MarginPerceptron", "NoiseModel", "PeerBoostingClassifier", "PeerClassifier", "PeerLoss",
-    "PeerPlugInClassifier", "PlainLoss", "RobustMLPClassifier", "__version__", "estimate_noise",
+    "LinearPeerLoss", "MarginPerceptron", "NoiseModel", "PeerBoostingClassifier", "PeerClassifier",
+    "PeerLoss", "PeerPlugInClassifier", "PlainLoss", "RobustMLPClassifier", "__version__", "estimate_noise",
     "find_label_issues", "flip_labels", "functional", "list_datasets", "load_dataset", "load_model",
     "make_peer_scorer", "metrics", "noise", "peer_prediction", "peer_score", "peer_scorer", "save_model",
     "score_annotators", "theory",
