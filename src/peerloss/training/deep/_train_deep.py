@@ -156,8 +156,13 @@ def _prepare_files(run: Run, path: Path | None, folder: Path | None) -> None:
 
 
 def _last_good(path: Path | None, writer: CheckpointWriter | None) -> str:
+    failed = ""
     if writer is not None:
-        writer.wait()  # the file may not exist yet
+        try:
+            writer.wait()  # the file may not exist yet
+        except Exception as error:  # noqa: BLE001 (the divergence is reported, and this with it)
+            failed = f"The checkpoint of the epoch before could not be written: {error} "
     if path is None or not path.exists():
-        return "There is no checkpoint to return to; pass `checkpoint` to keep one."
-    return f"The last good checkpoint is {path}."
+        advice = "make it writable" if failed else "pass `checkpoint` to keep one"
+        return f"{failed}There is no checkpoint to return to; {advice}."
+    return f"{failed}The last good checkpoint is {path}."
