@@ -192,7 +192,7 @@ def test_divergence_is_reported_if_the_checkpoint_failed(first_fails, tmp_path, 
     monkeypatch.setattr(_deep_run.Run, "train_epoch", diverge)
     monkeypatch.setattr(_training_output, "save_checkpoint", fail)
     X, noisy, _ = images()
-    end = "There is no checkpoint to return to; make it" if first_fails else r"The last good checkpoint is \S+pt"
+    end = "There is no checkpoint to return to" if first_fails else r"The last good checkpoint is \S+pt"
     message = rf"the mean loss is nan. The checkpoint of the epoch before could not .*: no space. {end}"
     with pytest.raises(DivergenceError, match=message):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=tmp_path / "run.pt")

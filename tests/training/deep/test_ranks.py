@@ -117,15 +117,18 @@ def test_a_resumed_training_restores_the_generators_of_all_processes(together):
 
 
 def test_killed_processes_end_with_the_same_weights(tmp_path):
-    """SIGKILL to both processes, then the same call again, in two processes or in one: the same weights."""
-    process = start("long", tmp_path)
+    """SIGKILL to both processes, then the same call again, in two processes or in one: the same weights.
+
+    They wait in the sixth epoch, so that they do not end before the signal on a busy machine.
+    """
+    process = start("held", tmp_path)
     while not (tmp_path / "run.pt").exists() and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)  # first, because torchrun would stop one process after the other
     for rank in (0, 1):
         os.kill(int((tmp_path / f"{rank}.pid").read_text()), signal.SIGKILL)
     process.communicate()
-    assert torch.load(tmp_path / "run.pt", weights_only=True)["epoch"] < 20
+    assert torch.load(tmp_path / "run.pt", weights_only=True)["epoch"] <= 5
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(tmp_path / "run.pt", alone)
