@@ -1,10 +1,12 @@
 """The device of all computations, and the limit on threads."""
 
+import os
+
 import pytest
 import torch
 from threadpoolctl import threadpool_info
 
-from peerloss import PeerLoss
+from peerloss import PeerLoss, _device
 from peerloss._device import GPU_WIDTH, available_memory, one_thread, resolve_device
 from peerloss.exceptions import InvalidInputError
 from peerloss.training import train_deep
@@ -55,10 +57,24 @@ def test_an_unusable_device_is_refused(device):
 
 def test_the_memory_of_a_device(monkeypatch):
     """For the CPU it is that of the machine, for a GPU what is free; for other devices it is not known."""
+    monkeypatch.setattr(_device, "CONTAINER_LIMITS", ())
     assert available_memory(torch.device("cpu")) > 2**28
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda _: (7, 9))
     assert available_memory(torch.device("cuda")) == 7.0
     assert available_memory(torch.device("meta")) == float("inf")
+
+
+@pytest.mark.skipif(not hasattr(os, "sysconf"), reason="the memory of this system is not known")
+def test_a_container_limits_the_memory_of_the_machine(tmp_path, monkeypatch):
+    """The files of both versions of control groups; a limit of "max" means none."""
+    files = [tmp_path / "memory.max", tmp_path / "memory.limit_in_bytes"]
+    monkeypatch.setattr(_device, "CONTAINER_LIMITS", [str(file) for file in files])
+    whole = available_memory(torch.device("cpu"))
+    files[0].write_text("max\n")
+    assert available_memory(torch.device("cpu")) == whole
+    for limit, file in enumerate(reversed(files), start=4096):
+        file.write_text(f"{limit}\n")
+        assert available_memory(torch.device("cpu")) == limit
 
 
 @pytest.mark.parametrize("blas", [False, True])

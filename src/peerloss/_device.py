@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from contextlib import contextmanager, nullcontext
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
 #: Layers of small networks from this width on train faster on a GPU than in the compiled loop on the CPU
 #: (one network, H200 against EPYC).
 GPU_WIDTH = 512
+#: Files of Linux with the memory limit of a container, in control groups of version 2 and 1.
+CONTAINER_LIMITS = ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes")
 #: What torch raises for an unknown name, a missing or broken device, a build without it, a missing package.
 _DEVICE_ERRORS = (RuntimeError, AssertionError, ImportError, TypeError)
 
@@ -73,14 +76,24 @@ def _try_device(device: torch.device) -> None:
 
 
 def available_memory(device: torch.device) -> float:
-    """Return the free memory of a GPU, or the memory of the machine for the CPU, in bytes.
+    """Return the free memory of a GPU, or the memory of the machine or container for the CPU, in bytes.
 
     It is infinity if it is not known.
     """
     if device.type == "cuda":
         return float(torch.cuda.mem_get_info(device)[0])
     if device.type == "cpu" and hasattr(os, "sysconf"):  # not on Windows
-        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+        return min(float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")), _container_limit())
+    return math.inf
+
+
+def _container_limit() -> float:
+    """Return the memory limit of the container in bytes, infinity if there is none."""
+    for file in CONTAINER_LIMITS:
+        try:
+            return float(Path(file).read_text(encoding="ascii"))
+        except (OSError, ValueError):  # not a container of this kind, or "max"
+            continue
     return math.inf
 
 

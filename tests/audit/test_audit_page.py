@@ -79,7 +79,7 @@ def downloaded(browser, folder):
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
     browser.execute_script("document.getElementById('download').click()")
     file = folder / "suspects.csv"
-    for _ in range(200):
+    for _ in range(3000):  # up to a minute on a busy machine
         if file.exists() and file.stat().st_size:
             break
         time.sleep(0.02)

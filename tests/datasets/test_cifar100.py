@@ -196,6 +196,41 @@ def test_human_labels_are_checked(folder, tables, message):
         load_cifar100n(folder)
 
 
+@pytest.mark.parametrize(
+    "odd",
+    [
+        np.zeros(7, dtype=[("label", int)]),
+        np.zeros(7, dtype="V8"),
+        np.zeros(7, dtype="M8[s]"),
+        np.zeros(7, dtype="m8[s]"),
+        np.array([b"1"] * 7),
+        np.array(["1"] * 7),
+    ],
+    ids=["records", "void", "times", "durations", "bytes", "text"],
+)
+def test_labels_that_are_not_numbers_are_refused(folder, odd):
+    """NumPy cannot compare some of them with numbers, and converts others."""
+    for name, message in (("noisy_label", r"got shape \(7,\) with dtype"), ("clean_label", "do not match")):
+        tables = {"clean_label": clean_labels(), "noisy_label": clean_labels()} | {name: odd}
+        np.savez(folder / "cifar100n_labels.npz", **tables)
+        with pytest.raises(InvalidInputError, match=message):
+            load_cifar100n(folder)
+
+
+@pytest.mark.parametrize("kind", ["ZIP_STORED", "ZIP_DEFLATED", "ZIP_BZIP2", "ZIP_LZMA"])
+def test_damaged_archives_are_named(folder, kind):
+    """Whatever the compression, of which each has errors of its own."""
+    pytest.importorskip({"ZIP_BZIP2": "bz2", "ZIP_LZMA": "lzma"}.get(kind, "zlib"))
+    path = folder / "CIFAR-100_human.pt"
+    with zipfile.ZipFile(path, "w", getattr(zipfile, kind)) as archive:
+        archive.writestr("archive/data.pkl", pickle.dumps(human_tables(), protocol=2))
+    content = bytearray(path.read_bytes())
+    content[80:120] = bytes(40)
+    path.write_bytes(content)
+    with pytest.raises(InvalidInputError, match=r"human.pt cannot be read as labels: .* Download"):
+        load_cifar100n(folder)
+
+
 def test_files_that_are_far_too_large_are_refused(folder, monkeypatch):
     """Images and labels, before they are read; the message says what to download."""
     write_torch_file(folder / "CIFAR-100_human.pt", human_tables())

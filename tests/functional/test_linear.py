@@ -185,6 +185,22 @@ def test_half_precision(dtype):
             assert error < (0.02 if dtype == torch.bfloat16 else 0.003)
 
 
+@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("forward", [False, True])
+def test_the_backward_pass_may_run_inside_autocast(reduction, forward):
+    """Gradients have the precision of the forward pass, wherever ``backward`` is called."""
+    *layer, y = example(9, 4, 6, dtype=torch.float32)
+    hidden, weight, bias = layer
+    found = []
+    for backward in (False, True):
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=forward):
+            loss = linear_peer_loss(hidden, weight, y, bias=bias, reduction=reduction, chunk_rows=4)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=backward):
+            found.append(torch.autograd.grad(loss.sum(), layer))
+    for outside, inside in zip(*found, strict=True):
+        assert torch.equal(inside, outside)
+
+
 def test_chunks_lose_no_precision_in_bfloat16():
     """Sums over many chunks are kept in float32: as precise as one chunk, not worse."""
     hidden, weight, bias, y = example(512, 8, 40)

@@ -207,3 +207,12 @@ def test_the_sieve_takes_tokens():
     loss = cores_loss(noisy_prior=PRIOR, sieve_from=1.4)
     assert torch.equal(cores_keep(tokens, labels).flatten(), cores_keep(logits, target))
     torch.testing.assert_close(loss(tokens, labels), loss(logits, target))
+
+
+def test_targets_that_are_not_tensors_are_refused_as_by_peer_loss():
+    """With the sieve and without it, the message says what a target is."""
+    z, y = batch()
+    for sieve_from in (None, 0.0):
+        loss = cores_loss(noisy_prior=PRIOR, sieve_from=sieve_from)
+        with pytest.raises(InvalidInputError, match=r"`target` must be an integer tensor .* got list"):
+            loss(z, y.tolist())

@@ -76,10 +76,32 @@ def test_layers_that_compute_something_else_are_refused():
 
     hidden, layer, y = example()
     adapted = Adapted(layer.in_features, layer.out_features).to(layer.weight.dtype)
-    with pytest.raises(InvalidInputError, match=r"without a `forward` of its own.* got Adapted"):
+    with pytest.raises(InvalidInputError, match=r"without a `forward` or .* of its own.* got Adapted"):
         LinearPeerLoss()(hidden, adapted, y)
     nn.utils.parametrizations.weight_norm(layer)
     torch.testing.assert_close(LinearPeerLoss()(hidden, layer, y), PeerLoss()(layer(hidden), y))
+
+
+def replace_forward(layer):
+    """Replace the method of one layer, as adapters do without a subclass."""
+    layer.forward = lambda rows: 5.0 * nn.Linear.forward(layer, rows)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        nn.utils.spectral_norm,  # computes the weight before each call, so without a call it is outdated
+        lambda layer: layer.register_forward_hook(lambda _, __, logits: 5.0 * logits),
+        replace_forward,
+    ],
+    ids=["weight", "output", "method"],
+)
+def test_layers_with_hooks_are_refused(change):
+    """A weight that a hook computes would be that of an earlier call; a changed output would be left out."""
+    hidden, layer, y = example()
+    change(layer)
+    with pytest.raises(InvalidInputError, match=r"without a `forward` or forward hooks of its own"):
+        LinearPeerLoss()(hidden, layer, y)
 
 
 def test_it_keeps_its_number_of_classes():

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import zipfile
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from peerloss._validation import IntArray
 
     Rows: TypeAlias = tuple[NDArray[np.uint8], IntArray]
-
-#: Errors of reading a damaged archive.
-_DAMAGED = (OSError, EOFError, RuntimeError, ValueError, StopIteration, zipfile.BadZipFile, zlib.error)
 
 
 @dataclass(frozen=True)
@@ -90,20 +86,22 @@ class CifarFiles:
                 f"the labels of {self.name}N must hold {missing[0]!r}; found {sorted(tables)}. "
                 f"{self._label_advice}"
             )
-        if not np.array_equal(tables["clean_label"], clean):
+        labels, k = tables[column], len(self.classes)
+        are_numbers = {name: tables[name].dtype.kind in "iuf" for name in needed}
+        if not (are_numbers["clean_label"] and np.array_equal(tables["clean_label"], clean)):
             files = " to ".join(dict.fromkeys((self.training_files[0], self.training_files[-1])))
             raise InvalidInputError(
                 f"the labels of {self.name}N do not match these images: the clean labels differ. Use the "
                 f"images of {files} in their original order."
             )
-        labels, k = tables[column], len(self.classes)
-        usable = labels.shape == clean.shape and np.isin(labels, np.arange(k)).all()
-        if not usable:
-            is_numeric = labels.size and labels.dtype.kind in "iuf"
-            found = f" with values {labels.min()} to {labels.max()}" if is_numeric else ""
+        is_shaped = are_numbers[column] and labels.shape == clean.shape
+        if not (is_shaped and np.isin(labels, np.arange(k)).all()):
+            found = f"dtype {labels.dtype}"
+            if are_numbers[column] and labels.size:
+                found = f"values {labels.min()} to {labels.max()}"
             raise InvalidInputError(
                 f"{column!r} must hold {len(clean)} labels in 0..{k - 1}, whole numbers; got shape "
-                f"{labels.shape}{found}. {self._label_advice}"
+                f"{labels.shape} with {found}. {self._label_advice}"
             )
         return np.asarray(labels, dtype=np.int64)
 
@@ -179,22 +177,26 @@ class CifarFiles:
         try:
             if path.suffix == ".npz":
                 return read_arrays(path, columns)
-            with zipfile.ZipFile(path) as archive:
-                name = next(n for n in archive.namelist() if n.endswith("/data.pkl"))
-                if archive.getinfo(name).file_size > LARGEST_PICKLE:
-                    raise InvalidInputError(
-                        f"{path} is far larger than the labels of {self.name}N. {self._label_advice}"
-                    )
-                content = read_integers(archive.read(name), path)
-        except _DAMAGED as error:
-            if isinstance(error, InvalidInputError):
-                raise
+            content = self._read_archive(path)
+        except InvalidInputError:
+            raise
+        except Exception as error:  # a damaged archive can fail in any way, by its kind of compression
             raise InvalidInputError(
                 f"{path} cannot be read as labels: {error}. {self._label_advice}"
             ) from error
         pairs = content.items() if isinstance(content, dict) else ()
         arrays = {as_text(key): value.array for key, value in pairs if isinstance(value, ArrayRecord)}
         return {name: array for name, array in arrays.items() if array is not None}
+
+    def _read_archive(self, path: Path) -> Any:
+        """Return the content of a file of ``torch.save``, a pickle in an archive."""
+        with zipfile.ZipFile(path) as archive:
+            name = next(n for n in archive.namelist() if n.endswith("/data.pkl"))
+            if archive.getinfo(name).file_size > LARGEST_PICKLE:
+                raise InvalidInputError(
+                    f"{path} is far larger than the labels of {self.name}N. {self._label_advice}"
+                )
+            return read_integers(archive.read(name), path)
 
     def _read_pickle(self, path: Path) -> Any:
         try:

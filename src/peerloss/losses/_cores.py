@@ -90,7 +90,8 @@ class _SievedLoss(PeerLoss):
         self.sieve_from = sieve_from
 
     def forward(self, logits: Tensor, target: Tensor) -> Tensor:
-        if self.training and self.alpha >= self.sieve_from:
+        is_sieved = self.training and self.alpha >= self.sieve_from
+        if is_sieved and isinstance(target, torch.Tensor):  # other targets are refused below
             if target.is_floating_point():
                 raise InvalidInputError(
                     "`target` must be class codes for the sieve of CORES²; got soft targets. Use "

@@ -77,12 +77,11 @@ class LinearPeerLoss(AlphaLoss):
 
         Shapes of ``hidden`` and of the noisy labels are those of ``linear_peer_loss``.
         """
-        # A subclass with a forward of its own, such as one with an adapter, does more than its weight says.
-        is_linear = isinstance(layer, nn.Linear) and type(layer).forward is nn.Linear.forward
-        if not (is_linear or isinstance(layer, Tensor)):
+        if not (isinstance(layer, Tensor) or _is_only_linear(layer)):
             raise InvalidInputError(
-                "`layer` must be an nn.Linear without a `forward` of its own, or its weight, a tensor "
-                f"(K, d); got {type(layer).__name__}. For other layers use PeerLoss()(layer(hidden), target)."
+                "`layer` must be an nn.Linear without a `forward` or forward hooks of its own, or its "
+                f"weight, a tensor (K, d); got {type(layer).__name__}. For other layers use "
+                "PeerLoss()(layer(hidden), target)."
             )
         weight, bias = (layer, None) if isinstance(layer, Tensor) else (layer.weight, layer.bias)
         settings = linear_settings(self._alpha, self.eps, self.ignore_index, self.reduction)
@@ -98,3 +97,14 @@ class LinearPeerLoss(AlphaLoss):
         """Show α and the options."""
         chunk = "" if self.chunk_rows is None else f", chunk_rows={self.chunk_rows}"
         return f"alpha={self._alpha:g}, eps={self.eps:g}, {super().extra_repr()}{chunk}"
+
+
+def _is_only_linear(layer: object) -> bool:
+    """Whether a layer computes what its weight and bias say, and these are up to date without a call.
+
+    An adapter has a ``forward`` of its own. Hooks may compute the weight in each call, as those of
+    ``torch.nn.utils.spectral_norm`` do, or change the output.
+    """
+    if not isinstance(layer, nn.Linear) or getattr(layer.forward, "__func__", None) is not nn.Linear.forward:
+        return False
+    return not (layer._forward_pre_hooks or layer._forward_hooks)  # noqa: SLF001 (there is no public name)

@@ -4,6 +4,7 @@ import os
 import sys
 import tempfile
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import distributed, nn
 from peerloss import PeerLoss, PlainLoss
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.training import Augment, DeepRecipe, Growth, Sieve, train_deep
-from tests.training.deep.toy import N, images, small_encoder, small_net, tokens
+from tests.training.deep.toy import N, hold_after, images, small_encoder, small_net, tokens
 
 #: 33 rows: the shares of two processes have 17 and 16.
 RECIPE = DeepRecipe(
@@ -226,16 +227,17 @@ def main(folder):
     distributed.destroy_process_group()
 
 
-def train_for_long(folder):
-    """Train until the processes are killed, or to the end; with a folder, also write a checkpoint there."""
+def train_for_long(folder, *, hold=False):
+    """Train to the end, or until the sixth epoch, to ``hold`` there; with a folder, write a checkpoint."""
     recipe = replace(RECIPE, epochs=20, sieve=replace(SIEVE, start=0.1))
-    return train(recipe=recipe, checkpoint=folder and folder / "run.pt")["weights"]
+    model = hold_after(net(), 5 * (N // RECIPE.batch_size) + 3) if hold else net()
+    return train(model=model, recipe=recipe, checkpoint=folder and folder / "run.pt")["weights"]
 
 
-def main_for_long(folder):
+def main_for_long(folder, *, hold=False):
     distributed.init_process_group("gloo")
     (folder / f"{distributed.get_rank()}.pid").write_text(str(os.getpid()))
-    weights = train_for_long(folder)
+    weights = train_for_long(folder, hold=hold)
     if distributed.get_rank() == 0:
         torch.save(weights, folder / "weights.pt")
     distributed.destroy_process_group()
@@ -243,4 +245,5 @@ def main_for_long(folder):
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    {"all": main, "long": main_for_long}[sys.argv[1]](Path(sys.argv[2]))
+    jobs = {"all": main, "long": main_for_long, "held": partial(main_for_long, hold=True)}
+    jobs[sys.argv[1]](Path(sys.argv[2]))

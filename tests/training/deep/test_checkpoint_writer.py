@@ -172,3 +172,27 @@ def test_divergence_in_the_next_epoch_names_the_checkpoint(blocked, tmp_path, mo
     with pytest.raises(DivergenceError, match=r"epoch 2: .* The last good checkpoint is \S+run.pt"):
         train_deep(small_net(), PeerLoss(), X, noisy, recipe=replace(RECIPE, epochs=3), checkpoint=path)
     assert torch.load(path, weights_only=True)["epoch"] == 1
+
+
+@pytest.mark.parametrize("first_fails", [True, False])
+def test_divergence_is_reported_if_the_checkpoint_failed(first_fails, tmp_path, monkeypatch):
+    """The message has both errors, and an older checkpoint if there is one."""
+    train_epoch, save = _deep_run.Run.train_epoch, _training_output.save_checkpoint
+
+    def diverge(self):
+        if self.epoch == 2 - first_fails:
+            raise DivergenceError("the mean loss is nan.")
+        return train_epoch(self)
+
+    def fail(path, state):
+        if state["epoch"] == 2 - first_fails:
+            raise OSError("no space.")
+        save(path, state)
+
+    monkeypatch.setattr(_deep_run.Run, "train_epoch", diverge)
+    monkeypatch.setattr(_training_output, "save_checkpoint", fail)
+    X, noisy, _ = images()
+    end = "There is no checkpoint to return to" if first_fails else r"The last good checkpoint is \S+pt"
+    message = rf"the mean loss is nan. The checkpoint of the epoch before could not .*: no space. {end}"
+    with pytest.raises(DivergenceError, match=message):
+        train_deep(small_net(), PeerLoss(), X, noisy, recipe=RECIPE, checkpoint=tmp_path / "run.pt")

@@ -307,8 +307,8 @@ def test_rows_of_another_form_are_refused(last, data_on_device, message):
     "row", [{"words": torch.ones(4), "text": "good"}, {"text": {"words": torch.ones(4)}}, {0: torch.ones(4)}]
 )
 def test_dictionaries_of_other_things_are_refused(row):
-    """A text that a dataset returns beside its tokens is no argument of the model."""
-    message = r"`X\[0\]` must have numbers by the names .* got \w+ under .*Leave out what the model does not"
+    """A text that a dataset returns with its tokens is not an argument of the model."""
+    message = r"`X\[0\]` must have tensors .* by the names .* got \w+ under .* leave out what the model does"
     with pytest.raises(InvalidInputError, match=message):
         weights(Rows([row] * N), images()[1])
 

@@ -54,16 +54,14 @@ def assert_equal(found, expected, tolerance):
 
 @pytest.mark.parametrize("way", ranks.EXACT)
 def test_two_processes_have_the_results_of_one(way, together):
-    """Weights and scores to 1e-9, mean losses to 1e-6; both processes have the same.
+    """Weights, scores and mean losses to 1e-9, computed in float64; both processes have the same.
 
-    Losses are added in float32. A mean peer loss is a difference of terms near 1, so its rounding is
-    absolute, and relative to a mean near zero it has no bound. Sums over the rows are rounded relatively.
+    A mean peer loss is a difference of terms near 1, so its rounding is absolute: relative to a mean near
+    zero it has no bound.
     """
     expected = ranks.EXACT[way]()
     for results in together[0]:
-        found = dict(results[way])
-        assert found.pop("losses") == pytest.approx(expected["losses"], rel=1e-6, abs=1e-6)
-        assert_equal(found, {name: value for name, value in expected.items() if name != "losses"}, 1e-9)
+        assert_equal(results[way], expected, 1e-9)
 
 
 @pytest.mark.parametrize("way", ranks.ROUNDED)
@@ -117,15 +115,18 @@ def test_a_resumed_training_restores_the_generators_of_all_processes(together):
 
 
 def test_killed_processes_end_with_the_same_weights(tmp_path):
-    """SIGKILL to both processes, then the same call again, in two processes or in one: the same weights."""
-    process = start("long", tmp_path)
+    """SIGKILL to both processes, then the same call again, in two processes or in one: the same weights.
+
+    They wait in the sixth epoch, so that they do not end before the signal on a busy machine.
+    """
+    process = start("held", tmp_path)
     while not (tmp_path / "run.pt").exists() and process.poll() is None:
         time.sleep(0.005)
     process.send_signal(signal.SIGKILL)  # first, because torchrun would stop one process after the other
     for rank in (0, 1):
         os.kill(int((tmp_path / f"{rank}.pid").read_text()), signal.SIGKILL)
     process.communicate()
-    assert torch.load(tmp_path / "run.pt", weights_only=True)["epoch"] < 20
+    assert torch.load(tmp_path / "run.pt", weights_only=True)["epoch"] <= 5
     alone = tmp_path / "alone"
     alone.mkdir()
     shutil.copy(tmp_path / "run.pt", alone)

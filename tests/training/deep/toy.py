@@ -1,5 +1,8 @@
 """Small tasks for the tests of the deep loop: images whose class is their colour, and sequences of tokens."""
 
+import time
+from itertools import count
+
 import numpy as np
 import torch
 from torch import nn
@@ -33,6 +36,19 @@ def accuracy(model, X, y):
 
 def have_equal_tensors(first, second):
     return first.keys() == second.keys() and all(torch.equal(first[name], second[name]) for name in first)
+
+
+def hold_after(model, steps):
+    """Let the model wait before one more training step, so that its process can only be killed."""
+    calls = count()
+
+    def wait(module, _):
+        if module.training and next(calls) >= steps:
+            time.sleep(600)
+            raise TimeoutError("nobody killed this process")
+
+    model.register_forward_pre_hook(wait)
+    return model
 
 
 def first_targets(probs, y, **settings):

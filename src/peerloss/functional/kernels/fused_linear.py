@@ -109,7 +109,8 @@ class _LinearLoss(torch.autograd.Function):
         factor: Tensor | None = grad
         if not ctx.total:
             factors = (grad if terms.valid is None else grad.masked_fill(~terms.valid, 0.0)).contiguous()
-            gradients, factor = run_chunks(layer, terms, factors, ctx.wants).gradients, None
+            with without_autocast(layer.hidden):  # the backward pass may run inside an autocast region
+                gradients, factor = run_chunks(layer, terms, factors, ctx.wants).gradients, None
         return *(_multiply(*pair, factor) for pair in zip(gradients, layer, strict=True)), *nothing
 
 

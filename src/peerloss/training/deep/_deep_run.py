@@ -165,7 +165,9 @@ class Run:
         targets = None if self.sieve is None else self.sieve.targets_for(self.epoch)
         if self.average is not None and targets is not None:
             self.average.decay = self.sieve_recipe.average or 0.0
-        total = torch.zeros((), device=self.device)
+        # Peer losses have both signs: in float32 the rounding of a sum could exceed a mean near zero.
+        wide = torch.float32 if self.device.type == "mps" else torch.float64  # MPS has no float64
+        total = torch.zeros((), dtype=wide, device=self.device)
         self.model.train()
         with _fastest_kernels():
             epoch = self._epoch(targets)
@@ -177,7 +179,7 @@ class Run:
         self.ranks.average(() if self.average is None else self.average.buffers)
         # The weights are checked too, because the last step can damage them after a finite loss. Both numbers
         # are read at once: each read waits for the device.
-        mean, norm = torch.stack((total / self.steps, _total_norm(self.model))).tolist()
+        mean, norm = torch.stack((total / self.steps, _total_norm(self.model).to(wide))).tolist()
         self._check_divergence(mean, norm)
         return {
             "epoch": self.epoch,

@@ -10,17 +10,22 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import default_collate
 
 from peerloss.exceptions import InvalidInputError
 from peerloss.training.deep._augment import move_images
-from peerloss.training.deep._input_rows import DeviceRows, InputRows, as_model_numbers, as_tensor, map_inputs
+from peerloss.training.deep._input_rows import (
+    DeviceRows,
+    InputRows,
+    as_model_numbers,
+    as_tensor,
+    by_name,
+    map_inputs,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
     from numpy.typing import NDArray
-    from torch.utils.data import Dataset
 
     from peerloss.training.deep._augment import Moves
     from peerloss.training.deep._input_rows import Inputs
@@ -72,14 +77,14 @@ class HostRows(InputRows):
         parts = torch.arange(self._n).split(LOADED_ROWS)
         for rows, inputs in zip(parts, self.batches(torch.arange(self._n), LOADED_ROWS), strict=True):
             place = slice(int(rows[0]), int(rows[-1]) + 1)
-            for key, source in _by_name(inputs).items():
-                _by_name(whole)[key][place] = source
+            for key, source in by_name(inputs).items():
+                by_name(whole)[key][place] = source
         return DeviceRows(whole)
 
     @property
     def nbytes(self) -> int:
         """Memory that all rows would need."""
-        return self._n * sum(tensor.nbytes for tensor in _by_name(self.example).values())
+        return self._n * sum(tensor.nbytes for tensor in by_name(self.example).values())
 
     def _fetch_alike(self, rows: Tensor) -> Inputs:
         """Read rows; refuse those of another form than the first row, which would be cut or repeated."""
@@ -114,38 +119,6 @@ def _take_rows(arrays: Any, rows: NDArray[np.int64]) -> Inputs:
     return as_tensor(np.ascontiguousarray(arrays[rows]))
 
 
-def read_dataset(dataset: Dataset[Any], name: str) -> Reader:
-    """Return a function that reads rows of a map-style dataset, at once if it has ``__getitems__``."""
-    return partial(_collate_rows, dataset, name)
-
-
-def _collate_rows(dataset: Any, name: str, rows: NDArray[np.int64]) -> Inputs:
-    indices = rows.tolist()
-    if hasattr(dataset, "__getitems__"):
-        found = dataset.__getitems__(indices)
-    else:
-        found = [dataset[index] for index in indices]
-    if not isinstance(found[0], Tensor | np.ndarray | dict):
-        raise InvalidInputError(
-            f"`{name}[{indices[0]}]` must be one input: a tensor, an array or a dictionary of them; got "
-            f"{type(found[0]).__name__}. Labels are passed as `y`, so the dataset returns the input only."
-        )
-    try:
-        inputs: Inputs = default_collate(found)
-    except (RuntimeError, TypeError, KeyError) as error:
-        raise InvalidInputError(
-            f"`{name}` must return inputs of equal shape, with the same names: {error}. Pad or resize them "
-            "in the dataset."
-        ) from error
-    for key, part in _by_name(inputs).items():
-        if not (isinstance(key, str) and isinstance(part, Tensor)):
-            raise InvalidInputError(
-                f"`{name}[{indices[0]}]` must have numbers by the names of the model's arguments; got "
-                f"{type(found[0][key]).__name__} under {key!r}. Leave out what the model does not take."
-            )
-    return inputs
-
-
 def _read_ahead(
     fetch: Callable[[Tensor], Inputs], parts: Iterable[Tensor], device: torch.device
 ) -> Iterator[Inputs]:
@@ -167,10 +140,6 @@ def _read_ahead(
         pool.shutdown(cancel_futures=True)
 
 
-def _by_name(inputs: Inputs) -> dict[str, Tensor]:
-    return {"": inputs} if isinstance(inputs, Tensor) else inputs
-
-
 def _form(inputs: Inputs) -> dict[str, str]:
     """Return the dtype and the shape of a row, by name."""
-    return {name: f"{tensor.dtype} {tuple(tensor.shape[1:])}" for name, tensor in _by_name(inputs).items()}
+    return {name: f"{tensor.dtype} {tuple(tensor.shape[1:])}" for name, tensor in by_name(inputs).items()}

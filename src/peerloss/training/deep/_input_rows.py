@@ -30,6 +30,11 @@ def map_inputs(function: Callable[[Any], Tensor], inputs: Any) -> Inputs:
     return function(inputs)
 
 
+def by_name(inputs: Inputs) -> dict[str, Tensor]:
+    """Return tensors by name; a single tensor has the name ``""``."""
+    return {"": inputs} if isinstance(inputs, Tensor) else inputs
+
+
 def as_tensor(array: NDArray[Any]) -> Tensor:
     """Return a tensor that shares the memory of an array, or of a copy if torch cannot share it."""
     is_shared = array.flags.writeable and array.dtype.isnative and all(step >= 0 for step in array.strides)
@@ -38,7 +43,7 @@ def as_tensor(array: NDArray[Any]) -> Tensor:
 
 def count_rows(inputs: Inputs) -> int:
     """Return the number of rows."""
-    return len(inputs if isinstance(inputs, Tensor) else next(iter(inputs.values())))
+    return len(next(iter(by_name(inputs).values())))
 
 
 def is_images(inputs: Inputs) -> bool:
@@ -55,9 +60,17 @@ def as_model_numbers(inputs: Inputs, name: str, dtype: torch.dtype | None) -> In
         }
     if not inputs.is_floating_point():
         return inputs
-    if not bool(torch.isfinite(inputs).all()):
-        raise InvalidInputError(f"`{name}` must be finite; found NaN or infinity. Drop or impute these rows.")
-    return inputs if dtype is None else inputs.to(dtype)
+    numbers = inputs if dtype is None else inputs.to(dtype)
+    if not bool(torch.isfinite(numbers).all()):
+        if not bool(torch.isfinite(inputs).all()):
+            raise InvalidInputError(
+                f"`{name}` must be finite; found NaN or infinity. Drop or impute these rows."
+            )
+        raise InvalidInputError(
+            f"`{name}` must be in the range of {dtype}, the precision of the model; found "
+            f"{float(inputs.abs().max()):g}. Scale the inputs."
+        )
+    return numbers
 
 
 class InputRows(ABC):
@@ -90,7 +103,7 @@ class DeviceRows(InputRows):
     def __init__(self, inputs: Inputs) -> None:
         self.inputs = inputs
         self.example = map_inputs(lambda tensor: tensor[:1], inputs)
-        self.device = (inputs if isinstance(inputs, Tensor) else next(iter(inputs.values()))).device
+        self.device = next(iter(by_name(inputs).values())).device
 
     def __len__(self) -> int:
         return count_rows(self.inputs)

@@ -13,7 +13,8 @@ from torch.utils.data import Dataset, IterableDataset
 from peerloss._device import available_memory
 from peerloss._validation import as_labels, as_prior, check_same_length, read_labels
 from peerloss.exceptions import InvalidInputError
-from peerloss.training.deep._host_rows import HostRows, read_arrays, read_dataset
+from peerloss.training.deep._dataset_rows import read_dataset
+from peerloss.training.deep._host_rows import HostRows, read_arrays
 from peerloss.training.deep._input_rows import DeviceRows, as_model_numbers, as_tensor, map_inputs
 
 if TYPE_CHECKING:
@@ -190,6 +191,11 @@ def _numbers(X: Any, name: str) -> Tensor | NDArray[Any]:
         raise InvalidInputError(
             f"`{name}` must be an array or tensor of numbers; got dtype {array.dtype}. Encode text and "
             "categories first."
+        )
+    if isinstance(array, np.ndarray) and array.dtype.itemsize > 8:
+        raise InvalidInputError(
+            f"`{name}` must have numbers of at most 64 bits, the largest of torch; got {array.dtype}. Use "
+            f"`{name}.astype('float64')`."
         )
     if not array.ndim:
         raise InvalidInputError(f"`{name}` must have one entry per row; got a single number.")

@@ -57,7 +57,8 @@ def train_deep(
 
     If ``torch.distributed`` is initialised, as under ``torchrun``, all processes train one model. Each is
     called with the same arguments and computes its share of every batch. The result is that of one process,
-    up to rounding, unless a model has batch norm or dropout, or peers are sampled.
+    up to rounding, unless a model has batch norm or dropout, peers are sampled, or the loss is not a mean or
+    sum over the labels of a batch (``DMILoss``, and ``cores_loss`` with its sieve).
 
     Parameters
     ----------
@@ -86,7 +87,7 @@ def train_deep(
         Whether all inputs are kept on the device, which is fastest. Otherwise a thread reads the next batches
         while the device computes, and only a few batches are on the device. ``"auto"`` keeps inputs on a GPU
         if they need at most a third of its free memory, and on the CPU if they need at most a third of the
-        memory of the machine. The results do not depend on it.
+        memory of the machine or container. The results do not depend on it.
     checkpoint, checkpoint_every
         File to save to, and the number of epochs between two saves. Training continues while a copy of its
         state is written. If the file exists, training resumes from it and ends with the same weights as an
@@ -156,8 +157,13 @@ def _prepare_files(run: Run, path: Path | None, folder: Path | None) -> None:
 
 
 def _last_good(path: Path | None, writer: CheckpointWriter | None) -> str:
+    failed = ""
     if writer is not None:
-        writer.wait()  # the file may not exist yet
+        try:
+            writer.wait()  # the file may not exist yet
+        except Exception as error:  # noqa: BLE001 (the divergence is reported, and this with it)
+            failed = f"The checkpoint of the epoch before could not be written: {error} "
     if path is None or not path.exists():
-        return "There is no checkpoint to return to; pass `checkpoint` to keep one."
-    return f"The last good checkpoint is {path}."
+        advice = "make it writable" if failed else "pass `checkpoint` to keep one"
+        return f"{failed}There is no checkpoint to return to; {advice}."
+    return f"{failed}The last good checkpoint is {path}."

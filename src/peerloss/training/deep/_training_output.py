@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from peerloss._files import atomic_stream, check_output_file
 from peerloss._progress import announce, show_progress
 from peerloss.exceptions import InvalidInputError, OutputError
+from peerloss.training.deep._input_rows import by_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -204,10 +205,9 @@ def _some_rows(X: InputRows) -> Inputs:
 
 
 def _fingerprint(rows: Inputs) -> str:
-    parts = {"": rows} if isinstance(rows, Tensor) else rows
     content = (
-        name.encode() + tensor.detach().cpu().contiguous().view(torch.uint8).numpy().tobytes()
-        for name, tensor in parts.items()
+        name.encode() + tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
+        for name, tensor in by_name(rows).items()
     )
     return _digest(b"".join(content))
 
