@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from peerloss._pages import counted, render, row_text
+from peerloss._pages import counted, label_text, render, row_text
 from peerloss.audit._label_audit import NUMBERS_EXPLAINED
 from peerloss.audit._picture_files import small_picture
 
@@ -63,7 +63,7 @@ def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = N
         "peerloss.audit",
         "audit.html",
         script="suspects.js",
-        filters={"percent": "{:.1%}".format, "count": "{:,}".format, "counted": counted},
+        filters={"percent": "{:.1%}".format, "count": "{:,}".format, "counted": counted, "label": label_text},
         title=title,
         summary=audit.summary(),
         explained=NUMBERS_EXPLAINED,
@@ -83,7 +83,7 @@ def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = N
         suspects=_rows(audit, suspects, features, places, context),
         pictured=context is not None and context.pictures is not None,
         max_pictures=MAX_PICTURES,
-        classes=[str(label) for label in audit.classes],
+        classes=[label_text(label) for label in audit.classes],
         n_suspects=int(audit.table["flagged"].sum()),
     )
 
@@ -102,6 +102,13 @@ def _cell(value: Any) -> dict[str, str]:
         return {"text": text[:MAX_CELL] + "…", "value": text[:MAX_CELL], "full": text}
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     return {"text": text, "value": repr(float(value)) if number and text else text, "full": ""}
+
+
+def _label_cell(label: Any) -> dict[str, str]:
+    """Return the cell of a label; quotes show spaces around it, but are not part of its value."""
+    cell = _cell(label)
+    text = label_text(label)
+    return cell if cell["full"] or text == cell["text"] else cell | {"text": text, "full": str(label)}
 
 
 def _features(audit: LabelAudit) -> pd.DataFrame:
@@ -130,8 +137,8 @@ def _rows(
             "name": _row_name(name, int(places[number]), context),
             "given_code": int(given[number]),
             "suggested_code": int(suggested[number]),
-            "given": _cell(row["given"]),
-            "suggested": _cell(row["suggested"]),
+            "given": _label_cell(row["given"]),
+            "suggested": _label_cell(row["suggested"]),
             "p_error": float(row["p_error"]),
             "p_suggested": float(row["p_suggested"]),
             "rank": int(row["rank"]),
@@ -156,7 +163,7 @@ def _reasons(audit: LabelAudit, *, with_values: bool) -> list[list[str]]:
     found, given = audit.explanations, audit.table["given"].to_numpy()
     reasons = []
     for nearest, values in zip(found.nearest[:MAX_SUSPECTS], found.unusual, strict=False):
-        labels = [str(given[place]) for place in nearest if place >= 0]
+        labels = [label_text(given[place]) for place in nearest if place >= 0]
         lines = [f"similar rows: {', '.join(labels)}"] if labels else []
         reasons.append(lines + [str(value) for value in values if with_values])
     return reasons
@@ -178,7 +185,7 @@ def _matrix(audit: LabelAudit) -> list[dict[str, Any]] | None:
     entries = np.stack([audit.noise.transition, low, high], axis=2).tolist()
     return [
         {
-            "name": str(name),
+            "name": label_text(name),
             "cells": [
                 {"rate": rate, "low": low, "high": high, "right": i == j}
                 for j, (rate, low, high) in enumerate(entries[i])
@@ -190,7 +197,7 @@ def _matrix(audit: LabelAudit) -> list[dict[str, Any]] | None:
 
 def _confusions(suspects: pd.DataFrame) -> list[dict[str, Any]]:
     """Count pairs of given and suggested labels among the suspects, most frequent first."""
-    counts = Counter(zip(suspects["given"].astype(str), suspects["suggested"].astype(str), strict=True))
+    counts = Counter(zip(*(suspects[name].map(label_text) for name in ("given", "suggested")), strict=True))
     return [
         {"given": given, "suggested": suggested, "rows": rows}
         for (given, suggested), rows in counts.most_common(MAX_CONFUSIONS)
@@ -201,7 +208,8 @@ def _priors(audit: LabelAudit) -> list[dict[str, Any]]:
     order = np.argsort(-audit.noisy_prior, kind="stable")[:MAX_CLASSES]
     shares = zip(audit.classes[order], audit.noisy_prior[order], audit.clean_prior[order], strict=True)
     return [
-        {"name": str(name), "given": float(given), "clean": float(clean)} for name, given, clean in shares
+        {"name": label_text(name), "given": float(given), "clean": float(clean)}
+        for name, given, clean in shares
     ]
 
 
