@@ -110,7 +110,8 @@ class FoldClassifier(TableClassifier):
         ----------
         X, y
             Features and noisy labels of any dtype. A DataFrame may have categories, free text and missing
-            values (:class:`~peerloss.estimators.TableEncoder`); a matrix may be sparse.
+            values (:class:`~peerloss.estimators.TableEncoder`), an array missing values; a matrix may be
+            sparse.
         sample_weight
             Non-negative weights of the rows.
         groups
