@@ -29,8 +29,10 @@ MAX_CLASSES = 25
 MAX_CONFUSIONS = 20
 #: Suspects whose picture is on the page; the review shows all.
 MAX_PICTURES = 50
-#: Longer cells are truncated; the full text is in their title.
-MAX_CELL = 80
+#: Longer cells are truncated, and those of long text; the full text is in their title.
+MAX_CELL, MAX_LONG_CELL = 80, 600
+#: A column is long text, shown first, if its cells have at least this many words and characters on average.
+LONG_WORDS, LONG_CHARACTERS = 5, 40
 BINS = 20
 
 
@@ -57,6 +59,7 @@ def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = N
     """
     suspects = audit.suspects.head(MAX_SUSPECTS)
     features = _features(audit).loc[suspects["rank"].to_numpy()]
+    long = long_columns(features)
     places = np.flatnonzero(audit.table["flagged"].to_numpy())
     places = places[np.argsort(audit.table["rank"].to_numpy()[places])][: len(suspects)]
     return render(
@@ -77,7 +80,11 @@ def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = N
         priors=_priors(audit),
         bars=_bars(audit.table["p_error"].to_numpy()),
         columns=[
-            {"name": str(name), "text": not pd.api.types.is_numeric_dtype(features.iloc[:, place])}
+            {
+                "name": str(name),
+                "text": not pd.api.types.is_numeric_dtype(features.iloc[:, place]),
+                "long": place in long,
+            }
             for place, name in enumerate(features)
         ],
         suspects=_rows(audit, suspects, features, places, context),
@@ -95,11 +102,25 @@ def cell_text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float | np.floating) else str(value)
 
 
-def _cell(value: Any) -> dict[str, str]:
+def long_columns(features: pd.DataFrame) -> set[int]:
+    """Return the places of columns of long text."""
+    found = set()
+    for place in range(features.shape[1]):
+        column = features.iloc[:, place].dropna()
+        if not len(column) or pd.api.types.is_numeric_dtype(column):
+            continue
+        texts = [str(value) for value in column.iloc[:200]]
+        words = float(np.mean([len(text.split()) for text in texts]))
+        if words >= LONG_WORDS and float(np.mean([len(text) for text in texts])) >= LONG_CHARACTERS:
+            found.add(place)
+    return found
+
+
+def _cell(value: Any, limit: int = MAX_CELL) -> dict[str, str]:
     """Return the text, the sort key and, if the text was truncated, the full text."""
     text = cell_text(value)
-    if len(text) > MAX_CELL:
-        return {"text": text[:MAX_CELL] + "…", "value": text[:MAX_CELL], "full": text}
+    if len(text) > limit:
+        return {"text": text[:limit] + "…", "value": text[:MAX_CELL], "full": text}
     number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
     return {"text": text, "value": repr(float(value)) if number and text else text, "full": ""}
 
@@ -112,13 +133,15 @@ def _label_cell(label: Any) -> dict[str, str]:
 
 
 def _features(audit: LabelAudit) -> pd.DataFrame:
-    """Return the features indexed by rank, since the index of the data may repeat."""
+    """Return the features indexed by rank, since the index of the data may repeat; long text is first."""
     ranks = audit.table["rank"].to_numpy()
     shown = audit.X if audit.shown is None else audit.shown
     if shown is None:
         return pd.DataFrame(index=ranks)
     table = shown if isinstance(shown, pd.DataFrame) else pd.DataFrame(np.asarray(shown))
-    return table.iloc[:, :MAX_FEATURES].set_axis(ranks, axis=0)
+    long = long_columns(table)
+    order = sorted(range(table.shape[1]), key=lambda place: place not in long)
+    return table.iloc[:, order[:MAX_FEATURES]].set_axis(ranks, axis=0)
 
 
 def _rows(
@@ -130,6 +153,8 @@ def _rows(
 ) -> list[dict[str, Any]]:
     """Return what the page shows of each suspect; ``places`` are their positions in the audit."""
     reasons = _reasons(audit, with_values=context is None or context.pictures is None)
+    long = long_columns(features)
+    limits = [MAX_LONG_CELL if place in long else MAX_CELL for place in range(features.shape[1])]
     names = pd.Index(audit.classes)
     given, suggested = (names.get_indexer(pd.Index(suspects[name])) for name in ("given", "suggested"))
     return [
@@ -144,7 +169,7 @@ def _rows(
             "rank": int(row["rank"]),
             "why": reasons[number] if number < len(reasons) else [],
             "picture": _thumbnail(int(places[number]), context) if number < MAX_PICTURES else "",
-            "features": [_cell(value) for value in features.iloc[number]],
+            "features": [_cell(*pair) for pair in zip(features.iloc[number], limits, strict=True)],
         }
         for number, (name, row) in enumerate(suspects.iterrows())
     ]
