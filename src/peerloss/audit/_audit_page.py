@@ -60,8 +60,7 @@ def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = N
     suspects = audit.suspects.head(MAX_SUSPECTS)
     features = _features(audit).loc[suspects["rank"].to_numpy()]
     long = long_columns(features)
-    places = np.flatnonzero(audit.table["flagged"].to_numpy())
-    places = places[np.argsort(audit.table["rank"].to_numpy()[places])][: len(suspects)]
+    places = _places(audit)[: len(suspects)]
     return render(
         "peerloss.audit",
         "audit.html",
@@ -183,11 +182,25 @@ def _row_name(name: Any, place: int, context: PageContext | None) -> dict[str, s
     return _cell(row_text(name, row, context.row_numbers[row]))
 
 
+def reason_texts(audit: LabelAudit, *, with_values: bool) -> list[str]:
+    """Return why rows of an audit are suspect; an empty text if a row is none, or not among the first."""
+    texts = [""] * len(audit.table)
+    for place, lines in zip(_places(audit), _reasons(audit, with_values=with_values), strict=False):
+        texts[place] = "; ".join(lines)
+    return texts
+
+
+def _places(audit: LabelAudit) -> np.ndarray[Any, Any]:
+    """Return the positions of the suspects in the audit, the first in rank first."""
+    places = np.flatnonzero(audit.table["flagged"].to_numpy())
+    return places[np.argsort(audit.table["rank"].to_numpy()[places])]
+
+
 def _reasons(audit: LabelAudit, *, with_values: bool) -> list[list[str]]:
-    """Return the labels of similar rows and the unusual values of the first suspects, as text."""
+    """Return the labels of similar rows and the unusual values of suspects, as text."""
     found, given = audit.explanations, audit.table["given"].to_numpy()
     reasons = []
-    for nearest, values in zip(found.nearest[:MAX_SUSPECTS], found.unusual, strict=False):
+    for nearest, values in zip(found.nearest, found.unusual, strict=False):
         labels = [label_text(given[place]) for place in nearest if place >= 0]
         lines = [f"similar rows: {', '.join(labels)}"] if labels else []
         reasons.append(lines + [str(value) for value in values if with_values])
