@@ -113,6 +113,18 @@ def test_a_terminal_has_one_line(monkeypatch):
     assert text.endswith("\x1b[2K")
 
 
+def test_the_line_fits_a_usual_terminal(monkeypatch):
+    """With 80 columns the text is neither wrapped nor cut."""
+    stream = io.StringIO()
+    console = rich.console.Console(file=stream, force_terminal=True, width=80)
+    monkeypatch.setattr(rich.console, "Console", lambda **_: console)
+    with show_progress("30,000 rows"), phase("estimating the noise", 0.0, 0.5):
+        pass
+    text = stream.getvalue()
+    assert "30,000 rows: estimating the noise, 50 %, 0:00 elapsed, about 0:00 left" in text
+    assert text.count("\x1b[1A") == 1, "one line is removed at the end"
+
+
 def test_an_inner_computation_does_not_show_a_second_line(capsys):
     """Its phases are part of the outer line."""
     with show_progress("outer"), phase("part", 0.0, 1.0), show_progress("inner"), phase("own", 0.0, 1.0):

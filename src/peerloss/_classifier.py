@@ -83,7 +83,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
         """Check the arguments of ``fit``; call it inside :func:`all_or_nothing`."""
         given = X if self._checks_features else np.zeros((_num_samples(X), 1))
         labels = _partial_labels(y) if self._accepts_partial_labels else None
-        with no_overflow("`X` and `y`"):
+        with numbers_only("`X` and `y`"):
             if labels is None:
                 features, targets = validate_data(self, given, y, dtype=np.float64)
                 labels = _complete_labels(targets)
@@ -94,7 +94,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
         if self._checks_features:
             check_magnitude(features, names=getattr(self, "feature_names_in_", None))
             check_varies(features)
-        with no_overflow("`sample_weight`"):
+        with numbers_only("`sample_weight`"):
             weight = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
         check_magnitude(weight, name="sample_weight", advice="Divide all weights by the largest.")
         weighted = sample_weight is not None or labels.shares is not None
@@ -109,10 +109,15 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _check_predict(self, X: ArrayLike) -> FloatArray:
         """Check the argument of ``predict`` against the features of ``fit``."""
         check_is_fitted(self)
-        with no_overflow("`X`"):
-            checked: FloatArray = validate_data(self, X, dtype=np.float64, reset=False)
+        medians: Any = getattr(self, "medians_", None)
+        finite = True if medians is None else "allow-nan"
+        with numbers_only("`X`"):
+            checked: FloatArray = validate_data(
+                self, X, dtype=np.float64, reset=False, ensure_all_finite=finite
+            )
         check_magnitude(checked, names=getattr(self, "feature_names_in_", None))
-        return checked
+        missing = np.isnan(checked)
+        return np.where(missing, medians, checked) if missing.any() else checked
 
     @abstractmethod
     def predict_proba(self, X: ArrayLike) -> FloatArray:
@@ -123,6 +128,19 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
         best = self.predict_proba(X).argmax(axis=1)  # first, as it raises NotFittedError
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
+
+
+def table_of_gaps(X: Any) -> Any:
+    """Return an array of numbers of which some are missing as a table, and anything else as it is."""
+    if not isinstance(X, np.ndarray | list | tuple):
+        return X
+    try:
+        array = np.asarray(X)
+    except ValueError:  # rows of different lengths, which are refused later
+        return X
+    if array.ndim != 2 or array.dtype.kind != "f" or not np.isnan(array).any() or np.isinf(array).any():
+        return X
+    return pd.DataFrame(array)
 
 
 def is_mixed_table(X: Any) -> bool:
@@ -258,10 +276,17 @@ def _soft_labels(y: Any, array: NDArray[Any]) -> _Labels:
 
 
 @contextmanager
-def no_overflow(names: str) -> Iterator[None]:
-    """Name the argument if it contains an integer that does not fit a float, such as 10**400."""
+def numbers_only(names: str) -> Iterator[None]:
+    """Name the argument if it holds text, or an integer that does not fit a float, such as 10**400."""
     try:
         yield
+    except ValueError as error:
+        if "could not convert string to float" not in str(error):
+            raise
+        raise InvalidInputError(
+            f"{names} must contain numbers; {error}. Pass text and categories as columns of a DataFrame; "
+            "`.to_frame()` makes one of a Series."
+        ) from error
     except OverflowError as error:
         raise InvalidInputError(
             f"{names} must contain numbers that fit float64; conversion failed: {error}. Correct or rescale "

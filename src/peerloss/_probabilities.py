@@ -24,6 +24,8 @@ SUM_TOLERANCE = 5e-3
 #: A model has learned something if it improves the score of the frequencies by this many standard errors,
 #: or by this share.
 STANDARD_ERRORS_LEARNED, SHARE_LEARNED = 3.0, 0.05
+#: How the message about a model that has learned nothing begins.
+NOTHING_LEARNED = "nothing can be learned from these columns"
 
 
 def check_probabilities(
@@ -124,6 +126,11 @@ def label_frequencies(codes: IntArray, n_classes: int, weight: FloatArray | None
     return np.asarray(counts / counts.sum())
 
 
+def is_nothing_learned(reason: str) -> bool:
+    """Return whether a reason is that of :func:`explain_nothing_learned`."""
+    return reason.startswith(NOTHING_LEARNED)
+
+
 def explain_nothing_learned(
     proba: NDArray[Any],
     codes: IntArray,
@@ -155,8 +162,8 @@ def explain_nothing_learned(
     if mean > min(STANDARD_ERRORS_LEARNED * error, SHARE_LEARNED * of_frequencies) + 1e-12:
         return ""
     return (
-        "nothing can be learned from these columns: predictions of held-out labels are no better than the "
-        f"label frequencies (Brier score {1.0 + share @ score:.3f}, of the frequencies "
+        f"{NOTHING_LEARNED}: predictions of held-out labels are no better than the label frequencies "
+        f"(Brier score {1.0 + share @ score:.3f}, of the frequencies "
         f"{of_frequencies:.3f}, difference {mean:.4f} ± {error:.4f})"
     )
 

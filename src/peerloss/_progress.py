@@ -29,6 +29,8 @@ _Function = TypeVar("_Function", bound="Callable[..., Any]")
 SECONDS_BETWEEN_LINES = 10.0
 #: Below this share, the time left is not estimated.
 MIN_SHARE = 0.02
+#: In a narrower terminal the bar is short, so that all of the text fits into the line.
+WIDE = 100
 
 
 @dataclass(frozen=True)
@@ -181,13 +183,16 @@ def _clock(seconds: float) -> str:
 def _line(title: str, console: Any) -> Iterator[Listener]:
     """Yield a listener that keeps one line of the terminal up to date."""
     from rich.progress import BarColumn, Progress, ProgressColumn, Task  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415 - only if progress is shown
+    from rich.table import Column  # noqa: PLC0415 - only if progress is shown
+    from rich.text import Text  # noqa: PLC0415
 
     class Description(ProgressColumn):
         def render(self, task: Task) -> Text:
             return Text(describe(title, task.description, task.completed, task.elapsed or 0.0))
 
-    with Progress(BarColumn(20), Description(), console=console, transient=True) as bar:
+    width = 20 if console.width >= WIDE else 6
+    description = Description(table_column=Column(no_wrap=True))  # a second line would look like another bar
+    with Progress(BarColumn(width), description, console=console, transient=True) as bar:
         task = bar.add_task("", total=1.0)
         yield lambda label, share: bar.update(task, description=label, completed=share)
 

@@ -170,3 +170,26 @@ def test_an_audit_without_suspects_has_a_page(tmp_path):
     object.__setattr__(audit, "table", audit.table.assign(flagged=False))
     audit.to_html(tmp_path / "page.html")
     assert 'id="search"' not in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_long_text_wraps_and_stands_first(browser, tmp_path):
+    """Sentences come before numbers and are shown in full on several lines, wide and narrow."""
+    data, proba, _ = table()
+    sentence = "The parcel arrived two days late and the courier left it at the wrong door. " * 2
+    X = data[["size"]].assign(story=[f"{sentence}{i}" for i in range(len(data))])
+    y = pd.Series(pd.Categorical(data["label"], categories=["cat", HOSTILE, "bird & co"]))
+    find_label_issues(X, y, pred_proba=proba).to_html(tmp_path / "page.html")
+    browser.get((tmp_path / "page.html").as_uri())
+    heads = browser.execute_script(
+        "return Array.from(document.querySelectorAll('#table th')).map((cell) => cell.textContent.trim())"
+    )
+    assert heads[-2:] == ["story", "size"]
+    for screen in SCREENS:
+        with show_on(browser, screen):
+            words, height, line = browser.execute_script(
+                "const cell = document.querySelector('td.long'), style = getComputedStyle(cell);"
+                "return [cell.textContent, cell.scrollHeight - cell.clientHeight, cell.clientHeight];"
+            )
+            assert words.startswith(sentence)
+            assert height <= 1, "nothing is hidden"
+            assert line > 40, "there are several lines"

@@ -173,3 +173,30 @@ def test_a_changed_table_has_its_own_probabilities():
         why = changed.explain(row)
         assert why.probabilities[why.given] == pytest.approx(1.0 - why.p_error)
         assert why.probabilities[why.suggested] == pytest.approx(table["p_suggested"][row])
+
+
+def test_words_of_free_text_that_are_unusual_for_the_label_are_named():
+    """They are frequent with the suggested label and rare with the given one; shares exclude the row."""
+    _, y, proba, wrong = shapes()
+    rng = np.random.default_rng(0)
+    words = np.array([["mouse", "ant", "bee"], ["whale", "bear", "elk"]])
+    texts = [
+        f"we {rng.choice(['saw', 'met'])} one {rng.choice(words[i % 2])} today and {i} more of them"
+        for i in range(len(y))
+    ]
+    audit = find_label_issues(pd.DataFrame({"story": texts}, index=y.index), y, pred_proba=proba)
+    found = [audit.explain(name) for name in audit.suspects.index if wrong[audit.table.index.get_loc(name)]]
+    assert found
+    for why in found:
+        (value,) = why.unusual
+        assert value.column == "word of story"
+        assert value.value in words[["small", "large"].index(why.suggested)]
+        assert value.comparison.endswith(f"with {why.suggested!r}")
+
+
+def test_texts_without_common_words_have_no_unusual_ones():
+    """Nothing is compared if no word occurs twice."""
+    _, y, proba, _ = shapes()
+    texts = [f"a{i} b{i} c{i} d{i}" for i in range(len(y))]
+    audit = find_label_issues(pd.DataFrame({"story": texts}, index=y.index), y, pred_proba=proba)
+    assert audit.explain(audit.suspects.index[0]).unusual == []

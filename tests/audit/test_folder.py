@@ -193,3 +193,12 @@ def test_an_audit_under_its_hidden_name_is_restored(tmp_path):
     write_audit(tmp_path)
     (tmp_path / "audit").rename(tmp_path / f".audit.{'0' * 16}.old")
     assert len(read_folder(tmp_path / "audit").labels) == 60
+
+
+def test_the_table_says_why_rows_are_suspect(tmp_path):
+    """Suspects have the labels of similar rows and unusual values, other rows an empty text."""
+    write_audit(tmp_path)
+    labels = read_folder(tmp_path / "audit").labels
+    assert labels["flagged"].any()
+    assert labels.loc[labels["flagged"], "why"].str.startswith("similar rows: ").all()
+    assert (labels.loc[~labels["flagged"], "why"] == "").all()

@@ -157,3 +157,15 @@ def test_an_update_keeps_the_columns_that_are_shown():
     audit, data, _ = made_audit()
     shown = data[["note"]]
     assert replace(audit, shown=shown).update({0: "cat"}).shown is shown
+
+
+def test_spaces_around_labels_are_visible_on_the_page(tmp_path):
+    """Quotes show them in the tables and filters; the CSV download has the label itself."""
+    labels = np.array(["yes ", "no"])[np.arange(60) % 2]
+    labels[::10] = "no"
+    proba = np.where(np.arange(60)[:, None] % 2 == np.array([1, 0]), 0.95, 0.05)
+    audit = find_label_issues(labels=labels, pred_proba=pd.DataFrame(proba, columns=["no", "yes "]))
+    audit.to_html(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert '<option value="1">&#39;yes &#39;</option>' in text
+    assert 'title="yes ">&#39;yes &#39;</td>' in text

@@ -110,3 +110,9 @@ def test_peer_loss_is_not_recommended_without_a_gain():
     for corrected in (0.7, 0.69, 0.7004):
         text = replace(found, accuracy_corrected=corrected).headline
         assert text.endswith("Training with peer loss is not expected to help here."), text
+
+
+def test_no_gain_is_not_a_negative_zero():
+    """A gain that rounds to zero has no minus sign."""
+    found = replace(outlook(NoiseModel.uniform(2, 0.1), [0.5, 0.5]), accuracy_corrected=0.69999)
+    assert "(+0.0 points)" in found.headline

@@ -50,6 +50,17 @@ def test_every_column_has_a_kind_and_a_use():
     assert describe_table(messy(), "label", drop=["id", "unit"]).columns[0].name == "x"
 
 
+def test_numbers_read_as_text_are_not_called_identifiers(tmp_path):
+    """The note on their decimal commas is the only one; names are still called names."""
+    lines = [f'"{i},{i % 10}5",n{i},{"ab"[i % 2]}' for i in range(60)]
+    (tmp_path / "data.csv").write_text("\n".join(["price,name,label", *lines, ""]))
+    notes = describe_table(tmp_path / "data.csv", "label").notes
+    assert [note for note in notes if "'price'" in note] == [
+        "Column 'price' is text because of decimal commas, as in '0,05'; use `--decimal ,`."
+    ]
+    assert "Column 'name' is not used: it differs in nearly every row, like a name or an identifier." in notes
+
+
 def test_labels_are_counted_and_odd_ones_named():
     """Spellings, rare classes and missing labels are named with the options that change what is done."""
     summary = describe_table(messy(), "label")

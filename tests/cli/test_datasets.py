@@ -50,6 +50,7 @@ def test_a_file_is_described(tmp_path):
     answer = run("mine.csv", "--target", "label", "--data-dir", str(tmp_path))
     assert answer.exit_code == 0, answer.output
     assert "[red]: 1 (33.3%)" in answer.stdout
+    assert "class 0" not in answer.stdout, "labels of a file have no codes"
     assert answer.stdout.splitlines()[-1] == "mine.csv: 3 rows, 2 features, 2 classes."
 
 

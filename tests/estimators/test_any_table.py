@@ -186,3 +186,51 @@ def test_linear_models_learn_from_the_words_themselves():
     model = PeerClassifier(cv=3, random_state=0).fit(X, chosen % 2)
     brier = model.report_.candidates["brier"]
     assert brier["sparse logistic C=5"] < 0.8 * brier[["weak", "strong"]].min()
+
+
+def with_gaps():
+    """Return an array in which every seventh number of a column is missing, and labels."""
+    rng = np.random.default_rng(0)
+    y = np.arange(ROWS) % 2
+    X = rng.normal(size=(ROWS, 3)) + 2.0 * y[:, None]
+    X[::7, 1] = np.nan
+    return X, y
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_arrays_may_have_missing_values(name, tmp_path):
+    """The model is that of the table with these columns; predictions take arrays, also after loading."""
+    X, y = with_gaps()
+    model = MODELS[name]().fit(X, y)
+    assert model.score(X, y) > 0.85
+    assert model.n_features_in_ == 3
+    assert not hasattr(model, "feature_names_in_")
+    expected = MODELS[name]().fit(pd.DataFrame(X), y).predict_proba(pd.DataFrame(X))
+    np.testing.assert_allclose(model.predict_proba(X), expected)
+    np.testing.assert_array_equal(model.predict_proba(X.tolist()), model.predict_proba(X))
+    loaded = load_model(save_model(model, tmp_path / "model"))
+    np.testing.assert_array_equal(loaded.predict_proba(X), model.predict_proba(X))
+    with pytest.raises(ValueError, match="3 features"):
+        model.predict(X[:, :2])
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith(("PeerPlugIn", "plug-in"))])
+def test_numbers_may_be_missing_in_predictions_only(name):
+    """Rows with gaps are predicted; the medians of the training stand for them, if it is not a booster."""
+    X, y = with_gaps()
+    complete = np.where(np.isnan(X), 0.0, X)
+    model = MODELS[name]().fit(pd.DataFrame(complete, columns=list("abc")), y)
+    found = model.predict_proba(pd.DataFrame(X, columns=list("abc")))
+    assert np.isfinite(found).all()
+    if "GB" not in name:
+        filled = np.where(np.isnan(X), np.median(complete, axis=0), X)
+        np.testing.assert_array_equal(found, model.predict_proba(pd.DataFrame(filled, columns=list("abc"))))
+
+
+@pytest.mark.parametrize("name", [name for name in MODELS if not name.startswith(("PeerPlugIn", "plug-in"))])
+def test_text_outside_a_table_is_refused_with_the_remedy(name):
+    """A Series of texts and an array with text name the DataFrame that works."""
+    X, y = everything()
+    for given in (X["review"].fillna(""), X[["number", "colour"]].to_numpy(dtype=object)):
+        with pytest.raises(InvalidInputError, match=r"must contain numbers.*columns of a DataFrame"):
+            MODELS[name]().fit(given, y)

@@ -31,3 +31,11 @@ def test_the_view_has_accuracy_models_and_noise():
 def test_doubts_are_shown():
     """They are sentences below the accuracy."""
     assert "<p>Class-conditional noise" in report(misfit_p_value=0.0)._repr_html_()
+
+
+def test_the_noise_has_the_names_of_the_labels():
+    """Reports saved by earlier versions have no names, and number the classes."""
+    view = report(classes=("no", "<yes>"))._repr_html_()
+    assert "labelled &lt;yes&gt;" in view
+    assert "class 0" not in view
+    assert "class 0" in report()._repr_html_()

@@ -26,6 +26,16 @@ def counted(number: int, noun: str, plural: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
+def label_text(label: object) -> str:
+    """Return a label as text, in quotes if spaces around it would not be seen.
+
+    >>> label_text("yes"), label_text("yes ")
+    ('yes', "'yes '")
+    """
+    text = str(label)
+    return text if text == text.strip() and text else repr(text)
+
+
 def render(
     package: str,
     template: str,

@@ -14,6 +14,7 @@ from sklearn.model_selection import check_cv, cross_val_predict
 
 from peerloss._deprecation import renamed_parameters
 from peerloss._probabilities import (
+    NOTHING_LEARNED,
     check_probabilities,
     encode,
     explain_nothing_learned,
@@ -372,7 +373,7 @@ def out_of_fold(
         model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed)
         with warnings.catch_warnings():
             # The audit warns itself.
-            warnings.filterwarnings("ignore", "nothing can be learned", IdentifiabilityWarning)
+            warnings.filterwarnings("ignore", NOTHING_LEARNED, IdentifiabilityWarning)
             found = model.fit(features, codes, groups=groups).oof_proba_
     else:
         folds = _splitter(cv, groups, seed)

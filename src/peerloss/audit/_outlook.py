@@ -54,7 +54,7 @@ class Outlook:
     @property
     def headline(self) -> str:
         """The expected accuracies in words, and which method to use; ``theory`` has the reasons."""
-        gain = 100 * (self.accuracy_corrected - self.accuracy_as_labelled)
+        gain = round(100 * (self.accuracy_corrected - self.accuracy_as_labelled), 1) + 0.0  # never -0.0
         text = (
             f"A model trained on these labels is expected to be right in {self.accuracy_as_labelled:.1%} of "
             f"the rows, and in {self.accuracy_corrected:.1%} if training accounts for the wrong labels "
@@ -62,7 +62,7 @@ class Outlook:
         )
         if self.sum_of_rates is None:
             return f"{text} Whether peer loss applies is unknown."
-        if self.applies and round(gain, 1) <= 0.0:
+        if self.applies and gain <= 0.0:
             return f"{text} Training with peer loss is not expected to help here."
         if self.applies:
             return f"{text} Peer loss applies to these labels."

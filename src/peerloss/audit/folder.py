@@ -4,7 +4,7 @@ audit.json        format, name of the data, SHA-256 of the other files, columns 
                   summary
 data.*            an exact copy of the table
 labels.csv        one row per label: row (from 0), name, given, suggested, p_error, p_suggested, rank,
-                  flagged; further columns may follow
+                  flagged; further columns follow, such as why
 explanations.json why rows are suspect (``_stored_explanations.py``)
 pictures.json     absolute path of the picture of each row of the data, if the data have pictures
 index.html        the page
@@ -25,7 +25,7 @@ import pandas as pd
 
 from peerloss._files import atomic_folder, check_output_folder, lock_file, restore_folder
 from peerloss._version import __version__
-from peerloss.audit._audit_page import PageContext, audit_page
+from peerloss.audit._audit_page import PageContext, audit_page, reason_texts
 from peerloss.audit._picture_files import PICTURE_TYPES
 from peerloss.audit._stored_evidence import FILES, write_evidence
 from peerloss.audit._stored_explanations import dump_explanations, load_explanations
@@ -256,7 +256,9 @@ def write_results(
     table, rows = audit.table, context.rows
     named = pd.DataFrame({"row": rows, "name": [str(name) for name in table.index]})
     results = table.reset_index(drop=True).assign(
-        given=table["given"].astype(str).to_numpy(), suggested=table["suggested"].astype(str).to_numpy()
+        given=table["given"].astype(str).to_numpy(),
+        suggested=table["suggested"].astype(str).to_numpy(),
+        why=reason_texts(audit, with_values=context.pictures is None),
     )
     safe = manifest.get("spreadsheet_safe") is True
     with (folder / LABELS).open("w", encoding="utf-8", newline="") as stream:

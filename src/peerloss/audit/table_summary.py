@@ -45,6 +45,11 @@ class ColumnSummary:
     note: str = ""
     """How it was read, or how it should be: a clause whose subject is the column."""
 
+    @property
+    def is_odd(self) -> bool:
+        """Whether the column is not used, and not because its numbers were read as text."""
+        return not self.used and not self.note.startswith("is text because")
+
 
 @dataclass(frozen=True, eq=False)
 class TableSummary:
@@ -101,7 +106,8 @@ class TableSummary:
         """Everything that is worth a sentence, as sentences; those of ``serious`` are included."""
         found = []
         if self.learns:
-            found = [f"Column {c.name!r} is not used: it {c.why}" for c in self.columns if not c.used]
+            # A note on how a column should be read says why it is not used, too.
+            found = [f"Column {c.name!r} is not used: it {c.why}" for c in self.columns if c.is_odd]
         if self.decimal == ",":
             found.append("Numbers are read with decimal commas")
         found += [f"Column {c.name!r} {c.note}" for c in self.columns if c.note]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from peerloss._classifier import NoisyLabelClassifier, all_or_nothing, no_overflow
+from peerloss._classifier import NoisyLabelClassifier, all_or_nothing, numbers_only
 from peerloss._probabilities import label_frequencies
 from peerloss._progress import announce, phase, show_progress
 from peerloss._random import RandomState, as_generator
@@ -294,7 +294,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             return encode(self.table_, X, self.categorical_features)
         X = as_dense(X)
         allowed = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
-        with no_overflow("`X`"):
+        with numbers_only("`X`"):
             if self._columns.categories:
                 validate_data(self, X, reset=False, skip_check_array=True)
                 features: FloatArray = check_array(self._columns.encode(X), estimator=self, **allowed)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
@@ -9,17 +10,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss._pages import label_text
 from peerloss._progress import announce, phase
 from peerloss.cli._table_options import (
     Decimal,
     Encoding,
+    Force,
     MinClassRows,
     NaValues,
     Sep,
     Sheet,
     TidyLabels,
     Yes,
-    label_text,
+    check_learned,
     read_options,
     show_summary,
 )
@@ -102,6 +105,7 @@ def audit(
     tidy_labels: TidyLabels = False,
     min_class_rows: MinClassRows = None,
     yes: Yes = False,
+    force: Force = False,
     labels: Annotated[
         Path | None,
         typer.Option(
@@ -149,6 +153,7 @@ def audit(
 
     Example: peerloss audit images/ -o audit/
     """
+    from peerloss._probabilities import is_nothing_learned
     from peerloss.audit.folder import check_free, write_folder
     from peerloss.audit.table_summary import describe_rows
     from peerloss.cli._audit_inputs import (
@@ -218,6 +223,7 @@ def audit(
         warnings.simplefilter("always", UserWarning)
         with phase("auditing", 0.0, 0.97):
             found = _find_issues(labelled, proba, learned, seed=seed, jobs=jobs)
+        check_learned(found.reason if is_nothing_learned(found.reason) else "", force=force)
         announce("writing the folder", 0.97)
         write_folder(
             output,
@@ -268,7 +274,7 @@ def _labelled_rows(
 
     from peerloss._validation import check_choice
     from peerloss.audit.table_summary import as_classes, check_classes
-    from peerloss.cli._audit_inputs import row_names
+    from peerloss.cli._audit_inputs import prepare_reports, row_names
     from peerloss.crowd.report_tables import read_matched_reports, read_row_names
     from peerloss.datasets import require_columns
     from peerloss.datasets.label_spelling import prepare_labels, respell
@@ -303,7 +309,7 @@ def _labelled_rows(
             abstain=abstain,
             options=options_for_other(reports, options),
         )
-        prepared = _prepare_reports(found, table.index, tidy=tidy)
+        prepared = prepare_reports(found, table.index, tidy=tidy)
         y: pd.Series | pd.DataFrame = found.assign(label=respell(found["label"], prepared.tidied))
         unlabelled = ~np.asarray(table.index.isin(found["task"]))
     else:
@@ -322,16 +328,6 @@ def _labelled_rows(
     everything = pd.Series(prepared.labels.to_numpy(dtype=object).ravel())
     check_classes(everything, where=holder, words=reading.words)
     return Labelled(X.iloc[rows], y, rows, target, X, prepared)
-
-
-def _prepare_reports(reports: pd.DataFrame, rows: pd.Index, *, tidy: bool) -> PreparedLabels:
-    """Return the labels of several annotators, one column per label of a row."""
-    from peerloss.datasets.label_spelling import prepare_labels
-
-    place = reports.groupby("task", observed=True).cumcount()
-    labels = reports["label"].astype(object).set_axis([reports["task"].astype(object), place])
-    wide = labels.unstack()  # noqa: PD010 - pivot_table is slow for text
-    return prepare_labels(wide.reindex(rows), tidy=tidy, keep_rare=True)
 
 
 def _find_issues(
@@ -392,9 +388,13 @@ def _print(
         numbers = (f"{row['p_error']:.3f}", f"{row['p_suggested']:.3f}")
         cells = [row_text(name, row["position"], row_numbers[row["position"]]), *labels, *numbers]
         shown.add_row(*(Text(visible(cell)[:60]) for cell in cells))
-    Console().print(shown)
+    if len(suspects):
+        Console().print(shown)
     row_noise = [] if found.row_noise is None or not found.row_noise.refused else [found.row_noise]
-    for line in (*summary["notes"], *row_noise, found.outlook):
+    # The headline says why the noise rates are not known.
+    notes = [note for note in summary["notes"] if not found.reason or found.reason not in note]
+    for line in (*notes, *row_noise, found.outlook):
         say(line)
-    say(f"Next: open {summary['audit']}/index.html, or run peerloss review {summary['audit']}.")
+    folder = shlex.quote(summary["audit"])
+    say(f"Next: open {summary['audit']}/index.html, or run `peerloss review {folder}`.")
     say(f"{found.headline} Written to {summary['audit']}.")

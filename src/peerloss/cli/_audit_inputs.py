@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from peerloss.cli._audit import Labelled
     from peerloss.datasets import ImageFolder, ReadOptions
+    from peerloss.datasets.label_spelling import PreparedLabels
     from peerloss.datasets.tables import RowNumbers
 
 #: Endings of images that browsers show.
@@ -288,3 +289,13 @@ def read_probabilities(path: Path, labelled: Labelled, options: ReadOptions) -> 
             f"{path} must have one row per row of the data; it has {len(table):,}, the data {n_rows:,}."
         )
     return table.rename(columns=lambda name: str(name).removeprefix(PREFIX)).iloc[labelled.rows]
+
+
+def prepare_reports(reports: pd.DataFrame, rows: pd.Index, *, tidy: bool) -> PreparedLabels:
+    """Return the labels of several annotators, one column per label of a row."""
+    from peerloss.datasets.label_spelling import prepare_labels
+
+    place = reports.groupby("task", observed=True).cumcount()
+    labels = reports["label"].astype(object).set_axis([reports["task"].astype(object), place])
+    wide = labels.unstack()  # noqa: PD010 - pivot_table is slow for text
+    return prepare_labels(wide.reindex(rows), tidy=tidy, keep_rare=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss._pages import label_text
 from peerloss.cli._table_options import (
     Decimal,
     Encoding,
@@ -15,7 +16,6 @@ from peerloss.cli._table_options import (
     Sep,
     Sheet,
     TidyLabels,
-    label_text,
     read_options,
 )
 from peerloss.cli._terminal import counted, say, say_json, visible
@@ -167,7 +167,9 @@ def _print_one(described: dict[str, Any]) -> None:
     classes = list(described["classes"].items())
     for code, (label, count) in enumerate(classes[:MAX_CLASSES]):
         share = f"{count} ({count / described['rows']:.1%})"
-        table.add_row(f"class {code}", f"{_plain(label_text(label))}: {share}")
+        # Built-in data sets have codes; the labels of a file are its own.
+        name = "label" if "table" in described else f"class {code}"
+        table.add_row(name, f"{_plain(label_text(label))}: {share}")
     if len(classes) > MAX_CLASSES:
         table.add_row("classes", f"and {len(classes) - MAX_CLASSES:,} more")
     columns = described.get("table", {}).get("columns", [])

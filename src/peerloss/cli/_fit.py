@@ -15,12 +15,14 @@ from peerloss._progress import announce, phase
 from peerloss.cli._table_options import (
     Decimal,
     Encoding,
+    Force,
     MinClassRows,
     NaValues,
     Sep,
     Sheet,
     TidyLabels,
     Yes,
+    check_learned,
     read_options,
     show_summary,
 )
@@ -61,6 +63,7 @@ def fit(
     tidy_labels: TidyLabels = False,
     min_class_rows: MinClassRows = None,
     yes: Yes = False,
+    force: Force = False,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
@@ -98,7 +101,7 @@ def fit(
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         with phase("training", 0.0, 0.97):
-            model = _train(task, metric=metric, seed=seed, jobs=jobs)
+            model = _train(task, metric=metric, seed=seed, jobs=jobs, force=force)
         announce("saving the model", 0.97)
         save_model(model, output, reading=replace(options, decimal=reading.decimal).as_dict())
     notes = sorted({str(warning.message) for warning in caught if warning.category is UserWarning})
@@ -154,14 +157,16 @@ def _count_minus_one(described: TableSummary, labels: pd.Series) -> TableSummary
     return replace(described, classes=classes, unlabelled=described.unlabelled + rows)
 
 
-def _train(task: Task, *, metric: str, seed: int, jobs: int) -> Pipeline:
+def _train(task: Task, *, metric: str, seed: int, jobs: int, force: bool) -> Pipeline:
     from sklearn.pipeline import Pipeline
 
     from peerloss.estimators import PeerClassifier, TableEncoder
 
     classifier = PeerClassifier(metric=metric, n_jobs=jobs, random_state=seed)
     columns = TableEncoder(output="table")
-    return Pipeline([("columns", columns), ("classifier", classifier)]).fit(task.X, task.y)
+    model = Pipeline([("columns", columns), ("classifier", classifier)]).fit(task.X, task.y)
+    check_learned(classifier.report_.nothing_learned, force=force)
+    return model
 
 
 def _summarise(model: Pipeline, task: Task, target: str, output: Path) -> dict[str, Any]:

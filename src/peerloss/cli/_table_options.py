@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from peerloss.cli._terminal import say
+from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -49,6 +50,9 @@ MinClassRows = Annotated[
         "are at most 5 % of the rows.",
     ),
 ]
+Force = Annotated[
+    bool, typer.Option("--force", help="Write the result even if nothing can be learned from the table.")
+]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask whether to continue.")]
 
 
@@ -67,12 +71,6 @@ def read_options(
     )
 
 
-def label_text(label: object) -> str:
-    """Return a label as text, in quotes if spaces around it would not be seen."""
-    text = str(label)
-    return text if text == text.strip() and text else repr(text)
-
-
 def show_summary(summary: TableSummary, *, yes: bool, quiet: bool) -> None:
     """Print the summary, unless ``quiet``; at a terminal, ask whether to continue if something is serious."""
     if quiet:
@@ -82,3 +80,12 @@ def show_summary(summary: TableSummary, *, yes: bool, quiet: bool) -> None:
     if summary.serious and not yes and sys.stdin.isatty() and not typer.confirm("Continue?", err=True):
         say("Nothing was written.", err=True)
         raise typer.Exit(code=1)
+
+
+def check_learned(reason: str, *, force: bool) -> None:
+    """Refuse to write a result if nothing was learned, for the ``reason``, unless ``force``."""
+    if reason and not force:
+        raise InvalidInputError(
+            f"{reason}. Nothing was written. Add columns that say something about the labels, check that the "
+            "labels belong to these rows, or pass --force to write the result anyway."
+        )

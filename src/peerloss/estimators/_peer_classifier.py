@@ -86,6 +86,8 @@ class PeerReport:
     nothing_learned: str = ""
     """Why the model is useless, if it predicts held-out labels no better than their frequencies do. Then
     ``accuracy`` is at most that of a constant prediction."""
+    classes: tuple[str, ...] = ()
+    """The labels in the order of T, as text."""
 
     @property
     def fits(self) -> bool:
@@ -323,10 +325,8 @@ class PeerClassifier(TableClassifier):
         return self._noisy_proba(views._replace(features=self._standardise(views.features)))
 
     def _noisy_proba(self, views: Views) -> FloatArray:
-        members = zip(self.weights_, self.members_, strict=True)
-        parts = [w * member.proba(*views) for w, member in members]
-        total: FloatArray = np.sum(parts, axis=0)
-        return total
+        parts = [w * member.proba(*views) for w, member in zip(self.weights_, self.members_, strict=True)]
+        return np.asarray(np.sum(parts, axis=0))
 
     def predict_proba(self, X: ArrayLike) -> FloatArray:
         """Return probabilities of the clean classes, shape (n, K)."""
@@ -335,8 +335,7 @@ class PeerClassifier(TableClassifier):
 
     def _standardise(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
-            standard: FloatArray = np.clip(self.scaler_.transform(X), -MAX_STANDARDISED, MAX_STANDARDISED)
-        return standard
+            return np.asarray(np.clip(self.scaler_.transform(X), -MAX_STANDARDISED, MAX_STANDARDISED))
 
     def _folds(self, data: FitInput, groups: ArrayLike | None, seed: int) -> Folds:
         n_labelled = int((data.codes != MISSING).sum())
@@ -383,6 +382,7 @@ def _make_report(
         *clean_map.noise_posterior.interval(),
         repeated,
         useless,
+        tuple(map(str, data.classes)),
     )
     if useless:
         return _as_constant(report, clean_map.noisy_prior)

@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from peerloss._classifier import MISSING, is_mixed_table
+from peerloss._classifier import MISSING, is_mixed_table, table_of_gaps
 from peerloss._probabilities import label_frequencies
 from peerloss._progress import announce, phase, reporter
 from peerloss._random import RandomState, as_generator
@@ -151,8 +151,9 @@ class PeerPlugInClassifier(FoldClassifier):
             self._check_estimator(needs_weights="`y` has soft labels")
         else:
             self._check_estimator(needs_weights="`sample_weight` was given" if data.weighted else "")
-        if is_mixed_table(X):
-            self.table_ = None if self._accepts(X, data) else TableEncoder().fit(X)
+        table = table_of_gaps(X)
+        if is_mixed_table(table):
+            self.table_ = None if self._accepts(X, data) else TableEncoder().fit(table)
         elif not self._accepts_sparse:
             self.table_ = encoder_for(X)
             self.table_ = None if self.table_ is None else self.table_.fit(X)
@@ -209,7 +210,7 @@ class PeerPlugInClassifier(FoldClassifier):
             return tags  # `fit` raises the error, or the estimator is not scikit-learn's
         inner = get_tags(self.estimator)
         tags.input_tags = inner.input_tags
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
         tags.non_deterministic = inner.non_deterministic
         if inner.classifier_tags is not None:
             tags.classifier_tags.multi_class = inner.classifier_tags.multi_class
@@ -272,7 +273,7 @@ class PeerPlugInClassifier(FoldClassifier):
     def _as_accepted(self, X: Any) -> Any:
         """Return features that the estimator accepts."""
         if self.table_ is not None:
-            return self.table_.transform(X)
+            return self.table_.transform(self._as_fitted(X))
         return X if self._accepts_sparse else as_dense(X)
 
     @property

@@ -26,6 +26,8 @@ def report_card(report: PeerReport) -> str:
         *report.doubts,
         table(("averaged model", "weight"), rows),
         f"{more} more models with smaller weights." if more > 0 else "",
-        noise_table(report.noise.transition, low=report.noise_low, high=report.noise_high),
+        noise_table(
+            report.noise.transition, report.classes or None, low=report.noise_low, high=report.noise_high
+        ),
         details("Details", str(report)),
     )

@@ -9,12 +9,18 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
-from scipy.sparse import issparse
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from peerloss._classifier import MISSING, FitInput, NoisyLabelClassifier, all_or_nothing, is_mixed_table
+from peerloss._classifier import (
+    MISSING,
+    FitInput,
+    NoisyLabelClassifier,
+    all_or_nothing,
+    numbers_only,
+    table_of_gaps,
+)
 from peerloss._progress import show_progress
 from peerloss._validation import BoolArray, FloatArray, IntArray, check_count
 from peerloss.datasets.tables.sparse_encoder import SparseEncoder, as_dense, encoder_for
@@ -33,21 +39,27 @@ DEFAULT_FOLDS = 5
 class TableClassifier(NoisyLabelClassifier):
     """A classifier whose ``X`` may be a mixed table or a sparse matrix, besides an array of numbers.
 
-    A DataFrame with text, categories or missing values is encoded by
-    :class:`~peerloss.estimators.TableEncoder`, a sparse matrix with many columns by its components.
+    A DataFrame with text, categories or missing values, and an array with missing values, is encoded by
+    :class:`~peerloss.estimators.TableEncoder`, a sparse matrix with many columns by its components. If no
+    number was missing in training, medians replace those that are missing later.
     """
 
     table_: TableEncoder | SparseEncoder | None
     """The fitted encoder; ``None`` if the features were numbers."""
+    medians_: FloatArray | None
+    """(d,) medians of the features, if they were numbers."""
 
     def _check_fit(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
         """Check the arguments of ``fit``; encode a mixed table or a sparse matrix for each kind of model."""
-        self.table_ = None
-        if not self._checks_features or not (is_mixed_table(X) or issparse(X)):
+        self.table_ = self.medians_ = None
+        if not self._checks_features:
             return super()._check_fit(X, y, sample_weight)
+        X = table_of_gaps(X)
         self.table_ = encoder_for(X)
         if self.table_ is None:
-            return super()._check_fit(as_dense(X), y, sample_weight)
+            numbers = super()._check_fit(as_dense(X), y, sample_weight)
+            self.medians_ = np.array([np.median(column) for column in numbers.X.T])
+            return numbers
         views = self.table_.fit(X).views(X)
         data = super()._check_fit(views.features, y, sample_weight)
         validate_data(self, X, skip_check_array=True)  # the names and number of the columns as given
@@ -57,15 +69,25 @@ class TableClassifier(NoisyLabelClassifier):
         """Check the argument of ``predict``; return its features for each kind of model."""
         check_is_fitted(self)
         if self.table_ is not None:
-            return self.table_.views(X)
-        return Views(super()._check_predict(as_dense(X) if issparse(X) else X))
+            return self.table_.views(self._as_fitted(X))
+        return Views(super()._check_predict(as_dense(X)))
+
+    def _as_fitted(self, X: Any) -> Any:
+        """Return an array as a table if the classifier was fitted to an array that had missing values."""
+        is_array = not isinstance(X, pd.DataFrame) and not hasattr(self, "feature_names_in_")
+        if not is_array or not isinstance(self.table_, TableEncoder):
+            return X
+        with numbers_only("`X`"):
+            return pd.DataFrame(
+                validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")
+            )
 
     def _check_predict(self, X: Any) -> FloatArray:
         return self._views(X).features
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.sparse = True
+        tags.input_tags.sparse = tags.input_tags.allow_nan = True
         return tags
 
 
@@ -88,7 +110,8 @@ class FoldClassifier(TableClassifier):
         ----------
         X, y
             Features and noisy labels of any dtype. A DataFrame may have categories, free text and missing
-            values (:class:`~peerloss.estimators.TableEncoder`); a matrix may be sparse.
+            values (:class:`~peerloss.estimators.TableEncoder`), an array missing values; a matrix may be
+            sparse.
         sample_weight
             Non-negative weights of the rows.
         groups

@@ -77,8 +77,8 @@ RENAMED_FIELDS = {
 }
 #: Name in the file → fields that earlier versions did not have, with the values that they used.
 NEW_FIELDS: dict[str, dict[str, Any]] = {
-    "CostSensitiveSVC": {"table_": None, "verbose": False},
-    "MarginPerceptron": {"table_": None, "verbose": False},
+    "CostSensitiveSVC": {"table_": None, "medians_": None, "verbose": False},
+    "MarginPerceptron": {"table_": None, "medians_": None, "verbose": False},
     "PeerBoostingClassifier": {
         "n_folds": 5,
         "clean_map_": None,
@@ -87,9 +87,9 @@ NEW_FIELDS: dict[str, dict[str, Any]] = {
         "table_": None,
         "verbose": False,
     },
-    "PeerClassifier": {"table_": None, "verbose": False},
-    "PeerPlugInClassifier": {"random_state": 0, "table_": None, "verbose": False},
-    "RobustMLPClassifier": {"table_": None, "verbose": False},
+    "PeerClassifier": {"table_": None, "medians_": None, "verbose": False},
+    "PeerPlugInClassifier": {"random_state": 0, "table_": None, "medians_": None, "verbose": False},
+    "RobustMLPClassifier": {"table_": None, "medians_": None, "verbose": False},
     "TableEncoder": {
         "output": "features",
         "free_text_": [],

@@ -7,9 +7,12 @@ import subprocess
 import sys
 import threading
 
+import numpy as np
+import pandas as pd
 import pytest
 
-from peerloss.audit.folder import read_folder
+from peerloss.audit import find_label_issues
+from peerloss.audit.folder import read_folder, write_folder
 from peerloss.audit.review import DecisionsFile, Review, ReviewServer, read_decisions
 from tests.audit.made_up import HOSTILE, write_audit, write_pictures, write_texts
 from tests.browsers import SCREENS, console_errors, keys, show_on
@@ -305,3 +308,39 @@ def test_ten_thousand_suspects_are_fast(browser, serve, tmp_path):
     times = [press(browser, "k") for _ in range(60)]
     sys.stderr.write(f"{total} suspects: median {statistics.median(times):.1f} ms from key to next suspect\n")
     assert text(browser, "progress").startswith("61 of")
+
+
+def write_plain(folder, labels, proba):
+    """Write an audit of a table with one column of numbers; return what the review needs."""
+    path = folder / "data.csv"
+    table = pd.DataFrame({"x": np.arange(len(labels)), "label": labels})
+    table.to_csv(path, index=False)
+    proba = pd.DataFrame(proba, columns=["no", "yes "])
+    found = find_label_issues(table[["x"]], table["label"], pred_proba=proba)
+    write_folder(folder / "audit", found, path, rows=np.arange(len(labels)), labels=["label"], title="Plain")
+    return read_folder(folder / "audit")
+
+
+def test_spaces_around_labels_are_visible(browser, serve, tmp_path):
+    """Quotes show them wherever a label stands; the decision has the label itself."""
+    clean = np.arange(60) % 2
+    labels = np.array(["no", "yes "])[np.where(np.arange(60) % 10 == 0, 1 - clean, clean)]
+    proba = np.where(clean[:, None] == np.array([0, 1]), 0.95, 0.05)
+    folder = write_plain(tmp_path, labels, proba)
+    opened(browser, serve(folder).url)
+    assert {text(browser, "given"), text(browser, "suggested")} == {"no", "'yes '"}
+    assert "'yes '" in text(browser, "choices")
+    press(browser, "2" if text(browser, "given") == "no" else "1")
+    (decision,) = read_decisions(folder.decisions_path)
+    assert decision.label == ("yes " if labels[decision.row] == "no" else "no")
+
+
+@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
+def test_an_audit_without_suspects_says_so(browser, serve, tmp_path):
+    """Nothing was reviewed, so the page does not say that everything was."""
+    rng = np.random.default_rng(0)
+    folder = write_plain(tmp_path, np.array(["no", "yes "])[rng.integers(2, size=60)], np.full((60, 2), 0.5))
+    opened(browser, serve(folder).url)
+    assert text(browser, "doneTitle") == "This audit has no suspects."
+    assert text(browser, "progress").startswith("0 of 0 suspects reviewed")
+    assert not console_errors(browser)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from peerloss.audit._audit_page import cell_text
+from peerloss.audit._audit_page import cell_text, long_columns
 from peerloss.audit.review._decisions_file import (
     ACTIONS,
     MAX_NAME,
@@ -34,8 +34,6 @@ BATCH = 20
 MAX_TEXT, MAX_EXAMPLE = 20_000, 600
 #: Decisions that the last page lists, and confusions that can be chosen.
 MAX_LISTED, MAX_CONFUSIONS = 500, 200
-#: A column is long text, shown first, if its cells have at least this many words and characters on average.
-LONG_WORDS, LONG_CHARACTERS = 5, 40
 #: Which suspects a view shows.
 STATUSES = ("undecided", "skipped", "decided", "all")
 
@@ -83,7 +81,7 @@ class Review:
         self._row_numbers = folder.row_numbers
         self._names = dict(zip(folder.labels["row"].tolist(), folder.labels["name"].tolist(), strict=True))
         self._labels = dict(zip(folder.labels["row"].tolist(), folder.labels["given"].tolist(), strict=True))
-        self._long = _long_columns(features.iloc[suspects["row"].to_numpy()])
+        self._long = long_columns(features.iloc[suspects["row"].to_numpy()])
         self._explanations = folder.explanations(len(features))
         self._columns = [str(name) for name in features]
         self._cells = self._needed_cells(features)
@@ -276,17 +274,3 @@ def _ordered(folder: AuditFolder, order: str) -> pd.DataFrame:
             f"`order` must be a column of numbers in labels.csv: {', '.join(numeric)}; got {order!r}."
         )
     return suspects.sort_values(order, ascending=False, kind="stable")
-
-
-def _long_columns(features: pd.DataFrame) -> set[int]:
-    """Return the places of columns of long text."""
-    found = set()
-    for place in range(features.shape[1]):
-        column = features.iloc[:, place].dropna()
-        if not len(column) or pd.api.types.is_numeric_dtype(column):
-            continue
-        texts = [str(value) for value in column.iloc[:200]]
-        words = float(np.mean([len(text.split()) for text in texts]))
-        if words >= LONG_WORDS and float(np.mean([len(text) for text in texts])) >= LONG_CHARACTERS:
-            found.add(place)
-    return found

@@ -24,7 +24,7 @@ FEW_ROWS = 20
 DISTINCT_SHARE = 0.9
 _DATE = re.compile(r"\d{1,4}([-/.])\d{1,2}\1\d{1,4}([ T].*)?")
 #: A word, or one character of a script without spaces between words (Chinese, Japanese, Korean, Thai).
-_WORD = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
+WORD = re.compile(r"[\u0e00-\u0e7f\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af]|[^\W_]+")
 
 
 class ColumnUse(NamedTuple):
@@ -140,4 +140,4 @@ def _counts_rows(known: pd.Series) -> bool:
 
 
 def _words_per_value(text: pd.Series) -> float:
-    return float(np.mean([len(_WORD.findall(value)) for value in text]))
+    return float(np.mean([len(WORD.findall(value)) for value in text]))

@@ -21,6 +21,9 @@
     return element;
   }
 
+  // Quotes show spaces around a label.
+  function quoted(label) { return label && label === label.trim() ? label : "'" + label + "'"; }
+
   function showError(message) {
     at("error").textContent = message;
     at("error").hidden = false;
@@ -78,6 +81,8 @@
 
   function probability(p) { return p > 0.995 ? "over 0.99" : p < 0.005 ? "under 0.01" : p.toFixed(2); }
 
+  function percent(p) { return (100 * p).toFixed(p < 0.1 || (p > 0.99 && p < 0.9995) ? 1 : 0) + " %"; }
+
   function isFiltered() { return Boolean(at("byGiven").value || at("byConfusion").value); }
 
   function showProgress() {
@@ -88,7 +93,9 @@
     ];
     if (isFiltered() || at("status").value !== "undecided") counts.push(number(state.matching) + " in this view");
     if (settings.reviewer) counts.push("reviewer " + settings.reviewer);
-    const position = number(Math.min(place + 1, state.total)) + " of " + count(state.total, "suspect");
+    const position = place < state.total
+      ? number(place + 1) + " of " + count(state.total, "suspect")
+      : number(reviewed) + " of " + count(state.total, "suspect") + " reviewed";
     at("progress").textContent = [position, ...counts].join(" · ");
     at("bar").max = Math.max(1, state.total);
     at("bar").value = reviewed;
@@ -111,7 +118,7 @@
   }
 
   function describe(decision) {
-    const words = { keep: "kept", change: "changed to " + decision.label, drop: "dropped", skip: "skipped" };
+    const words = { keep: "kept", change: "changed to " + quoted(decision.label), drop: "dropped", skip: "skipped" };
     return words[decision.action];
   }
 
@@ -128,15 +135,15 @@
     at("why").hidden = !suspect.probabilities.length;
     at("probabilities").replaceChildren(...suspect.probabilities.map(([label, p]) => {
       const item = make("li");
-      const name = make("span", label);
+      const name = make("span", quoted(label));
       const bar = make("progress");
       name.title = label;
       bar.value = p;
-      item.append(name, make("span", (100 * p).toFixed(p < 0.1 ? 1 : 0) + " %"), bar);
+      item.append(name, make("span", percent(p)), bar);
       return item;
     }));
     at("nearestText").textContent = suspect.nearest.length
-      ? "Most similar rows: " + suspect.nearest.map((row) => row.name + " is " + row.label).join(", ") + "." : "";
+      ? "Most similar rows: " + suspect.nearest.map((row) => row.name + " is " + quoted(row.label)).join(", ") + "." : "";
     at("unusual").replaceChildren(...suspect.unusual.map(
       ([column, value, comparison]) => make("li", column + " = " + value + ": " + comparison)));
   }
@@ -145,14 +152,14 @@
     const withCards = suspect.similar.some((row) => row.picture !== null || row.texts.length);
     const half = { givenCards: suspect.given, suggestedCards: suspect.suggested };
     at("examples").hidden = !withCards;
-    at("givenAgain").textContent = suspect.given;
-    at("suggestedAgain").textContent = suspect.suggested;
+    at("givenAgain").textContent = quoted(suspect.given);
+    at("suggestedAgain").textContent = quoted(suspect.suggested);
     Object.entries(half).forEach(([id, label]) => {
       at(id).classList.toggle("words", suspect.picture === null);
       at(id).replaceChildren(...suspect.similar.filter((row) => row.label === label).map(card));
     });
     at("tableBox").hidden = !suspect.features.length;
-    const heads = ["", "this row", ...suspect.similar.map((row) => row.label + ": " + row.name)];
+    const heads = ["", "this row", ...suspect.similar.map((row) => quoted(row.label) + ": " + row.name)];
     const head = make("tr");
     head.append(...heads.map((text) => { const cell = make("th", text); cell.scope = "col"; return cell; }));
     at("columns").replaceChildren(...(suspect.similar.length ? [head] : []));
@@ -168,7 +175,9 @@
   async function showEnd() {
     const found = await call("decisions");
     const everything = at("status").value === "undecided" && !isFiltered();
-    at("doneTitle").textContent = everything ? "All suspects are reviewed." : "No more suspects in this view.";
+    const isEmpty = state.total === 0;
+    at("doneTitle").textContent = isEmpty ? "This audit has no suspects."
+      : everything ? "All suspects are reviewed." : "No more suspects in this view.";
     at("doneText").textContent = number(state.keep) + " kept, " + number(state.change) + " changed, "
       + number(state.drop) + " dropped, " + number(state.skip) + " skipped. Press U to undo the last decision.";
     at("revisit").hidden = state.skip === 0;
@@ -180,7 +189,7 @@
     at("decisionBox").hidden = found.decisions.length === 0;
     at("decisions").replaceChildren(...found.decisions.map((decision) => {
       const row = make("tr");
-      const texts = [decision.name, decision.given, describe(decision), decision.note || "", decision.reviewer || ""];
+      const texts = [decision.name, quoted(decision.given), describe(decision), decision.note || "", decision.reviewer || ""];
       row.append(...texts.map((text) => make("td", text)));
       return row;
     }));
@@ -201,8 +210,8 @@
     at("name").textContent = suspect.name.replace(/^row /, "Row ");
     showDecision(decision);
     at("probability").textContent = "wrong with probability " + probability(suspect.p_error);
-    at("given").textContent = suspect.given;
-    at("suggested").textContent = suspect.suggested;
+    at("given").textContent = quoted(suspect.given);
+    at("suggested").textContent = quoted(suspect.suggested);
     at("chance").textContent = suspect.p_suggested === null
       ? "" : "right with probability " + probability(suspect.p_suggested);
     at("picture").hidden = suspect.picture === null;
@@ -318,15 +327,15 @@
   at("byGiven").addEventListener("change", () => { at("byConfusion").value = ""; look(); });
   at("byConfusion").addEventListener("change", () => { at("byGiven").value = ""; look(); });
   settings.given.forEach(([label, rows], index) => {
-    at("byGiven").append(new Option(label + " (" + number(rows) + ")", String(index + 1)));
+    at("byGiven").append(new Option(quoted(label) + " (" + number(rows) + ")", String(index + 1)));
   });
   settings.confusions.forEach(([given, suggested, rows], index) => {
-    at("byConfusion").append(new Option(given + " → " + suggested + " (" + number(rows) + ")", String(index + 1)));
+    at("byConfusion").append(new Option(quoted(given) + " → " + quoted(suggested) + " (" + number(rows) + ")", String(index + 1)));
   });
   keys.forEach(function (label, key) {
     const button = make("button");
     button.type = "button";
-    button.append(make("kbd", key), " " + label);
+    button.append(make("kbd", key), " " + quoted(label));
     button.addEventListener("click", () => { change(label); button.blur(); });
     at("choices").append(button);
   });
