@@ -39,8 +39,9 @@ drawn by the seed. Noise and share of labels are those of the tables above; the 
 **Methods.** `train_deep` with a small ResNet and the recipe of `deep_digits.py`; no setting was chosen here.
 All have {FIRST_STEPS} steps, in which the α of peer loss rises from 0 to 1, and then {SIEVE_EPOCHS} epochs of
 1,200 rows, or as many steps. *sieve, all rows* trains unlabelled rows on predictions after the first part;
-*sieve, labelled rows* is not given them. ± is the standard error over seeds, and *gain* the difference of the
-two sieves, paired by seed.
+*sieve, labelled rows* is not given them. Both also have stronger augmentation then, which is a part of what
+they gain over peer loss. ± is the standard error over seeds, and *gain* the difference of the two sieves,
+paired by seed.
 """
 
 
