@@ -26,6 +26,14 @@ def test_soft_labels():
     assert labels.shares.dtype == np.float64
 
 
+def test_rows_in_half_precision_sum_to_one():
+    """They are rounded, and losses that compute in single precision would refuse their sums."""
+    y = np.random.default_rng(0).dirichlet(np.ones(10), size=50).astype(np.float16)
+    assert abs(y.astype(float).sum(axis=1) - 1.0).max() > 1e-4
+    np.testing.assert_allclose(read_labels(y, "y").shares.sum(axis=1), 1.0, atol=1e-12)
+    np.testing.assert_allclose(read_labels(y.astype(float), "y", eps=0.01).shares, read_labels(y, "y").shares)
+
+
 @pytest.mark.parametrize(
     ("y", "message"),
     [

@@ -220,15 +220,16 @@ class GivenLabels(NamedTuple):
         return np.asarray(self.codes >= 0)
 
 
-def read_labels(y: Any, name: str, *, n_classes: int | None = None) -> GivenLabels:
+def read_labels(y: Any, name: str, *, n_classes: int | None = None, eps: float | None = None) -> GivenLabels:
     """Check labels (n,) or soft labels (n, K); errors call the argument ``name``.
 
     Floats in two dimensions are soft labels: class probabilities that sum to one in each row. Entries may be
-    negative (negative label smoothing). A row of NaN has no label.
+    negative (negative label smoothing). A row of NaN has no label. ``eps`` is the precision of soft labels if
+    they were rounded more than their dtype shows. Rows in half precision are divided by their sums.
     """
     array = np.asarray(y)
     if array.ndim == 2 and array.dtype.kind == "f":
-        return _soft_labels(array, name, n_classes)
+        return _soft_labels(array, name, n_classes, float(np.finfo(array.dtype).eps) if eps is None else eps)
     return GivenLabels(_codes_with_missing(array, name, n_classes))
 
 
@@ -251,7 +252,7 @@ def _codes_with_missing(y: NDArray[Any], name: str, n_classes: int | None) -> In
     return np.where(missing, -1, codes)
 
 
-def _soft_labels(table: NDArray[Any], name: str, n_classes: int | None) -> GivenLabels:
+def _soft_labels(table: NDArray[Any], name: str, n_classes: int | None, eps: float) -> GivenLabels:
     if table.shape[1] < 2 or n_classes not in (None, table.shape[1]):
         columns = "a column for each class" if n_classes is None else f"{n_classes} columns, one per class"
         raise InvalidInputError(
@@ -267,7 +268,7 @@ def _soft_labels(table: NDArray[Any], name: str, n_classes: int | None) -> Given
         )
     with np.errstate(invalid="ignore"):  # infinity minus infinity
         sums = shares.sum(axis=1)
-    tolerance = max(SOFT_LABEL_TOLERANCE, np.finfo(table.dtype).eps)  # of rounding in half precision
+    tolerance = max(SOFT_LABEL_TOLERANCE, eps)  # of rounding in half precision
     wrong = ~missing & ~(np.abs(sums - 1.0) <= tolerance)
     if wrong.any():
         row = int(np.flatnonzero(wrong)[0])
@@ -276,6 +277,8 @@ def _soft_labels(table: NDArray[Any], name: str, n_classes: int | None) -> Given
             f"`{name}` must hold class probabilities that sum to 1 in each row, if it holds soft labels "
             f"(floats); {what}. Divide votes by their number; a row of NaN has no label."
         )
+    if eps > SOFT_LABEL_TOLERANCE:  # in single precision, losses would refuse these sums
+        shares /= sums[:, None]
     return GivenLabels(np.where(missing, -1, np.nan_to_num(shares).argmax(axis=1)), shares)
 
 

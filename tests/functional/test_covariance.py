@@ -136,6 +136,25 @@ def test_probabilities_may_be_in_half_precision(dtype):
     torch.testing.assert_close(found.double(), covariance_targets(y, clean), rtol=0, atol=0.02)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("has_transitions", [False, True])
+def test_targets_of_many_rows_sum_to_one(dtype, has_transitions):
+    """Sums over 400,000 rows neither overflow nor lose precision: the losses accept the targets."""
+    generator = torch.Generator().manual_seed(0)
+    clean = torch.softmax(3.0 * torch.randn(400_000, 2, generator=generator), dim=1).to(dtype)
+    y = torch.randint(2, (400_000,), generator=generator)
+    rates = 0.4 * torch.rand(400_000, 1, 1, generator=generator)
+    transitions = (rates + (1.0 - 2.0 * rates) * torch.eye(2)).to(dtype) if has_transitions else None
+    found = covariance_targets(y, clean, transitions)
+    assert found.dtype == dtype
+    tables = [
+        None if t is None else t.double() / t.double().sum(-1, keepdim=True) for t in (clean, transitions)
+    ]
+    exact = covariance_targets(y, *tables)
+    torch.testing.assert_close(found.double(), exact, rtol=0, atol=2 * torch.finfo(dtype).eps + 1e-5)
+    assert torch.isfinite(PeerLoss("sigmoid")(torch.zeros(400_000, 2), found))
+
+
 def test_rows_without_a_label_stay_without_one():
     """Their targets are NaN, which the loss ignores, and they do not change those of the others."""
     clean = torch.tensor([[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]], dtype=torch.float64)
@@ -172,7 +191,13 @@ CLEAN = torch.tensor([[0.9, 0.1], [0.2, 0.8]])
         (lambda: covariance_targets(torch.tensor([0, 2]), CLEAN), r"`target` must hold labels in 0\.\.1"),
         (
             lambda: covariance_targets(torch.tensor([0, 1]), CLEAN, torch.eye(2)),
-            r"`transitions` must be a tensor of shape \(2, 2, 2\); got \(2, 2\)",
+            r"`transitions` must be a floating-point tensor of shape \(2, 2, 2\); got torch.float32 \(2, 2\)",
+        ),
+        (
+            lambda: covariance_targets(
+                torch.tensor([0, 1]), CLEAN, mean_transition=torch.eye(2, dtype=torch.int64)
+            ),
+            "`mean_transition` must be a floating-point tensor .*got torch.int64",
         ),
         (
             lambda: covariance_targets(torch.tensor([0, 1]), CLEAN, mean_transition=torch.ones(2, 2)),

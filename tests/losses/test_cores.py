@@ -124,6 +124,16 @@ def test_the_preset_is_the_loss_of_the_kept_rows_from_a_beta_on():
     assert "sieve_from=1.4" in repr(loss)
 
 
+@pytest.mark.parametrize("sieve_from", [None, 1.4])
+def test_rows_without_a_label_may_have_another_code(sieve_from):
+    """``ignore_index=-1``, as in ``PeerLoss``: the loss is that of the labelled rows."""
+    z, y = batch(4, 50)
+    loss = cores_loss(noisy_prior=PRIOR, sieve_from=sieve_from, ignore_index=-1)
+    expected = loss(z[10:], y[10:])
+    y[:10] = -1
+    assert loss(z, y).item() == pytest.approx(expected.item(), abs=1e-12)
+
+
 def test_the_sieve_of_the_preset_starts_after_epoch_30():
     """With the schedule of the authors, β reaches 1.4 in epoch 31, counted from 0."""
     schedule = cores_schedule(cores_loss())
@@ -182,7 +192,7 @@ def test_the_preset_on_cuda_agrees_with_the_cpu_and_never_synchronises():
         (lambda: cores_schedule(cores_loss(), warm_up=-1), "`warm_up` must be"),
         (lambda: cores_schedule(cores_loss(), rise=1), "`rise` must be"),
         (lambda: cores_schedule(cores_loss(), beta=math.nan), "`beta` must be"),
-        (lambda: cores_loss(beta=math.inf), "`alpha` must be"),
+        (lambda: cores_loss(beta=math.inf), "`beta` must be"),
     ],
 )
 def test_bad_arguments_are_named(call, message):

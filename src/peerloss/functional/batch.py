@@ -252,14 +252,15 @@ def split_ignored(y: Tensor, k: int, ignore_index: int) -> tuple[Tensor, Tensor 
 
     On the CPU, labels outside 0..K-1 are refused.
     """
-    valid = y != ignore_index
     if not values_are_checkable(y):
+        valid = y != ignore_index
         return y.masked_fill(~valid, 0), valid
     if y.numel() == 0:
         return y, None
     first, last = (extreme.item() for extreme in torch.aminmax(y))
     if first >= 0 and last < k and not first <= ignore_index <= last:
         return y, None
+    valid = y != ignore_index
     wrong = valid & ((y < 0) | (y >= k))
     if wrong.any():
         raise InvalidInputError(

@@ -78,25 +78,38 @@ def covariance_targets(
     """
     n, k = _check_clean(clean)
     labelled = _check_codes(target, n, k, ignore_index)
-    labels = one_hot(target.long().masked_fill(~labelled, 0), k).to(clean)
-    weights = clean * labelled[:, None]
+    posterior = _in_single_precision(clean)
+    labels = one_hot(target.long().masked_fill(~labelled, 0), k).to(posterior)
+    weights = posterior * labelled[:, None]
     if transitions is not None:
         _check_rows(transitions, "transitions", (n, k, k))
-        transitions = transitions.to(clean)
+        transitions = _in_single_precision(transitions).to(posterior)
     if mean_transition is None:
         joint = (
             weights.T @ labels if transitions is None else torch.einsum("ni,nij->ij", weights, transitions)
         )
-        mean = joint / weights.sum(dim=0).clamp(min=torch.finfo(clean.dtype).tiny)[:, None]
+        # Divided by its own sums: the sum of `weights`, rounded over many rows, is not exactly the same.
+        mean = joint / joint.sum(dim=1, keepdim=True).clamp(min=torch.finfo(joint.dtype).tiny)
     else:
         _check_rows(mean_transition, "mean_transition", (k, k))
-        mean = mean_transition.to(clean)
-    expected = clean @ mean
+        mean = _in_single_precision(mean_transition).to(posterior)
+    expected = posterior @ mean
     if transitions is None:
         soft = expected
     else:
-        soft = labels - torch.einsum("ni,nij->nj", clean, transitions) + expected
-    return soft.masked_fill(~labelled[:, None], torch.nan)
+        soft = labels - torch.einsum("ni,nij->nj", posterior, transitions) + expected
+    return soft.masked_fill(~labelled[:, None], torch.nan).to(clean.dtype)
+
+
+def _in_single_precision(table: Tensor) -> Tensor:
+    """Return probabilities in at least float32; rows in half precision, which is rounded, sum to one again.
+
+    Sums over many rows overflow in float16.
+    """
+    if table.dtype not in (torch.float16, torch.bfloat16):
+        return table
+    exact = table.float()
+    return exact / exact.sum(dim=-1, keepdim=True)
 
 
 def _check_clean(clean: Tensor) -> tuple[int, int]:
@@ -133,9 +146,9 @@ def _check_codes(target: Tensor, n: int, k: int, ignore_index: int) -> Tensor:
 
 def _check_rows(table: Tensor, name: str, shape: tuple[int, ...]) -> None:
     """Refuse another shape and rows, in the last dimension, that are not probabilities."""
-    if not isinstance(table, Tensor) or tuple(table.shape) != shape:
-        got = tuple(table.shape) if isinstance(table, Tensor) else type(table).__name__
-        raise InvalidInputError(f"`{name}` must be a tensor of shape {shape}; got {got}.")
+    if not isinstance(table, Tensor) or not table.is_floating_point() or tuple(table.shape) != shape:
+        got = f"{table.dtype} {tuple(table.shape)}" if isinstance(table, Tensor) else type(table).__name__
+        raise InvalidInputError(f"`{name}` must be a floating-point tensor of shape {shape}; got {got}.")
     if values_are_checkable(table):
         off = (table.double().sum(dim=-1) - 1.0).abs()
         tolerance = max(SOFT_LABEL_TOLERANCE, torch.finfo(table.dtype).eps)  # of rounding in half precision

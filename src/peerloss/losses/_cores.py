@@ -26,6 +26,7 @@ def cores_loss(
     beta: float = 2.0,
     sieve_from: float | None = None,
     eps: float = CORES_EPS,
+    ignore_index: int = -100,
     reduction: str = "mean",
 ) -> PeerLoss:
     """Return the loss of CORES², ``−log p_ỹ + β·Σ_k π̃_k log p_k``, with its sieve.
@@ -47,7 +48,7 @@ def cores_loss(
         no sieve.
     eps
         Added to p inside the logarithm. With 0 the loss is as printed, and unbounded below if β > 0.
-    reduction
+    ignore_index, reduction
         As in :class:`PeerLoss`.
 
     Examples
@@ -71,7 +72,13 @@ def cores_loss(
     Cheng, Zhu, Li, Gong, Sun and Liu, *Learning with Instance-Dependent Label Noise: A Sample Sieve
     Approach*, ICLR 2021.
     """
-    options: Any = {"alpha": beta, "noisy_prior": noisy_prior, "eps": eps, "reduction": reduction}
+    options: Any = {
+        "alpha": check_finite(beta, "beta"),
+        "noisy_prior": noisy_prior,
+        "eps": eps,
+        "ignore_index": ignore_index,
+        "reduction": reduction,
+    }
     if sieve_from is None:
         return PeerLoss("cross_entropy", **options)
     if noisy_prior is None:

@@ -68,6 +68,17 @@ def test_rows_of_nan_have_no_label():
     assert all(torch.equal(with_them[key], without[key]) for key in without)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_soft_labels_may_be_in_half_precision(dtype):
+    """As from a teacher under autocast: rounded rows train almost as exact ones; NaN means no label."""
+    X, _, shares = task()
+    shares[::5] = np.nan
+    exact = weights(PeerLoss(alpha=0.5), X, shares)
+    rounded = weights(PeerLoss(alpha=0.5), X, torch.tensor(shares, requires_grad=True).to(dtype))
+    for key, value in rounded.items():
+        torch.testing.assert_close(value, exact[key], rtol=0, atol=0.02)
+
+
 def test_training_resumes_with_soft_labels(tmp_path):
     """Sums of soft targets are in the checkpoint; other soft labels are refused."""
     X, _, shares = task()

@@ -32,7 +32,9 @@ def training_rows(
 
     The code −1 marks a row without a label. The targets are the codes, or soft labels in float32.
     """
-    inputs, labels = open_inputs(X, "X", model, device, on_device), read_labels(_array(y), "y")
+    inputs = open_inputs(X, "X", model, device, on_device)
+    eps = torch.finfo(y.dtype).eps if isinstance(y, Tensor) and y.is_floating_point() else None
+    labels = read_labels(_array(y), "y", eps=eps)
     check_same_length(X=inputs, y=labels.codes)  # type: ignore[arg-type]
     _check_augmentation(inputs, recipe)
     codes = torch.as_tensor(labels.codes).to(device)
@@ -209,4 +211,7 @@ def _tensor(array: Any) -> Tensor:
 
 
 def _array(y: Any) -> NDArray[Any]:
-    return np.asarray(y.cpu() if isinstance(y, Tensor) else y)
+    if isinstance(y, Tensor):
+        y = y.detach().cpu()
+        return np.asarray(y.float() if y.dtype == torch.bfloat16 else y)  # NumPy has no bfloat16
+    return np.asarray(y)
