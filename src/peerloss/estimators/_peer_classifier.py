@@ -219,8 +219,8 @@ class PeerClassifier(TableClassifier):
         rows = model._check_fit(X, y)  # noqa: SLF001 - of the same class
         if n_missing := int((rows.codes == MISSING).sum()):
             raise InvalidInputError(
-                f"`y` must have a label for every row; got {n_missing} missing labels. Leave these rows out, "
-                "or use `fit`, which accepts them."
+                f"`y` must have a label for every row; rows without one: {n_missing}. Leave them out, or use "
+                "`fit`, which accepts them."
             )
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         data, source = labelled_copies(rows._replace(X=model._fit_scaler(rows)))  # noqa: SLF001
