@@ -167,7 +167,7 @@ class PeerClassifier(TableClassifier):
             data, source = labelled_copies(rows._replace(X=scaled))
             verified = None if verified is None else verified[source]
             portfolio = self._fit_portfolio(rows, data, source, groups, seed)
-            self.members_, self.weights_ = portfolio.members, portfolio.weights
+            self.members_, self.weights_ = portfolio.members(), portfolio.weights
             self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
             announce("estimating the noise", 0.94)
             useless = explain_nothing_learned(portfolio.oof_proba, data.codes, data.weight, rows=source)

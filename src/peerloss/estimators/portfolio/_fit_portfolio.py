@@ -81,14 +81,24 @@ class Member:
         return self.calibrator.proba(log_scores(averaged))
 
 
+class Fitted(NamedTuple):
+    """A fitted candidate: its models and the held-out probabilities of all rows, (n, K)."""
+
+    models: list[Any]
+    proba: FloatArray
+    shrinkage: float = 0.0
+    """Penalty that is applied to forests if the candidate is used; each use needs a copy."""
+
+
 @dataclass(frozen=True)
 class Portfolio:
     """The fitted candidates."""
 
-    members: list[Member]
+    fitted: dict[str, Fitted]
     """Candidates with a positive weight."""
+    calibrators: list[Calibrator]
     weights: FloatArray
-    """Their weights, which sum to one."""
+    """Their calibrations and weights, which sum to one."""
     oof_proba: FloatArray
     """Weighted average of the out-of-fold probabilities of the noisy label, (n, K)."""
     candidates: pd.DataFrame
@@ -98,14 +108,12 @@ class Portfolio:
     diverged: tuple[str, ...]
     """Names of the networks that diverged."""
 
-
-class Fitted(NamedTuple):
-    """A fitted candidate: its models and the held-out probabilities of all rows, (n, K)."""
-
-    models: list[Any]
-    proba: FloatArray
-    shrinkage: float = 0.0
-    """Penalty that is applied to forests if the candidate is used; each use needs a copy."""
+    def members(self) -> list[Member]:
+        """Return the candidates with a positive weight, ready for new rows. Forests are copied and shrunk."""
+        return [
+            Member(name, [shrink(model, candidate.shrinkage) for model in candidate.models], calibrator)
+            for (name, candidate), calibrator in zip(self.fitted.items(), self.calibrators, strict=True)
+        ]
 
 
 def fit_portfolio(
@@ -143,11 +151,10 @@ def fit_portfolio(
     if SPREAD_LABELS in fitted and not _last_clearly_helps(held_out, data):
         weights = np.append(weigh(held_out[:-1], data.codes, data.weight)[0], 0.0)
     return Portfolio(
-        members=[
-            Member(name, [shrink(model, candidate.shrinkage) for model in candidate.models], calibrator)
-            for (name, candidate), calibrator, w in zip(fitted.items(), calibrators, weights, strict=True)
-            if w > 0
-        ],
+        fitted={
+            name: candidate for (name, candidate), w in zip(fitted.items(), weights, strict=True) if w > 0
+        },
+        calibrators=[calibrator for calibrator, w in zip(calibrators, weights, strict=True) if w > 0],
         weights=weights[weights > 0],
         oof_proba=_average(held_out, weights),
         candidates=pd.DataFrame(
