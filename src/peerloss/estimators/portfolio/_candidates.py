@@ -178,12 +178,11 @@ def _forests(n_rows: int, n_classes: int, seed: int) -> dict[str, BaseEstimator]
     }
     kinds = {"forest": RandomForestClassifier, "extra trees": ExtraTreesClassifier}
     large = int(np.clip(n_rows // ROWS_PER_LARGE_LEAF, *LARGE_LEAF_LIMITS))
-    leaves = LEAF_SIZES_OF_FEW if _is_small(n_rows, n_classes) else (MIN_LEAF_SIZE, large)
-    return {
-        f"{name}, leaf {leaf}": kind(min_samples_leaf=leaf, **options)
-        for name, kind in kinds.items()
-        for leaf in leaves
-    }
+    if _is_small(n_rows, n_classes):
+        leaves = [(kind, leaf) for kind in kinds for leaf in LEAF_SIZES_OF_FEW]
+    else:  # extra trees with large leaves had almost no weight on development tables
+        leaves = [("forest", MIN_LEAF_SIZE), ("forest", large), ("extra trees", MIN_LEAF_SIZE)]
+    return {f"{kind}, leaf {leaf}": kinds[kind](min_samples_leaf=leaf, **options) for kind, leaf in leaves}
 
 
 def candidate_networks() -> dict[str, dict[str, Any]]:
