@@ -181,6 +181,8 @@ def group_equal_rows(table: pd.DataFrame) -> IntArray:
         group = pd.factorize(group * (code.max(initial=0) + 1) + code)[0]
         several = np.bincount(group)[group] > 1 if len(group) else np.zeros(0, dtype=bool)
         rows, group = rows[several], group[several]
+        if not len(rows):
+            break
     found = np.full(len(table), -1, dtype=np.int64)
     found[rows] = pd.factorize(group)[0]
     return found
