@@ -1,5 +1,7 @@
 """PeerClassifier."""
 
+import re
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -54,7 +56,8 @@ def test_the_report_has_candidates_noise_and_accuracy():
     model = PeerClassifier(random_state=0).fit(X, noisy)
     report = model.report_
     tried = {*_candidates.candidate_models(1500, 4, 2, seed=0), *_candidates.candidate_networks()}
-    assert {name.partition(", shrinkage")[0] for name in report.candidates.index} == tried
+    names = {re.sub(", (shrinkage|penalty) .*", "", name) for name in report.candidates.index}
+    assert names == tried
     assert report.candidates["weight"].sum() == pytest.approx(1.0)
     assert report.noise.e_neg == pytest.approx(0.1, abs=0.06)
     assert report.noise.e_pos == pytest.approx(0.4, abs=0.08)
@@ -225,3 +228,22 @@ def test_rows_of_weight_zero_are_ignored(small_portfolio):  # noqa: ARG001 (a fi
     first = PeerClassifier(random_state=0).fit(X, noisy, sample_weight=weight)
     second = PeerClassifier(random_state=0).fit(X, changed, sample_weight=weight)
     np.testing.assert_allclose(first.predict_proba(X), second.predict_proba(X), atol=1e-9)
+
+
+def test_out_of_fold_probabilities_without_a_fit(small_portfolio):  # noqa: ARG001 (a fixture)
+    """``cross_val_noisy_proba`` returns ``oof_proba_`` of a fit, and leaves the classifier as it was."""
+    X, _, noisy = task(120)
+    model = PeerClassifier(random_state=3)
+    found = model.cross_val_noisy_proba(X, noisy)
+    assert not hasattr(model, "scaler_")
+    np.testing.assert_array_equal(found, model.fit(X, noisy).oof_proba_)
+    groups = np.arange(120) // 4
+    found = PeerClassifier(random_state=3).cross_val_noisy_proba(X, noisy, groups=groups)
+    np.testing.assert_array_equal(found, model.fit(X, noisy, groups=groups).oof_proba_)
+
+
+def test_out_of_fold_probabilities_need_all_labels():
+    """A missing label is refused with a remedy, because there is nothing to hold out."""
+    X, _, noisy = task(60)
+    with pytest.raises(InvalidInputError, match="`y` must have a label for every row; rows without one: 1"):
+        PeerClassifier().cross_val_noisy_proba(X, np.r_[noisy[:-1], np.nan])

@@ -177,13 +177,12 @@ def group_equal_rows(table: pd.DataFrame) -> IntArray:
     rows = np.arange(len(table))
     group = np.zeros(len(table), dtype=np.int64)
     for place in range(table.shape[1]):
-        values = table.iloc[rows, place]
-        if values.dtype.kind not in "biufcmM":
-            values = values.map(_hashable)
-        code = pd.factorize(values, use_na_sentinel=False)[0]
+        code = _distinct(table.iloc[rows, place])[0]
         group = pd.factorize(group * (code.max(initial=0) + 1) + code)[0]
         several = np.bincount(group)[group] > 1 if len(group) else np.zeros(0, dtype=bool)
         rows, group = rows[several], group[several]
+        if not len(rows):
+            break
     found = np.full(len(table), -1, dtype=np.int64)
     found[rows] = pd.factorize(group)[0]
     return found
@@ -202,11 +201,21 @@ def _normalise(column: pd.Series) -> pd.Series:
         finite = values[np.isfinite(values)]
         step = ROUNDING * float(finite.std()) if len(finite) else 0.0
         return pd.Series(np.round(values / step) if step > 0 else values, index=column.index)
-    return column.map(_words)
+    code, values = _distinct(column)
+    words = np.array([_words(value) for value in values], dtype=object)
+    return pd.Series(words[code], index=column.index)
+
+
+def _distinct(column: pd.Series) -> tuple[IntArray, Any]:
+    """Return the code of each value, missing ones included, and the distinct values."""
+    try:
+        return pd.factorize(column, use_na_sentinel=False)
+    except TypeError:  # lists and other values that cannot be hashed
+        return pd.factorize(column.map(_hashable), use_na_sentinel=False)
 
 
 def _words(value: Any) -> Any:
-    return " ".join(WORD.findall(value.casefold())) if isinstance(value, str) else _hashable(value)
+    return " ".join(WORD.findall(value.casefold())) if isinstance(value, str) else value
 
 
 def _hashable(value: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,6 @@ from sklearn.model_selection import check_cv, cross_val_predict
 
 from peerloss._deprecation import renamed_parameters
 from peerloss._probabilities import (
-    NOTHING_LEARNED,
     check_probabilities,
     encode,
     explain_nothing_learned,
@@ -371,10 +369,7 @@ def out_of_fold(
     if estimator is None:
         features = TableEncoder(output="table").fit_transform(X) if isinstance(X, pd.DataFrame) else X
         model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed)
-        with warnings.catch_warnings():
-            # The audit warns itself.
-            warnings.filterwarnings("ignore", NOTHING_LEARNED, IdentifiabilityWarning)
-            found = model.fit(features, codes, groups=groups).oof_proba_
+        found = model.cross_val_noisy_proba(features, codes, groups=groups)
     else:
         folds = _splitter(cv, groups, seed)
         found = cross_val_predict(

@@ -4,7 +4,8 @@ from peerloss._deprecation import renamed
 from peerloss.datasets.tables.column_use import describe_columns
 from peerloss.datasets.tables.table_encoder import TableEncoder
 from peerloss.estimators._baselines import CostSensitiveSVC, MarginPerceptron
-from peerloss.estimators._peer_classifier import PeerClassifier, PeerReport
+from peerloss.estimators._peer_classifier import PeerClassifier
+from peerloss.estimators._peer_report import PeerReport
 from peerloss.estimators._plug_in import PeerPlugInClassifier
 from peerloss.estimators._robust_mlp import RobustMLPClassifier
 

@@ -1,13 +1,13 @@
-"""PeerClassifier, the recommended classifier for noisy labels, and its report."""
+"""PeerClassifier, the recommended classifier for noisy labels."""
 
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
+from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import check_random_state
 
@@ -15,8 +15,9 @@ from peerloss._classifier import MISSING, FitInput, all_or_nothing
 from peerloss._device import resolve_device
 from peerloss._probabilities import explain_nothing_learned, label_frequencies
 from peerloss._progress import announce, show_progress
-from peerloss._validation import MAX_STANDARDISED, METRICS, BoolArray, FloatArray, check_choice
+from peerloss._validation import MAX_STANDARDISED, METRICS, FloatArray, check_choice
 from peerloss.datasets.tables.table_encoder import Views
+from peerloss.estimators._peer_report import MISFIT, make_report
 from peerloss.estimators.folds import (
     Folds,
     TableClassifier,
@@ -28,117 +29,16 @@ from peerloss.estimators.folds import (
     replace_by_gold,
 )
 from peerloss.estimators.portfolio import GPU_FEATURES, Portfolio, fit_portfolio
-from peerloss.exceptions import IdentifiabilityWarning, warn_caller
-from peerloss.metrics import peer_score
-from peerloss.posterior.decision import LEVEL, CleanMap, check_alpha_or_auto
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
+from peerloss.posterior.decision import CleanMap, check_alpha_or_auto
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
+    from peerloss._validation import IntArray
+
 #: Up to this many rows the folds are drawn twice, which reduces the noise of the choice at a small cost.
 FEW_ROWS = 2000
-#: The message for labels that the noise model does not explain.
-MISFIT = (
-    "class-conditional noise at the estimated rates does not explain the labels. The noise depends on the "
-    "row, or its rates cannot be estimated from these data. Do not rely on the estimates of noise and "
-    "accuracy, and compare with plain training, alpha=0. A second label of some hundred rows shows whether "
-    "the noise depends on the row: peerloss.posterior.check_row_noise."
-)
-#: If more than this share of the rows have the features of another row, the accuracy is hardly known.
-MANY_REPEATED = 0.2
-#: If the interval of a flip rate is wider than this, the rates are hardly known.
-WIDE_INTERVAL = 0.25
-
-
-@dataclass(frozen=True)
-class PeerReport:
-    """The candidates that PeerClassifier tried, its choice, and estimates of noise and clean accuracy."""
-
-    candidates: pd.DataFrame
-    """One row per candidate: weight, brier (noisy), behind (standard errors), peer_score (noisy)."""
-    metric: str
-    alpha: float
-    noise: Any
-    """The estimated :class:`~peerloss.NoiseModel`."""
-    accuracy: float
-    """Estimate of the metric on *clean* labels, from noisy labels alone."""
-    accuracy_low: float
-    accuracy_high: float
-    """A 90 % interval, valid if the noise depends on the true class alone
-    (``results/accuracy_peer_classifier.md`` has its measured coverage). It is widened to include the interval
-    that takes the labels as clean if the noise model does not fit, or if many rows are repeated."""
-    diverged: tuple[str, ...] = ()
-    """Networks that were left out because their weights became NaN or infinite."""
-    misfit: float = 0.0
-    """Log-likelihood per noisy label, out of fold, that is lost if the estimated noise explains the labels;
-    negative if the estimated noise predicts them better."""
-    misfit_p_value: float = 1.0
-    """P-value of the hypothesis that at most 1e-4 per label is lost (a paired, one-sided z-test)."""
-    n_unlabelled: int = 0
-    """Number of rows without a label."""
-    noise_low: FloatArray | None = None
-    """Lower ends of the 90 % intervals of the entries of T, shape (K, K)."""
-    noise_high: FloatArray | None = None
-    """Upper ends of these intervals."""
-    repeated_rows: float = 0.0
-    """Share of the rows that have the same features as another row. If equal rows have different labels, the
-    data do not tell whether a label is wrong or the classes overlap."""
-    nothing_learned: str = ""
-    """Why the model is useless, if it predicts held-out labels no better than their frequencies do. Then
-    ``accuracy`` is at most that of a constant prediction."""
-    classes: tuple[str, ...] = ()
-    """The labels in the order of T, as text."""
-
-    @property
-    def fits(self) -> bool:
-        """Whether the estimated class-conditional noise explains the labels (``misfit_p_value`` ≥ .01).
-
-        ``False`` means that the noise depends on the row, or that its rates cannot be estimated from these
-        data. ``True`` is not a proof: whatever the noise, one label per row has the same distribution as
-        correct labels of classes that overlap. With two labels per row,
-        :func:`~peerloss.posterior.check_row_noise` tests the model.
-        """
-        return self.misfit_p_value >= LEVEL
-
-    @property
-    def doubts(self) -> tuple[str, ...]:
-        """Reasons why the estimates of noise and accuracy are uncertain; empty if there are none."""
-        found = [f"{text[0].upper()}{text[1:]}." for text in (self.nothing_learned,) if text]
-        found += [] if self.fits else [f"{MISFIT[0].upper()}{MISFIT[1:]}"]
-        if self.repeated_rows > MANY_REPEATED:
-            found.append(
-                f"{self.repeated_rows:.0%} of the rows have the features of another row, so wrong labels "
-                "cannot be told from classes that overlap."
-            )
-        if self.noise_low is not None and self.noise_high is not None:
-            low, high = 1.0 - np.diag(self.noise_high), 1.0 - np.diag(self.noise_low)
-            widest = int((high - low).argmax())
-            if high[widest] - low[widest] > WIDE_INTERVAL:
-                found.append(
-                    f"The noise rates are uncertain: the 90 % interval of one class is {low[widest]:.2f} to "
-                    f"{high[widest]:.2f}. More rows or some clean labels (`gold`) would help."
-                )
-        return tuple(found)
-
-    def _repr_html_(self) -> str:
-        """Return the view in a notebook."""
-        from peerloss.estimators._report_view import report_card  # noqa: PLC0415 - only notebooks need it
-
-        return report_card(self)
-
-    def __str__(self) -> str:
-        best = self.candidates["weight"].idxmax()
-        chosen = int((self.candidates["weight"] > 0).sum())
-        return (
-            f"{chosen} of {len(self.candidates)} candidates are averaged; {best!r} has the largest weight "
-            f"({self.candidates['weight'].max():.2f}). Estimated noise: {self.noise!r}"
-            + ("" if np.isnan(self.alpha) else f"; alpha {self.alpha:.3g}")
-            + f". Estimated {self.metric.replace('_', ' ')} on clean labels: "
-            f"{self.accuracy:.3f} ({self.accuracy_low:.3f} to {self.accuracy_high:.3f}), if the noise "
-            f"depends on the true class alone.{''.join(f' {doubt}' for doubt in self.doubts)}"
-            + (f" Diverged and left out: {', '.join(self.diverged)}." if self.diverged else "")
-            + (f" Rows without a label: {self.n_unlabelled:,}." if self.n_unlabelled else "")
-        )
 
 
 class PeerClassifier(TableClassifier):
@@ -262,24 +162,12 @@ class PeerClassifier(TableClassifier):
             check_choice(self.metric, "metric", METRICS)
             alpha = check_alpha_or_auto(self.alpha)
             rows, pairs, verified = replace_by_gold(self._check_fit(X, y, sample_weight), gold)
-            device = str(resolve_device(self.device, width=rows.X.shape[1], gpu_width=GPU_FEATURES))
             seed = int(check_random_state(self.random_state).randint(2**31 - 1))
-            folds = self._folds(rows, groups, seed)
-            self.scaler_ = StandardScaler().fit(rows.X, sample_weight=rows.weight)
-            scaled, unlabelled = self._standardise(rows.X), rows.codes == MISSING
+            scaled, unlabelled = self._fit_scaler(rows), rows.codes == MISSING
             data, source = labelled_copies(rows._replace(X=scaled))
             verified = None if verified is None else verified[source]
-            portfolio = fit_portfolio(
-                data,
-                folds_of_copies(folds, source, len(rows.codes)),
-                seed=seed,
-                n_jobs=self.n_jobs,
-                device=device,
-                # A bootstrap sample could contain another copy of an out-of-bag row with a soft label.
-                out_of_bag=groups is None and is_fold_count(self.cv) and rows.shares is None,
-                unlabelled=scaled[unlabelled & (rows.weight > 0)] if unlabelled.any() else None,
-            )
-            self.members_, self.weights_ = portfolio.members, portfolio.weights
+            portfolio = self._fit_portfolio(rows, data, source, groups, seed)
+            self.members_, self.weights_ = portfolio.members(), portfolio.weights
             self.noisy_prior_ = label_frequencies(data.codes, len(data.classes), data.weight)
             announce("estimating the noise", 0.94)
             useless = explain_nothing_learned(portfolio.oof_proba, data.codes, data.weight, rows=source)
@@ -303,7 +191,7 @@ class PeerClassifier(TableClassifier):
             if unlabelled.any():  # no model has seen a label of these rows
                 views = (None if part is None else part[unlabelled] for part in (rows.trees, rows.wide))
                 self.oof_proba_[unlabelled] = self._noisy_proba(Views(scaled[unlabelled], *views))
-            self.report_ = _make_report(
+            self.report_ = make_report(
                 data,
                 portfolio,
                 self.clean_map_,
@@ -319,6 +207,26 @@ class PeerClassifier(TableClassifier):
                 warn_caller(f"{MISFIT} (p = {self.report_.misfit_p_value:.2g})", IdentifiabilityWarning)
         return self
 
+    def cross_val_noisy_proba(
+        self, X: ArrayLike, y: ArrayLike, *, groups: ArrayLike | None = None
+    ) -> FloatArray:
+        """Return ``oof_proba_`` of a fit to these data, without fitting this classifier.
+
+        The noise is not estimated, so this takes less time than ``fit``. The arguments are those of ``fit``,
+        and every row needs a label.
+        """
+        model = clone(self)
+        rows = model._check_fit(X, y)  # noqa: SLF001 - of the same class
+        if n_missing := int((rows.codes == MISSING).sum()):
+            raise InvalidInputError(
+                f"`y` must have a label for every row; rows without one: {n_missing}. Leave them out, or use "
+                "`fit`, which accepts them."
+            )
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        data, source = labelled_copies(rows._replace(X=model._fit_scaler(rows)))  # noqa: SLF001
+        portfolio = model._fit_portfolio(rows, data, source, groups, seed)  # noqa: SLF001
+        return merge_copies(portfolio.oof_proba, source, len(rows.codes))
+
     def predict_noisy_proba(self, X: ArrayLike) -> FloatArray:
         """Return estimates of P(noisy label | x), shape (n, K)."""
         views = self._views(X)
@@ -333,6 +241,27 @@ class PeerClassifier(TableClassifier):
         noisy = self.predict_noisy_proba(X)  # first, as it raises NotFittedError
         return self.clean_map_.transform(noisy)
 
+    def _fit_scaler(self, rows: FitInput) -> FloatArray:
+        """Fit the scaler; return standardised features."""
+        self.scaler_ = StandardScaler().fit(rows.X, sample_weight=rows.weight)
+        return self._standardise(rows.X)
+
+    def _fit_portfolio(
+        self, rows: FitInput, data: FitInput, source: IntArray, groups: ArrayLike | None, seed: int
+    ) -> Portfolio:
+        """Fit the candidates to ``data``, copies of the labelled rows; ``source`` has their positions."""
+        without_label = (rows.codes == MISSING) & (rows.weight > 0)
+        return fit_portfolio(
+            data,
+            folds_of_copies(self._folds(rows, groups, seed), source, len(rows.codes)),
+            seed=seed,
+            n_jobs=self.n_jobs,
+            device=str(resolve_device(self.device, width=rows.X.shape[1], gpu_width=GPU_FEATURES)),
+            # A bootstrap sample could contain another copy of an out-of-bag row with a soft label.
+            out_of_bag=groups is None and is_fold_count(self.cv) and rows.shares is None,
+            unlabelled=self._standardise(rows.X[without_label]) if without_label.any() else None,
+        )
+
     def _standardise(self, X: FloatArray) -> FloatArray:
         with np.errstate(over="ignore"):
             return np.asarray(np.clip(self.scaler_.transform(X), -MAX_STANDARDISED, MAX_STANDARDISED))
@@ -345,56 +274,3 @@ class PeerClassifier(TableClassifier):
             for i in range(repeats)
         ]
         return [fold for folds in draws for fold in folds]
-
-
-def _make_report(
-    data: FitInput,
-    portfolio: Portfolio,
-    clean_map: CleanMap,
-    *,
-    seed: int,
-    verified: BoolArray | None,
-    unlabelled: int,
-    repeated: float,
-    useless: str,
-) -> PeerReport:
-    """Score every candidate under one α and estimate the clean accuracy of their average."""
-    implied = clean_map.implied_alpha()
-    alpha = implied if np.isfinite(implied) else 1.0
-    decisions = [(p - alpha * clean_map.noisy_prior).argmax(axis=1) for p in portfolio.candidate_proba]
-    scores = [peer_score(data.codes, d, alpha=alpha, sample_weight=data.weight) for d in decisions]
-    used = data.weight > 0
-    held_out = portfolio.oof_proba[used], data.codes[used], data.weight[used]
-    accuracy = clean_map.accuracy(*held_out, seed=seed)
-    noisy_weight = data.weight if verified is None else np.where(verified, 0.0, data.weight)
-    loss, p_value = clean_map.misfit(portfolio.oof_proba, data.codes, noisy_weight)
-    candidates = portfolio.candidates.assign(peer_score=scores)
-    report = PeerReport(
-        candidates,
-        clean_map.metric,
-        implied,
-        clean_map.noise,
-        *accuracy,
-        portfolio.diverged,
-        loss,
-        p_value,
-        unlabelled,
-        *clean_map.noise_posterior.interval(),
-        repeated,
-        useless,
-        tuple(map(str, data.classes)),
-    )
-    if useless:
-        return _as_constant(report, clean_map.noisy_prior)
-    if report.fits and repeated <= MANY_REPEATED:
-        return report
-    _, low, high = clean_map.accuracy(*held_out, seed=seed, as_labelled=True)
-    return replace(
-        report, accuracy_low=min(report.accuracy_low, low), accuracy_high=max(report.accuracy_high, high)
-    )
-
-
-def _as_constant(report: PeerReport, noisy_prior: FloatArray) -> PeerReport:
-    """Limit the estimates to those of a constant prediction, whose accuracy on clean labels is not known."""
-    limit = float(noisy_prior.max()) if report.metric == "accuracy" else 1.0 / len(noisy_prior)
-    return replace(report, accuracy=min(report.accuracy, limit), accuracy_low=0.0, accuracy_high=limit)

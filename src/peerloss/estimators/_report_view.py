@@ -8,7 +8,7 @@ from peerloss._pages.notebook_cards import card, details, table
 from peerloss.noise.noise_table import noise_table
 
 if TYPE_CHECKING:
-    from peerloss.estimators._peer_classifier import PeerReport
+    from peerloss.estimators._peer_report import PeerReport
 
 #: Number of averaged models shown.
 MAX_MODELS = 5

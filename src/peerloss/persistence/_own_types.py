@@ -22,7 +22,7 @@ from peerloss.estimators import (
     RobustMLPClassifier,
     TableEncoder,
 )
-from peerloss.estimators.portfolio import FoldBooster, FoldNet, Member, SparseLogistic
+from peerloss.estimators.portfolio import FoldBooster, FoldNet, KernelRidge, Member, SparseLogistic
 from peerloss.noise import NoiseModel
 from peerloss.posterior import NoisePosterior, TabulatedPosterior
 from peerloss.posterior.calibrator import Calibrator
@@ -49,6 +49,7 @@ OWN_TYPES: dict[str, type] = {
     "FoldBooster": FoldBooster,
     "FoldNet": FoldNet,
     "GradientBoostingClassifier": ensemble.GradientBoostingClassifier,
+    "KernelRidge": KernelRidge,
     "MarginPerceptron": MarginPerceptron,
     "Member": Member,
     "NoiseModel": NoiseModel,

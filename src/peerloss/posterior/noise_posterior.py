@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -172,8 +173,11 @@ class NoisePosterior:
 
     def candidates(self) -> Iterator[tuple[float, NoiseModel]]:
         """Yield the weight and the noise of each candidate, with a stable inverse (:func:`stable_noise`)."""
-        for weight, transition in zip(self.weights, self.transitions, strict=True):
-            yield float(weight), stable_noise(NoiseModel(transition))
+        yield from zip(map(float, self.weights), self._stable, strict=True)
+
+    @cached_property
+    def _stable(self) -> list[NoiseModel]:
+        return [stable_noise(NoiseModel(transition)) for transition in self.transitions]
 
 
 def reweighted(weights: FloatArray, log_likelihood: FloatArray) -> FloatArray:
@@ -206,6 +210,6 @@ def stable_noise(noise: NoiseModel, noisy_prior: FloatArray | None = None) -> No
 
 
 def unmix(proba: FloatArray, noise: NoiseModel) -> FloatArray:
-    """Return η = η̃ T⁻¹ as probabilities, with T made safe to invert (:func:`stable_noise`)."""
-    clipped = np.clip(proba @ stable_noise(noise).inverse(), 1e-6, None)
+    """Return η = η̃ T⁻¹ as probabilities; T must be safe to invert (:func:`stable_noise`)."""
+    clipped = np.clip(proba @ noise.inverse(), 1e-6, None)
     return np.asarray(clipped / clipped.sum(axis=1, keepdims=True))

@@ -85,29 +85,6 @@ def test_out_of_bag_probabilities_need_independent_rows(monkeypatch, options, gr
     assert (len(model.members_[0].models) == 1) is expected
 
 
-@pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")  # one class is random
-def test_expensive_candidates_train_on_a_sample(monkeypatch):
-    """A candidate with a limit trains on that many rows of each fold, with every class among them."""
-    seen = {}
-    fit_fold = _fit_portfolio.fit_fold
-
-    def spy(estimator, data, train, test):
-        seen.setdefault(estimator.C, []).append((len(train), len(set(data.codes[train]))))
-        return fit_fold(estimator, data, train, test)
-
-    models = {"limited": LogisticRegression(C=1.0), "other": LogisticRegression(C=2.0)}
-    monkeypatch.setattr(_fit_portfolio, "fit_fold", spy)
-    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: models)
-    monkeypatch.setattr(_fit_portfolio, "fit_networks", lambda *_, **__: {})
-    monkeypatch.setattr(_fit_portfolio, "MAX_TRAINING_ROWS", {"limited": 30})
-    X = np.random.default_rng(0).normal(size=(200, 2))
-    y = np.where(np.arange(200) < 4, 2, X[:, 0] > 0)
-    PeerClassifier(cv=2, random_state=0).fit(X, y)
-    assert {rows for rows, _ in seen[1.0]} == {30}
-    assert {rows for rows, _ in seen[2.0]} == {100}
-    assert {classes for _, classes in seen[1.0]} == {3}
-
-
 @pytest.mark.parametrize(("least", "expected"), [(100, True), (101, False)])
 def test_wide_networks_need_many_rows(monkeypatch, least, expected):
     """From the given number of rows on, wide networks compete with the small ones."""

@@ -16,7 +16,6 @@ from peerloss.estimators.portfolio._held_out_fits import (
     fit_out_of_bag,
     fit_rounds,
     keep_rounds,
-    sample_rows,
     shrink,
     shrunk_values,
 )
@@ -167,16 +166,3 @@ def test_boosting_without_lightgbm(monkeypatch):
         assert isinstance(_boosting(500, 2, 0), HistGradientBoostingClassifier)
     finally:
         has_lightgbm.cache_clear()
-
-
-def test_a_sample_has_every_class():
-    """A class of one row is in every sample; small parts are used completely."""
-    codes = np.zeros(1000, dtype=np.int64)
-    codes[500] = 1
-    train = np.arange(200, 900)
-    for seed in range(20):
-        sample = sample_rows(train, codes, 50, seed=seed)
-        assert 500 in sample
-        assert set(sample) <= set(train)
-        assert len(set(sample)) == 50
-    np.testing.assert_array_equal(sample_rows(train, codes, 700, seed=0), train)

@@ -192,13 +192,17 @@ def _common_values(column: pd.Series, max_values: int) -> list[str]:
 
 
 def _numbers(column: pd.Series) -> pd.Series:
-    numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
-    wrong = column[numbers.isna() & column.notna()]
-    if len(wrong):
-        raise InvalidInputError(
-            f"column {column.name!r} must contain numbers, as in training; got {wrong.iloc[0]!r} in row "
-            f"{wrong.index[0]}."
-        )
-    finite = numbers.where(np.isfinite(numbers))
-    check_magnitude(finite.to_numpy()[:, None], names=[column.name])
-    return finite
+    if isinstance(column.dtype, np.dtype) and column.dtype.kind in "iuf":  # tables of features have hundreds
+        values = column.to_numpy(dtype=np.float64)
+    else:
+        numbers = pd.to_numeric(column, errors="coerce").astype(np.float64)
+        wrong = column[numbers.isna() & column.notna()]
+        if len(wrong):
+            raise InvalidInputError(
+                f"column {column.name!r} must contain numbers, as in training; got {wrong.iloc[0]!r} in row "
+                f"{wrong.index[0]}."
+            )
+        values = numbers.to_numpy()
+    finite = np.where(np.isfinite(values), values, np.nan)
+    check_magnitude(finite[:, None], names=[column.name])
+    return pd.Series(finite, index=column.index, name=column.name)

@@ -15,7 +15,6 @@ from sklearn.base import clone
 from peerloss._classifier import FitInput
 from peerloss._progress import announce, phase, tracker
 from peerloss.estimators.portfolio._candidates import (
-    MAX_TRAINING_ROWS,
     TREES_PER_FOLD,
     candidate_models,
     features_for,
@@ -32,8 +31,12 @@ from peerloss.estimators.portfolio._held_out_fits import (
     fit_rounds,
     join_folds,
     keep_rounds,
-    sample_rows,
     shrink,
+)
+from peerloss.estimators.portfolio._kernel_ridge import (
+    KernelRidge,
+    KernelRidgeSettings,
+    fit_kernel_ridge,
 )
 from peerloss.estimators.portfolio._spread_labels import SPREAD_LABELS, fit_spread_labels
 from peerloss.posterior.calibrator import Calibrator, log_scores
@@ -78,14 +81,24 @@ class Member:
         return self.calibrator.proba(log_scores(averaged))
 
 
+class Fitted(NamedTuple):
+    """A fitted candidate: its models and the held-out probabilities of all rows, (n, K)."""
+
+    models: list[Any]
+    proba: FloatArray
+    shrinkage: float = 0.0
+    """Penalty that is applied to forests if the candidate is used; each use needs a copy."""
+
+
 @dataclass(frozen=True)
 class Portfolio:
     """The fitted candidates."""
 
-    members: list[Member]
+    fitted: dict[str, Fitted]
     """Candidates with a positive weight."""
+    calibrators: list[Calibrator]
     weights: FloatArray
-    """Their weights, which sum to one."""
+    """Their calibrations and weights, which sum to one."""
     oof_proba: FloatArray
     """Weighted average of the out-of-fold probabilities of the noisy label, (n, K)."""
     candidates: pd.DataFrame
@@ -95,14 +108,12 @@ class Portfolio:
     diverged: tuple[str, ...]
     """Names of the networks that diverged."""
 
-
-class Fitted(NamedTuple):
-    """A fitted candidate: its models and the held-out probabilities of all rows, (n, K)."""
-
-    models: list[Any]
-    proba: FloatArray
-    shrinkage: float = 0.0
-    """Penalty that is applied to forests if the candidate is used; each use needs a copy."""
+    def members(self) -> list[Member]:
+        """Return the candidates with a positive weight, ready for new rows. Forests are copied and shrunk."""
+        return [
+            Member(name, [shrink(model, candidate.shrinkage) for model in candidate.models], calibrator)
+            for (name, candidate), calibrator in zip(self.fitted.items(), self.calibrators, strict=True)
+        ]
 
 
 def fit_portfolio(
@@ -140,11 +151,10 @@ def fit_portfolio(
     if SPREAD_LABELS in fitted and not _last_clearly_helps(held_out, data):
         weights = np.append(weigh(held_out[:-1], data.codes, data.weight)[0], 0.0)
     return Portfolio(
-        members=[
-            Member(name, [shrink(model, candidate.shrinkage) for model in candidate.models], calibrator)
-            for (name, candidate), calibrator, w in zip(fitted.items(), calibrators, weights, strict=True)
-            if w > 0
-        ],
+        fitted={
+            name: candidate for (name, candidate), w in zip(fitted.items(), weights, strict=True) if w > 0
+        },
+        calibrators=[calibrator for calibrator, w in zip(calibrators, weights, strict=True) if w > 0],
         weights=weights[weights > 0],
         oof_proba=_average(held_out, weights),
         candidates=pd.DataFrame(
@@ -179,20 +189,35 @@ def _fit_models(
     candidates = candidate_models(len(data.codes), data.X.shape[1], len(data.classes), seed=seed)
     if data.wide is not None:
         candidates |= sparse_models()
-    once = folds[: _n_folds_per_draw(folds)]
-    shared = _share(data)
+    n_once, shared = _n_folds_per_draw(folds), _share(data)
     tasks: list[tuple[str, Any]] = []
     # Fold by fold: fast and slow candidates alternate, so that the estimated remaining time is reliable.
     for i, (train, test) in enumerate(folds):
         for j, (name, model) in enumerate(candidates.items()):
+            in_turn = i == j % len(folds)  # for candidates with one task for all folds
+            call: tuple[Any, ...] | None
             if is_boosting(model):
-                task = delayed(_with_data)(fit_rounds, model, shared, train, test) if i < len(once) else None
+                call = (fit_rounds, model, shared, train, test) if i < n_once else None
+            elif isinstance(model, KernelRidgeSettings):
+                call = (fit_kernel_ridge, model, shared, folds) if in_turn else None
             elif is_forest(model) and out_of_bag:
-                task = delayed(_with_data)(fit_out_of_bag, model, shared) if i == j % len(folds) else None
+                call = (fit_out_of_bag, model, shared) if in_turn else None
             else:
-                rows = sample_rows(train, data.codes, MAX_TRAINING_ROWS.get(name, len(train)), seed=seed)
-                task = delayed(_with_data)(fit_fold, _for_folds(model), shared, rows, test)
-            tasks += [(name, task)] if task else []
+                call = fit_fold, _for_folds(model), shared, train, test
+            tasks += [(name, delayed(_with_data)(*call))] if call else []
+    return _collect(candidates, tasks, folds, data, n_jobs, out_of_bag=out_of_bag)
+
+
+def _collect(
+    candidates: dict[str, Any],
+    tasks: list[tuple[str, Any]],
+    folds: Folds,
+    data: FitInput,
+    n_jobs: int | None,
+    *,
+    out_of_bag: bool,
+) -> dict[str, Fitted]:
+    """Run the tasks, each with the name of its candidate, and join their results."""
     results: dict[str, list[tuple[Any, Any]]] = {name: [] for name in candidates}
     for (name, _), result in zip(tasks, _run([task for _, task in tasks], n_jobs), strict=True):
         results[name].append(result)
@@ -200,7 +225,9 @@ def _fit_models(
     for name, model in candidates.items():
         parts = results[name]
         if is_boosting(model):
-            fitted[name] = _boosted(once, parts, data)
+            fitted[name] = _boosted(folds[: len(parts)], parts, data)
+        elif isinstance(model, KernelRidgeSettings):
+            fitted |= _ridges(name, model.penalties, folds, *parts[0], data)
         elif is_forest(model):
             proba = parts[0][1] if out_of_bag else _joined(folds, parts, data)
             fitted |= _shrunk(name, [forest for forest, _ in parts], proba)
@@ -224,7 +251,7 @@ def _share(data: FitInput) -> Any:
     return ray.put(data)
 
 
-def _with_data(fit: Callable[..., Any], model: Any, shared: Any, *rows: IntArray) -> Any:
+def _with_data(fit: Callable[..., Any], model: Any, shared: Any, *rows: Any) -> Any:
     """Call ``fit`` with the data of :func:`_share`; runs in a worker."""
     if not isinstance(shared, FitInput):
         import ray  # noqa: PLC0415 - an optional dependency
@@ -247,6 +274,21 @@ def _shrunk(name: str, forests: list[Any], proba: list[FloatArray]) -> dict[str,
     return {
         f"{name}, shrinkage {penalty:g}" if penalty else name: Fitted(forests, part, penalty)
         for penalty, part in zip(SHRINKAGES, proba, strict=True)
+    }
+
+
+def _ridges(
+    name: str,
+    penalties: tuple[float, ...],
+    folds: Folds,
+    models: list[KernelRidge],
+    proba: list[list[FloatArray]],
+    data: FitInput,
+) -> dict[str, Fitted]:
+    """Return one candidate per penalty of kernel ridge regression."""
+    return {
+        f"{name}, penalty {penalty:g}": Fitted([model], join_folds(folds, parts, data))
+        for penalty, model, parts in zip(penalties, models, proba, strict=True)
     }
 
 

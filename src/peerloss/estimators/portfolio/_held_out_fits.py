@@ -147,16 +147,6 @@ def join_folds(folds: Folds, parts: list[FloatArray], data: FitInput) -> FloatAr
     return joined
 
 
-def sample_rows(train: IntArray, codes: IntArray, max_rows: int, *, seed: int) -> IntArray:
-    """Return ``max_rows`` of the rows ``train``, drawn at random with every class among them, or all rows."""
-    if len(train) <= max_rows:
-        return train
-    drawn = np.random.default_rng(seed).permutation(train)
-    first = np.unique(codes[drawn], return_index=True)[1]  # one row per class
-    chosen = np.r_[drawn[first], np.delete(drawn, first)][:max_rows]
-    return np.sort(chosen)
-
-
 def fit_rounds(
     candidate: LightGBMSettings | HistGradientBoostingClassifier,
     data: FitInput,
