@@ -234,8 +234,8 @@ def fit_networks(
 ) -> dict[str, list[tuple[FoldNet, FloatArray]]]:
     """Train each network on each fold; return models and held-out probabilities by name.
 
-    With tens of thousands of rows, wide networks are trained too. Small ones remain the best for smooth problems with
-    many wrong labels. The list of a network that diverges on any fold is empty.
+    With tens of thousands of rows, wide networks are trained too. Small ones remain the best for smooth
+    problems with many wrong labels. The list of a network that diverges on any fold is empty.
     """
     wide = [size for least, *size in WIDE_NETWORKS if len(data.codes) >= least]
     with phase("training networks", 0.0, 0.5 if wide else 1.0):
