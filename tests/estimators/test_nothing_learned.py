@@ -30,27 +30,24 @@ def test_the_classifier_says_so(useless, metric, tmp_path):
     report = model.report_
     limit = (y == "a").mean() if metric == "accuracy" else 0.25
     assert report.accuracy <= limit + 1e-12
-    assert report.accuracy_low == 0.0
-    assert report.accuracy_high >= limit - 1e-12
+    assert (report.accuracy_low, report.accuracy_high) == (0.0, 1.0)
     assert report.doubts[0].startswith("Nothing can be learned from these columns: predictions of held-out")
     assert report.doubts[0] in str(report)
     assert load_model(save_model(model, tmp_path / "model")).report_.doubts == report.doubts
 
 
 @pytest.mark.filterwarnings("ignore::peerloss.exceptions.IdentifiabilityWarning")
-def test_the_interval_allows_for_what_noise_hides():
+def test_noise_can_hide_what_is_learned():
     """With few rows and many wrong labels, a model can be right without any sign of it in the labels."""
-    rng, hidden = np.random.default_rng(0), 0
-    for seed in range(8):
-        X = rng.normal(size=(1060, 2))
+    rng, hidden = np.random.default_rng(0), []
+    for seed in range(12):
+        X = rng.normal(size=(1080, 2))
         y = (X[:, 0] > 0).astype(int)
-        noisy = np.where(rng.random(60) < 0.35, 1 - y[:60], y[:60])
-        model = PeerClassifier(random_state=seed).fit(X[:60], noisy)
+        noisy = np.where(rng.random(80) < 0.4, 1 - y[:80], y[:80])
+        model = PeerClassifier(random_state=seed).fit(X[:80], noisy)
         if model.report_.nothing_learned:
-            accuracy = (model.predict(X[60:]) == y[60:]).mean()
-            hidden += accuracy > 0.7
-            assert model.report_.accuracy_low <= accuracy <= model.report_.accuracy_high
-    assert hidden >= 2
+            hidden.append((model.predict(X[80:]) == y[80:]).mean())
+    assert max(hidden) > 0.8
 
 
 def test_the_audit_flags_nothing(useless):

@@ -170,15 +170,10 @@ def make_report(
 
 
 def _as_constant(report: PeerReport, noisy_prior: FloatArray) -> PeerReport:
-    """Limit the estimate to that of a constant prediction, and widen its interval.
+    """Limit the estimate to that of a constant prediction; its interval says that nothing is known.
 
-    The accuracy of a constant on clean labels is not known. Nor is it certain that the model is useless:
-    with few rows, noise can hide from the held-out labels what it has learned.
+    Even a model that has learned something can look useless: the more labels are wrong, the less of what it
+    has learned shows in the labels.
     """
     limit = float(noisy_prior.max()) if report.metric == "accuracy" else 1.0 / len(noisy_prior)
-    return replace(
-        report,
-        accuracy=min(report.accuracy, limit),
-        accuracy_low=0.0,
-        accuracy_high=max(report.accuracy_high, limit),
-    )
+    return replace(report, accuracy=min(report.accuracy, limit), accuracy_low=0.0, accuracy_high=1.0)
