@@ -64,10 +64,9 @@ def test_held_out_probabilities_are_those_of_a_fit_per_fold(weighted):
 
 
 def test_blocks_of_rows_do_not_change_the_fit(monkeypatch):
-    """Rows are processed in blocks and features are not stored, so that large tables need little memory."""
+    """Rows are processed in blocks, so that large tables need little memory."""
     models, proba = fit_kernel_ridge(SETTINGS, data(), folds())
     monkeypatch.setattr(_kernel_ridge, "BLOCK_ROWS", 7)
-    monkeypatch.setattr(_kernel_ridge, "MAX_STORED_ROWS", 20)
     again, in_blocks = fit_kernel_ridge(SETTINGS, data(), folds())
     for first, second in zip(proba, in_blocks, strict=True):
         for part, other in zip(first, second, strict=True):

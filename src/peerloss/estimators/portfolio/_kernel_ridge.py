@@ -21,7 +21,7 @@ from sklearn.kernel_approximation import Nystroem
 from sklearn.metrics.pairwise import rbf_kernel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from peerloss._classifier import FitInput
     from peerloss._validation import FloatArray
@@ -33,8 +33,6 @@ INTERCEPT_PENALTY = 1e-6
 SLOPE = 3.0
 #: Rows whose features are held in memory at a time.
 BLOCK_ROWS = 5000
-#: The features of at most this many rows are stored; others are computed twice.
-MAX_STORED_ROWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -65,11 +63,11 @@ class KernelRidge:
 
     def predict_proba(self, X: FloatArray) -> FloatArray:
         """Return probabilities, shape (n, K)."""
-        scores = np.empty((len(X), len(self.intercept)))
+        proba = np.empty((len(X), len(self.intercept)))
         for rows in _blocks(len(X)):
             kernel = rbf_kernel(X[rows], self.centres, gamma=self.gamma)
-            scores[rows] = kernel @ self.coefficients + self.intercept
-        return _as_probabilities(scores)
+            proba[rows] = softmax(SLOPE * (kernel @ self.coefficients + self.intercept), axis=1)
+        return proba
 
 
 def fit_kernel_ridge(
@@ -88,22 +86,22 @@ def fit_kernel_ridge(
     ).fit(data.X[used])
     weight = data.weight * (len(used) / data.weight.sum())
     penalty = np.append(np.ones(len(kernel.components_)), INTERCEPT_PENALTY)
-    features = _features_of_rows(kernel, data.X)
-    sums = list(zip(*_sums(features, data, weight, folds), strict=True))
+    sums = list(zip(*_sums(kernel, data, weight, folds), strict=True))
     found = np.array([[_solve(*part, c * penalty) for part in sums] for c in settings.penalties])
-    models = [
-        KernelRidge(settings.gamma, kernel.components_, kernel.normalization_.T @ mean[:-1], mean[-1])
-        for mean in found.mean(axis=1)
+
+    def model(coefficients: FloatArray) -> KernelRidge:
+        of_kernel = kernel.normalization_.T @ coefficients[:-1]
+        return KernelRidge(settings.gamma, kernel.components_, of_kernel, coefficients[-1])
+
+    proba = [
+        [model(part).predict_proba(data.X[test]) for part, (_, test) in zip(parts, folds, strict=True)]
+        for parts in found
     ]
-    scores = [np.empty((len(models), len(test), len(data.classes))) for _, test in folds]
-    for fold, (_, test) in enumerate(folds):
-        for rows in _blocks(len(test)):
-            scores[fold][:, rows] = features(test[rows]) @ found[:, fold]
-    return models, [[_as_probabilities(part[i]) for part in scores] for i in range(len(models))]
+    return [model(parts.mean(axis=0)) for parts in found], proba
 
 
 def _sums(
-    features: Callable[[Any], FloatArray], data: FitInput, weight: FloatArray, folds: Folds
+    kernel: Nystroem, data: FitInput, weight: FloatArray, folds: Folds
 ) -> tuple[FloatArray, FloatArray]:
     """Return Σ w·z·zᵀ, (folds, m, m), and Σ w·z·yᵀ, (folds, m, K), over the training rows of each fold."""
     left_out = np.ones((len(folds), len(weight)), dtype=bool)
@@ -113,7 +111,8 @@ def _sums(
     moments: Any = 0.0
     for rows in _blocks(len(weight)):
         root = np.sqrt(weight[rows, None])  # zᵀz of one array takes half the time of a product of two
-        z, labels = features(rows) * root, np.eye(len(data.classes))[data.codes[rows]] * root
+        z = np.column_stack([kernel.transform(data.X[rows]), np.ones(len(root))]) * root
+        labels = np.eye(len(data.classes))[data.codes[rows]] * root
         masks = left_out[:, rows]
         products += z.T @ z - np.array([z[mask].T @ z[mask] for mask in masks])
         moments += z.T @ labels - np.array([z[mask].T @ labels[mask] for mask in masks])
@@ -127,20 +126,3 @@ def _solve(products: FloatArray, moments: FloatArray, penalty: FloatArray) -> Fl
 
 def _blocks(n_rows: int) -> Iterator[slice]:
     return (slice(start, start + BLOCK_ROWS) for start in range(0, n_rows, BLOCK_ROWS))
-
-
-def _features_of_rows(kernel: Nystroem, X: FloatArray) -> Callable[[Any], FloatArray]:
-    """Return a function that returns the features of rows; those of a small table are computed once."""
-
-    def compute(rows: Any) -> FloatArray:
-        """Return the approximate features of the kernel and a column of ones."""
-        return np.column_stack([kernel.transform(X[rows]), np.ones(len(X[rows]))])
-
-    if len(X) > MAX_STORED_ROWS:
-        return compute
-    every: FloatArray = compute(slice(None))
-    return every.__getitem__
-
-
-def _as_probabilities(scores: FloatArray) -> FloatArray:
-    return np.asarray(softmax(SLOPE * scores, axis=1))
