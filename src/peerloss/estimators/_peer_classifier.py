@@ -212,8 +212,8 @@ class PeerClassifier(TableClassifier):
     ) -> FloatArray:
         """Return ``oof_proba_`` of a fit to these data, without fitting this classifier.
 
-        The noise is not estimated, so this takes less time than ``fit``. The arguments are those of ``fit``,
-        and every row needs a label.
+        The noise is not estimated, so this takes less time than ``fit``. ``X``, ``y`` and ``groups`` are as
+        in ``fit``, and every row needs a label.
         """
         model = clone(self)
         rows = model._check_fit(X, y)  # noqa: SLF001 - of the same class

@@ -31,6 +31,7 @@ from peerloss.estimators.portfolio._held_out_fits import (
     fit_rounds,
     join_folds,
     keep_rounds,
+    one_thread,
     shrink,
 )
 from peerloss.estimators.portfolio._kernel_ridge import (
@@ -257,7 +258,8 @@ def _with_data(fit: Callable[..., Any], model: Any, shared: Any, *rows: Any) -> 
         import ray  # noqa: PLC0415 - an optional dependency
 
         shared = ray.get(shared)
-    return fit(model, shared, *rows)
+    with one_thread():
+        return fit(model, shared, *rows)
 
 
 def _boosted(folds: Folds, parts: list[tuple[Any, list[float]]], data: FitInput) -> Fitted:

@@ -41,8 +41,8 @@ def _thread_pools() -> ThreadpoolController:
 
 
 @contextmanager
-def _one_thread() -> Iterator[None]:
-    """Use one thread, because small fits are slower on several."""
+def one_thread() -> Iterator[None]:
+    """Use one thread: small fits are slower on several, and rounding would depend on their number."""
     with _thread_pools().limit(limits=1):
         yield
 
@@ -55,13 +55,12 @@ def fit_fold(
     A forest has one array of probabilities per entry of ``SHRINKAGES``, any other model has one.
     """
     model: Any = clone(estimator)
-    with _one_thread():
-        X = features_for(model, data.X, data.trees, data.wide)
-        model.fit(X[train], data.codes[train], **_weights(model, data.weight[train]))
-        if not is_forest(model):
-            return model, [model.predict_proba(X[test])]
-        total, _ = _tree_sums(model, X[test], repeat(np.arange(len(test))))
-        return model, list(total / len(model.estimators_))
+    X = features_for(model, data.X, data.trees, data.wide)
+    model.fit(X[train], data.codes[train], **_weights(model, data.weight[train]))
+    if not is_forest(model):
+        return model, [model.predict_proba(X[test])]
+    total, _ = _tree_sums(model, X[test], repeat(np.arange(len(test))))
+    return model, list(total / len(model.estimators_))
 
 
 def fit_out_of_bag(forest: BaseEstimator, data: FitInput) -> tuple[Any, list[FloatArray]]:
@@ -72,11 +71,10 @@ def fit_out_of_bag(forest: BaseEstimator, data: FitInput) -> tuple[Any, list[Flo
     """
     model: Any = clone(forest)
     rows = np.flatnonzero(data.weight > 0)
-    with _one_thread():
-        X = features_for(model, data.X, data.trees)[rows]
-        model.fit(X, data.codes[rows], **_weights(model, data.weight[rows]))
-        outside = (_not_in(sample, len(rows)) for sample in model.estimators_samples_)
-        total, n_trees = _tree_sums(model, X, outside)
+    X = features_for(model, data.X, data.trees)[rows]
+    model.fit(X, data.codes[rows], **_weights(model, data.weight[rows]))
+    outside = (_not_in(sample, len(rows)) for sample in model.estimators_samples_)
+    total, n_trees = _tree_sums(model, X, outside)
     prior = label_frequencies(data.codes, len(data.classes), data.weight)
     has_tree = n_trees > 0
     found = []
@@ -159,10 +157,9 @@ def fit_rounds(
     """
     if not data.weight[test].any():
         data = data._replace(weight=np.where(np.isin(np.arange(len(data.codes)), test), 1.0, data.weight))
-    with _one_thread():
-        if isinstance(candidate, LightGBMSettings):
-            return _fit_lightgbm(candidate, data, train, test)
-        return _fit_scikit_learn(clone(candidate), data, train, test)
+    if isinstance(candidate, LightGBMSettings):
+        return _fit_lightgbm(candidate, data, train, test)
+    return _fit_scikit_learn(clone(candidate), data, train, test)
 
 
 def _max_rounds(n_classes: int, max_trees: int, least_rounds: int) -> int:
