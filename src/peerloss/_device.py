@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 import os
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import torch
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 from torch import distributed
 
 from peerloss.exceptions import InvalidInputError
@@ -107,13 +108,28 @@ def count_ranks() -> int:
 def one_thread(*, blas: bool = False) -> Iterator[None]:
     """Limit torch to one thread; with ``blas`` also the thread pools of NumPy, SciPy and scikit-learn.
 
-    Small operations become many times slower on two threads if another process uses the second core. The
-    other thread pools are an option because finding them takes milliseconds.
+    Small operations become many times slower on two threads if another process uses the second core.
     """
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     try:
-        with threadpool_limits(1) if blas else nullcontext():
+        with one_blas_thread() if blas else nullcontext():
             yield
     finally:
         torch.set_num_threads(before)
+
+
+@contextmanager
+def one_blas_thread() -> Iterator[None]:
+    """Limit the thread pools of NumPy, SciPy and scikit-learn to one thread.
+
+    Small fits are slower on several, and rounding would depend on their number.
+    """
+    with _thread_pools().limit(limits=1):
+        yield
+
+
+@cache
+def _thread_pools() -> ThreadpoolController:
+    """Find the thread pools of the process once, since that takes longer than a small fit."""
+    return ThreadpoolController()

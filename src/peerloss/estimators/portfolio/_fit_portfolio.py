@@ -13,6 +13,7 @@ from scipy.optimize import nnls
 from sklearn.base import clone
 
 from peerloss._classifier import FitInput
+from peerloss._device import one_blas_thread
 from peerloss._progress import announce, phase, tracker
 from peerloss.estimators.portfolio._candidates import (
     TREES_PER_FOLD,
@@ -31,7 +32,6 @@ from peerloss.estimators.portfolio._held_out_fits import (
     fit_rounds,
     join_folds,
     keep_rounds,
-    one_thread,
     shrink,
 )
 from peerloss.estimators.portfolio._kernel_ridge import (
@@ -258,7 +258,7 @@ def _with_data(fit: Callable[..., Any], model: Any, shared: Any, *rows: Any) -> 
         import ray  # noqa: PLC0415 - an optional dependency
 
         shared = ray.get(shared)
-    with one_thread():
+    with one_blas_thread():
         return fit(model, shared, *rows)
 
 

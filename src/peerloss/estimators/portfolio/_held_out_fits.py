@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from copy import deepcopy
-from functools import cache
 from itertools import repeat
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
 from sklearn.metrics import log_loss
-from threadpoolctl import ThreadpoolController
 
 from peerloss._probabilities import label_frequencies
 from peerloss.estimators.portfolio._candidates import FoldBooster, LightGBMSettings, features_for, is_forest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable
 
     from sklearn.base import BaseEstimator
     from sklearn.ensemble import HistGradientBoostingClassifier
@@ -32,19 +29,6 @@ ROUNDS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
 MAX_BOOSTED_TREES, LEAST_ROUNDS = 800, 40
 #: Penalties of hierarchical shrinkage, in rows: each forest is a candidate once per penalty.
 SHRINKAGES = (0.0, 20.0, 200.0)
-
-
-@cache
-def _thread_pools() -> ThreadpoolController:
-    """Find the thread pools of the process once, since that takes longer than a small fit."""
-    return ThreadpoolController()
-
-
-@contextmanager
-def one_thread() -> Iterator[None]:
-    """Use one thread: small fits are slower on several, and rounding would depend on their number."""
-    with _thread_pools().limit(limits=1):
-        yield
 
 
 def fit_fold(

@@ -224,7 +224,7 @@ def _has_wide_products(device: torch.device, dtype: torch.dtype) -> bool:
         total = torch.mm(ones, ones, out_dtype=torch.float32)
         torch.addmm(total, ones, ones, out_dtype=torch.float32, out=total)
         return bool((total == 32.0).all())
-    except (TypeError, RuntimeError, NotImplementedError):
+    except (TypeError, RuntimeError):  # an older torch, or a device that has no such products
         return False
 
 
