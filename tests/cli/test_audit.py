@@ -4,10 +4,7 @@ import json
 
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import cross_val_predict
 
-from peerloss.audit import _issues
 from tests.cli.audits import made_up, run
 
 
@@ -30,20 +27,9 @@ def test_audit_writes_a_folder_and_a_summary(audited):
     assert (folder / "out" / "data.csv").read_bytes() == (folder / "data.csv").read_bytes()
 
 
-class QuickPortfolio:
-    """Replaces PeerClassifier, which takes seconds."""
-
-    def __init__(self, **_settings):
-        pass
-
-    def cross_val_noisy_proba(self, X, y, **_more):
-        """Cross-fit a logistic regression."""
-        return cross_val_predict(LogisticRegression(), X, y, cv=5, method="predict_proba")
-
-
-def test_audit_trains_models_without_probabilities(tmp_path, monkeypatch):
+@pytest.mark.usefixtures("quick_models")
+def test_audit_trains_models_without_probabilities(tmp_path):
     """The portfolio is trained; rows without a label are left out and counted; the last line sums up."""
-    monkeypatch.setattr(_issues, "PeerClassifier", QuickPortfolio)
     data, _ = made_up(tmp_path)
     data.loc[[3, 5], "label"] = None
     data.to_csv(tmp_path / "data.csv", index=False)

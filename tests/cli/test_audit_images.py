@@ -6,15 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from peerloss.audit import _issues
 from tests.cli.audits import made_up, run
-from tests.cli.test_audit import QuickPortfolio
 from tests.datasets.made_images import Image, picture, write_images
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    monkeypatch.setattr(_issues, "PeerClassifier", QuickPortfolio)
+pytestmark = pytest.mark.usefixtures("quick_models")
 
 
 @pytest.fixture

@@ -2,60 +2,15 @@
 
 import json
 
-import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
 
-from peerloss.audit import _issues
 from peerloss.audit.review import DecisionsFile
-from peerloss.cli import _table_options
 from peerloss.datasets import read_table
-from peerloss.estimators.portfolio import _fit_portfolio
 from tests.cli.audits import run
-from tests.cli.test_audit import QuickPortfolio
+from tests.cli.messy import ROWS, audit, described, fit, make_table, misspell
 
-ROWS = 200
-
-
-def make_table(n=ROWS):
-    """Return a table in which every tenth label is wrong."""
-    rng = np.random.default_rng(0)
-    clean = np.arange(n) % 2
-    table = pd.DataFrame(
-        {"x": (2.0 * clean - 1 + rng.normal(size=n)).round(4), "z": rng.normal(size=n).round(4)}
-    )
-    return table.assign(label=np.where(np.isin(np.arange(n) % 20, [0, 5]) ^ (clean == 1), "Yes", "No"))
-
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    """Train one logistic regression instead of the portfolio."""
-    monkeypatch.setattr(_issues, "PeerClassifier", QuickPortfolio)
-    models = {"linear": LogisticRegression()}
-    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: models)
-
-
-def audit(folder, *options, name="data.csv"):
-    return run("audit", folder / name, "--target", "label", "-o", folder / "out", *options)
-
-
-def fit(folder, *options, name="data.csv"):
-    return run("fit", folder / name, "--target", "label", "-o", folder / "model", *options)
-
-
-def described(folder, *options, name="data.csv"):
-    done = run("datasets", folder / name, "--target", "label", "--json", *options)
-    assert done.exit_code == 0, done.output
-    return json.loads(done.stdout)["table"]
-
-
-def misspell(table):
-    """Write some labels in capitals, and more with a space behind them."""
-    label, style = table["label"], table.index // 2 % 6
-    return table.assign(
-        label=label.mask(style == 0, label.str.upper()).mask(style > 3, label.str.lower() + " ")
-    )
+pytestmark = pytest.mark.usefixtures("quick_models")
 
 
 def test_spellings_of_a_label_are_named_before_the_training(tmp_path):
@@ -276,51 +231,6 @@ def test_datasets_accepts_missing_labels_as_audit_does(tmp_path):
     assert done.stdout.splitlines()[-1] == "data.csv: 190 rows, 2 features, 2 classes."
     done = run("datasets", tmp_path / "data.csv")
     assert (done.exit_code, "--target must name the column of the labels" in done.stderr) == (2, True)
-
-
-class Terminal:
-    """Standard input at a terminal, or not."""
-
-    def __init__(self, at_terminal):
-        self.at_terminal = at_terminal
-
-    def isatty(self):
-        """Return whether a person can answer."""
-        return self.at_terminal
-
-
-@pytest.mark.parametrize(
-    ("at_terminal", "options", "answer", "asked"),
-    [
-        (True, (), False, True),
-        (True, (), True, True),
-        (True, ("--yes",), False, False),
-        (True, ("--json",), False, False),
-        (False, (), False, False),
-    ],
-)
-def test_the_command_asks_only_at_a_terminal(tmp_path, monkeypatch, at_terminal, options, answer, asked):
-    """If something is serious: No ends the command with code 1, and nothing is written."""
-    misspell(make_table()).to_csv(tmp_path / "data.csv", index=False)
-    questions = []
-    terminal = type("sys", (), {"stdin": Terminal(at_terminal)})
-    monkeypatch.setattr(_table_options, "sys", terminal)
-    monkeypatch.setattr(_table_options.typer, "confirm", lambda text, **_: questions.append(text) or answer)
-    done = audit(tmp_path, *options)
-    assert questions == (["Continue?"] if asked else [])
-    refused = asked and not answer
-    assert done.exit_code == int(refused)
-    assert (tmp_path / "out").exists() is not refused
-    if refused:
-        assert "Nothing was written." in done.stderr
-
-
-def test_clean_tables_are_never_asked_about(tmp_path, monkeypatch):
-    """Nothing serious, no question."""
-    make_table().to_csv(tmp_path / "data.csv", index=False)
-    monkeypatch.setattr(_table_options, "sys", type("sys", (), {"stdin": Terminal(True)}))
-    monkeypatch.setattr(_table_options.typer, "confirm", lambda *_, **__: pytest.fail("asked"))
-    assert audit(tmp_path).exit_code == 0
 
 
 def test_labels_of_several_annotators_are_tidied(tmp_path):

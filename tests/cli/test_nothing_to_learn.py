@@ -7,16 +7,13 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from peerloss.audit import _issues
 from peerloss.estimators.portfolio import _fit_portfolio
 from tests.cli.audits import made_up, run
-from tests.cli.test_audit import QuickPortfolio
 
 
 @pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    """Train one logistic regression instead of the portfolio."""
-    monkeypatch.setattr(_issues, "PeerClassifier", QuickPortfolio)
+def _quick(monkeypatch, quick_models):  # noqa: ARG001 (a fixture)
+    """Train one logistic regression instead of the portfolio; in a fit, one that learns nothing."""
     models = {"linear": LogisticRegression(C=1e-6)}
     monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: models)
 

@@ -5,24 +5,14 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
 
-from peerloss.audit import _issues
 from peerloss.audit.folder import read_folder
 from peerloss.audit.review import Review
-from peerloss.estimators.portfolio import _fit_portfolio
 from tests.cli.audits import made_up, run
-from tests.cli.test_audit import QuickPortfolio
-from tests.cli.test_messy_tables import audit, described, fit
-from tests.cli.test_messy_tables import make_table as make_overlapping
+from tests.cli.messy import audit, described, fit
+from tests.cli.messy import make_table as make_overlapping
 
-
-@pytest.fixture(autouse=True)
-def _quick(monkeypatch):
-    """Train one logistic regression instead of the portfolio."""
-    monkeypatch.setattr(_issues, "PeerClassifier", QuickPortfolio)
-    models = {"linear": LogisticRegression()}
-    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: models)
+pytestmark = pytest.mark.usefixtures("quick_models")
 
 
 def make_table():
