@@ -17,15 +17,18 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from scipy.stats import norm
 
 from peerloss.noise import NoiseModel
 from peerloss.posterior.many_classes import count_noise
 from peerloss.posterior.noise_posterior import TINY, NoisePosterior, log_mean, reweighted
 from peerloss.posterior.rate_curves import (
+    EVIDENCE,
     NO_NOISE,
     RankScale,
     RatePairs,
     clean_curves,
+    counted_share,
     gold_evidence,
     weigh_rate_pairs,
 )
@@ -36,10 +39,10 @@ if TYPE_CHECKING:
 
     from peerloss._validation import BoolArray, FloatArray, IntArray
 
-#: Prior of two classes: standard deviation of e_neg − e_pos about ½·δ_p̃, that is α* = ½, halfway between
-#: symmetric noise (α* = 0) and clean classes of equal size (α* = 1). It helps with hundreds of rows, which
-#: cannot determine the rates, and costs nothing with thousands.
-DIFFERENCE_SCALE = 0.1
+#: Prior of e_neg − e_pos of two classes. With probability ``EQUAL_RATES`` the rates are nearly equal, so the
+#: plain decision is right. Otherwise the difference is normal around ½·δ_p̃, that is α* = ½. The prior matters
+#: with hundreds of rows, which hardly determine the difference.
+EQUAL_RATES, EQUAL_SCALE, OTHER_SCALE = 0.5, 0.03, 0.13
 #: With more classes T is counted from confident rows, because one curve per class would take too long.
 MAX_CURVES = 100
 
@@ -127,6 +130,22 @@ def estimate_class_noise(
         return NoiseEstimate(posterior.noise, *posterior.interval(), posterior, found.tabulate())
     posterior = estimate_transitions(proba, codes, _effective(weight), is_clean, gold=gold)
     return NoiseEstimate(posterior.noise, *posterior.interval(), posterior)
+
+
+def decide_clean(
+    posterior: NoisePosterior, curve: TabulatedPosterior | None, proba: FloatArray
+) -> FloatArray:
+    """Return clean probabilities whose argmax is the decision for accuracy, shape (n, K).
+
+    For two classes, η̃ T⁻¹ and the fitted curve are averaged. The first needs calibrated probabilities, the
+    second only their order but a curve of the right shape. On development tables each was better on some, and
+    their average nearly as good as the better one.
+    """
+    clean = posterior.transform(proba)
+    if curve is None:
+        return clean
+    one = curve.transform(np.asarray(proba[:, 1], dtype=np.float64))
+    return (clean + np.column_stack([1.0 - one, one])) / 2.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -242,9 +261,14 @@ def _weigh(
     """Weight pairs of rates of two classes."""
     scale = RankScale.fit(score, weight)
     centre = float(np.average(codes, weights=weight)) - 0.5
+    # Labels above a number of them do not count. Without this factor the prior would keep its influence.
+    share = counted_share(float(weight.sum())) / EVIDENCE
 
     def log_prior(pairs: FloatArray) -> FloatArray:
-        return np.asarray(-(((pairs[:, 0] - pairs[:, 1] - centre) / DIFFERENCE_SCALE) ** 2) / 2.0)
+        difference = pairs[:, 0] - pairs[:, 1]
+        equal = norm.pdf(difference, scale=EQUAL_SCALE)
+        other = norm.pdf(difference, loc=centre, scale=OTHER_SCALE)
+        return np.asarray(share * np.log(EQUAL_RATES * equal + (1.0 - EQUAL_RATES) * other))
 
     found = weigh_rate_pairs(
         scale.transform(score),

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from peerloss.posterior._noise_rates import CleanPosterior
 
 #: Prior probability of noise near the boundary.
-NEAR_BOUNDARY = 0.02
+NEAR_BOUNDARY = 0.05
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from scipy.stats import norm
 from peerloss._probabilities import take
 from peerloss._validation import check_finite
 from peerloss.noise.estimate import warn_if_unidentifiable
-from peerloss.posterior._noise_rates import TabulatedPosterior, estimate_class_noise
+from peerloss.posterior._noise_rates import TabulatedPosterior, decide_clean, estimate_class_noise
 from peerloss.posterior.many_classes import CleanCurves
 from peerloss.posterior.noise_posterior import NoisePosterior
 from peerloss.theory import (
@@ -93,10 +93,6 @@ class CleanMap:
 
         For balanced accuracy, the decision between two classes is peer loss at α = 1, which needs no rates.
         For more classes it is :func:`~peerloss.theory.balanced_posterior`, which needs the estimated noise.
-
-        For accuracy of two classes, η̃ T⁻¹ and the fitted curve are averaged. The first needs calibrated
-        probabilities, the second only their order but a curve of the right shape. On development tables
-        each was better on some, and their average nearly as good as the better one.
         """
         if self.alpha is not None:
             return clean_proba(proba, self.alpha, self.noisy_prior)
@@ -104,11 +100,7 @@ class CleanMap:
             return self.curves.balanced(proba)
         if self.metric == "balanced_accuracy":
             return clean_proba(proba, 1.0, self.noisy_prior)
-        clean = self.noise_posterior.transform(proba)
-        if self.score_curve is None:
-            return clean
-        one = self.score_curve.transform(proba[:, 1])
-        return (clean + np.column_stack([1.0 - one, one])) / 2.0
+        return decide_clean(self.noise_posterior, self.score_curve, proba)
 
     def misfit(self, proba: FloatArray, codes: IntArray, weight: FloatArray) -> Misfit:
         """Test whether the estimated noise explains the noisy labels (:func:`measure_misfit`)."""

@@ -26,7 +26,12 @@ import numpy as np
 
 from peerloss._probabilities import blocks, label_frequencies, take
 from peerloss.noise.estimate import explain_chance_level
-from peerloss.posterior._noise_rates import NoiseEstimate, estimate_class_noise, fit_clean_posterior
+from peerloss.posterior._noise_rates import (
+    NoiseEstimate,
+    decide_clean,
+    estimate_class_noise,
+    fit_clean_posterior,
+)
 from peerloss.posterior.boundary_noise import fit_boundary_noise
 from peerloss.posterior.label_gain import expected_gain
 from peerloss.posterior.many_classes import CalibratedPosterior, sample_rows
@@ -257,7 +262,7 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None)
     least, most = posterior.error_rate_interval(noisy_prior)
     if boundary.probability <= BOUNDARY_PROBABILITY:
         prior = posterior.clean_prior(noisy_prior)
-        as_labelled, corrected = _expected_accuracies(posterior, proba, codes)
+        as_labelled, corrected = _expected_accuracies(posterior, proba, codes, by_class.tabulate())
     else:
         noise = boundary.average_noise(score)
         low, high = np.minimum(low, noise.transition), np.maximum(high, noise.transition)
@@ -350,13 +355,16 @@ def _ranking_posterior(
 
 
 def _expected_accuracies(
-    posterior: NoisePosterior, proba: NDArray[Any], codes: IntArray
+    posterior: NoisePosterior,
+    proba: NDArray[Any],
+    codes: IntArray,
+    curve: TabulatedPosterior | None = None,
 ) -> tuple[float, float]:
-    """Return the expected clean accuracy of plain decisions and of decisions that account for the noise."""
+    """Return the expected clean accuracy of plain decisions and of those of ``PeerClassifier``."""
     some = sample_rows(*proba.shape)
     proba, codes = np.asarray(proba[some], dtype=np.float64), codes[some]
     every_row = np.ones(len(codes))
-    decisions = proba.argmax(axis=1), posterior.transform(proba).argmax(axis=1)
+    decisions = proba.argmax(axis=1), decide_clean(posterior, curve, proba).argmax(axis=1)
     plain, corrected = (posterior.weights @ posterior.accuracies(d, codes, every_row)[0] for d in decisions)
     return float(np.clip(plain, 0.0, 1.0)), float(np.clip(corrected, 0.0, 1.0))
 

@@ -193,6 +193,11 @@ def boundary_flips(clean: FloatArray) -> FloatArray:
     return 2.0 * clean * (1.0 - clean)
 
 
+def counted_share(n_labels: float) -> float:
+    """Return the share of one label that each of ``n_labels`` labels counts as evidence."""
+    return min(EVIDENCE, MAX_LABELS / n_labels)
+
+
 def fit_rank_curves(
     groups: Groups, noise: Noise, n_curves: int, step_scale: float
 ) -> tuple[FloatArray, FloatArray]:
@@ -204,7 +209,7 @@ def fit_rank_curves(
     (``EVIDENCE``, ``MAX_LABELS``), because every family of curves is an approximation.
     """
     design, ones, zeros, is_clean = groups
-    share = min(EVIDENCE, MAX_LABELS / float((ones + zeros).sum()))
+    share = counted_share(float((ones + zeros).sum()))
     ones, zeros = share * ones, share * zeros
     rows, prior = ones + zeros, _Prior.of_curves(step_scale)
 
