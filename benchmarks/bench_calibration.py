@@ -30,7 +30,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
 
 from peerloss import NoiseModel, find_label_issues, flip_labels
-from peerloss.posterior.label_posterior import flag_suspects, suspicious_first
+from peerloss.posterior.flags import FlagRule, flag_suspects, suspicious_first
 
 CLASSES = (2, 3, 5, 10)
 ROWS = (300, 2_000, 10_000, 50_000)
@@ -138,7 +138,7 @@ def run(cell: Cell) -> dict[str, Any] | None:
     wrong, p_error = labels != clean, audit.table["p_error"].to_numpy()
     flagged = audit.table["flagged"].to_numpy()
     # What `target="precision", level=0.8` flags.
-    kept = flag_suspects(p_error, suspicious_first(p_error), precision=0.8) & (not audit.reason)
+    kept = flag_suspects(p_error, suspicious_first(p_error), FlagRule("precision", 0.8)) & (not audit.reason)
     bins = np.minimum((N_BINS * p_error).astype(int), N_BINS - 1)
     count = np.bincount(bins, minlength=N_BINS)
     stated, true = (np.bincount(bins, weights=v, minlength=N_BINS) for v in (p_error, wrong))

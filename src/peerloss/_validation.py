@@ -31,6 +31,8 @@ LARGEST_NUMBER = float(np.finfo(np.float32).max)
 MAX_STANDARDISED = 1e30
 #: Values of ``metric`` of the classifiers, here so that the command line can check them without scikit-learn.
 METRICS = ("accuracy", "balanced_accuracy")
+#: Which rows an audit flags.
+FLAG_TARGETS = ("auto", "f1", "precision")
 #: Counts must fit into the integers of compiled code.
 MAX_COUNT = 2**63 - 1
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from peerloss import find_label_issues
-from peerloss.exceptions import InvalidInputError
+from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
 
 
 def test_a_promised_precision_is_reached_where_the_model_is_right():
@@ -18,7 +18,7 @@ def test_a_promised_precision_is_reached_where_the_model_is_right():
         proba = np.column_stack([1 - one, one]) @ np.array([[0.85, 0.15], [0.15, 0.85]])
         audits = [
             find_label_issues(labels=noisy, pred_proba=proba, target=target, level=0.8)
-            for target in ("f1", "precision")
+            for target in ("auto", "precision")
         ]
         best_f1, promised = (audit.table["flagged"].to_numpy() for audit in audits)
         assert 0 < promised.sum() < best_f1.sum()
@@ -47,3 +47,19 @@ def test_labels_that_look_clean_are_said_to():
     assert "The labels look clean" in str(audit)
     assert audit.summary()["no_noise"] > 0.5
     assert not audit.table["flagged"].any()
+    known = find_label_issues(labels=codes, pred_proba=np.column_stack([1 - one, one]), target="f1")
+    assert known.table["flagged"].any()
+
+
+def test_the_target_f1_flags_rows_although_nothing_can_be_learned():
+    """Without a model that helps, "f1" flags by the model's confidence and says so; "auto" flags nothing."""
+    rng = np.random.default_rng(1)
+    proba, labels = rng.dirichlet([1, 1, 1], size=300), rng.integers(3, size=300)
+    with pytest.warns(IdentifiabilityWarning, match="ranked and flagged by the model's confidence"):
+        flagged = find_label_issues(labels=labels, pred_proba=proba, target="f1")
+    with pytest.warns(IdentifiabilityWarning, match="No row is flagged"):
+        silent = find_label_issues(labels=labels, pred_proba=proba)
+    assert flagged.table["flagged"].any()
+    assert "flagged by the model's confidence alone" in flagged.headline
+    assert not silent.table["flagged"].any()
+    np.testing.assert_array_equal(flagged.table["p_error"], silent.table["p_error"])

@@ -42,13 +42,13 @@ def of_several_annotators(n=60, k=12):
 
 
 @pytest.mark.parametrize("gold", [None, {0: "a", 1: "c"}])
-@pytest.mark.parametrize("target", ["f1", "precision"])
+@pytest.mark.parametrize("target", ["auto", "f1", "precision"])
 def test_one_annotator(tmp_path, gold, target):
     """The audit that is computed again has the same ranking."""
     audit = of_one_annotator(gold=gold, target=target)
     evidence = read_evidence(written(tmp_path, audit, 60))
     assert evidence.posterior().p_error == pytest.approx(audit.table["p_error"].to_numpy())
-    assert evidence.precision == audit.evidence.precision
+    assert evidence.rule == audit.evidence.rule
     assert (evidence.gold is None) == (gold is None)
 
 
@@ -77,14 +77,19 @@ def test_changed_and_missing_files_are_refused(tmp_path):
     refused(tmp_path / "audit", "is a damaged audit: .*No such file")
 
 
-def test_folders_of_earlier_versions_are_refused(tmp_path):
-    """They have no probabilities."""
+@pytest.mark.parametrize("missing", [["evidence"], ["evidence", "flags"]])
+def test_folders_of_earlier_versions_are_refused(tmp_path, missing):
+    """They have no probabilities, or not the rule by which rows were flagged."""
     written(tmp_path, of_one_annotator(), 60)
     manifest = tmp_path / "audit" / "audit.json"
     content = json.loads(manifest.read_text(encoding="utf-8"))
-    del content["evidence"]
+    *parents, last = missing
+    part = content
+    for name in parents:
+        part = part[name]
+    del part[last]
     manifest.write_text(json.dumps(content), encoding="utf-8")
-    refused(tmp_path / "audit", "does not contain the probabilities of its audit: an earlier version")
+    refused(tmp_path / "audit", "does not contain everything .* an earlier version wrote it")
 
 
 def replaced(folder, name, array, **options):

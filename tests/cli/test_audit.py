@@ -5,6 +5,9 @@ import json
 import pandas as pd
 import pytest
 
+from peerloss.audit._stored_evidence import read_evidence
+from peerloss.audit.folder import read_folder
+from peerloss.posterior.flags import FlagRule
 from tests.cli.audits import made_up, run
 
 
@@ -40,6 +43,20 @@ def test_audit_trains_models_without_probabilities(tmp_path):
     labels = pd.read_csv(tmp_path / "out" / "labels.csv")
     assert set(range(60)) - set(labels["row"]) == {3, 5}
     assert {0, 10, 20} <= set(labels["row"][labels["flagged"]]) <= set(range(0, 60, 10))
+
+
+def test_the_user_chooses_which_rows_are_suspects(tmp_path):
+    """Suspects of a precision of 1 are fewer than those of the best F1; `rerank` keeps the rule."""
+    made_up(tmp_path)
+    audit = ("audit", tmp_path / "data.csv", "--target", "label", "--id", "id", "--json")
+    audit = (*audit, "--probabilities", tmp_path / "proba.csv")
+    found = {}
+    for name, rule in {"f1": ["--flags", "f1"], "sure": ["--flags", "precision", "--level", "0.999"]}.items():
+        result = run(*audit, "-o", tmp_path / name, *rule)
+        assert result.exit_code == 0, result.output
+        found[name] = json.loads(result.stdout)["flagged"]
+    assert found["sure"] < found["f1"]
+    assert read_evidence(read_folder(tmp_path / "sure")).rule == FlagRule("precision", 0.999)
 
 
 def not_numbers(folder):
@@ -91,6 +108,8 @@ def unchanged(_folder):
         (unchanged, [], "pass --target, the column of the labels, or --reports"),
         (unchanged, [], "data.csv are 'id', 'x', 'label'."),
         (unchanged, ["--target", "label", "--reports", "r.csv"], "not both."),
+        (unchanged, ["--target", "label", "--flags", "recall"], "`--flags` must be one of"),
+        (unchanged, ["--target", "label", "--level", "1.2"], "`--level` must lie in (0, 1]; got 1.2"),
     ],
 )
 def test_bad_input_is_refused_and_nothing_written(tmp_path, corrupt, options, message):

@@ -173,7 +173,7 @@ def test_labels_that_were_changed_are_not_applied(audited):
 def test_spreadsheet_safe_labels_are_applied_unchanged(tmp_path):
     """`--spreadsheet-safe` changes the texts in labels.csv, not the labels that are applied."""
     table = pd.DataFrame({"x": range(40), "label": ["=a", "b"] * 20})
-    table.loc[[0, 2, 4], "label"] = "b"
+    table.loc[[0, 2, 4], "label"], table.loc[[1, 3, 5], "label"] = "b", "=a"
     table.to_csv(tmp_path / "data.csv", index=False)
     pd.DataFrame({"=a": [0.9, 0.1] * 20, "b": [0.1, 0.9] * 20}).to_csv(tmp_path / "p.csv", index=False)
     result = run(

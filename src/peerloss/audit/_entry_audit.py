@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from peerloss.audit._label_audit import write_csv
-from peerloss.posterior.label_posterior import flag_suspects, suspicious_first
+from peerloss.posterior.flags import flag_suspects, suspicious_first
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,7 +6,7 @@ An audit can be computed again from it with known labels and without training.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -18,6 +18,7 @@ from peerloss.audit._refit import fit_to_posterior, with_refitted
 from peerloss.datasets.label_spelling import find_rare_labels
 from peerloss.estimators.folds import DEFAULT_FOLDS, is_fold_count
 from peerloss.exceptions import InvalidInputError, warn_caller
+from peerloss.posterior.flags import FlagRule
 from peerloss.posterior.label_posterior import class_probabilities, label_posterior
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ class Evidence:
     """The code of the known label of each row, −1 if unknown."""
     refitted: FloatArray | None = None
     """P(clean = k | features) of the second round, if there was one."""
-    precision: float | None = None
-    """The least expected precision of the flags; ``None`` for the best expected F1."""
+    rule: FlagRule = field(default_factory=FlagRule)
+    """Which rows are flagged."""
     useless: str = ""
     """Why the probabilities of one label per row cannot be used, if that is known."""
 

@@ -19,7 +19,7 @@ from peerloss._probabilities import (
     label_frequencies,
 )
 from peerloss._progress import announce, phase, shows_progress
-from peerloss._validation import check_choice, check_count, check_in_range
+from peerloss._validation import check_count
 from peerloss.audit._annotations import read_annotations, unlabelled
 from peerloss.audit._contradictions import find_contradictions
 from peerloss.audit._evidence import Evidence, check_folds, gold_codes, set_rare_classes_aside
@@ -30,13 +30,14 @@ from peerloss.audit._refit import check_refit
 from peerloss.estimators import PeerClassifier, TableEncoder
 from peerloss.estimators.folds import shuffled_splitter
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
-from peerloss.posterior.label_posterior import LabelPosterior, flag_suspects, suspicious_first
+from peerloss.posterior.flags import FlagRule, flag_suspects, suspicious_first
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from peerloss._validation import BoolArray, FloatArray, IntArray
     from peerloss.audit._annotations import Annotations
+    from peerloss.posterior.label_posterior import LabelPosterior
 
 
 #: Typical share of the time after which out-of-fold probabilities are known.
@@ -56,7 +57,7 @@ def find_label_issues(
     refit: bool = False,
     gold: Any = None,
     duplicates: str = "error",
-    target: str = "f1",
+    target: str = "auto",
     level: float = 0.8,
     min_class_rows: int | None = None,
     n_jobs: int | None = None,
@@ -67,7 +68,7 @@ def find_label_issues(
 
     The score of a row is P(clean ≠ given | x, given label), computed from out-of-fold probabilities of the
     noisy labels and the noise estimated from them. "No label is wrong" is always one of the hypotheses; if it
-    is probable, nothing is flagged.
+    is probable, nothing is flagged by default.
 
     Parameters
     ----------
@@ -105,8 +106,10 @@ def find_label_issues(
         What to do if an annotator labelled a row of a long table more than once: ``"error"``, or keep the
         ``"first"`` or the ``"last"`` of the labels in the order of the table.
     target
-        Which rows are flagged. ``"f1"``: the number of flags with the largest expected F1. ``"precision"``:
-        as many as possible, so that the expected share of errors among them is at least ``level``.
+        Which rows are flagged. ``"auto"``: the number of flags with the largest expected F1, but none if the
+        labels are probably clean or the noise rates cannot be estimated. ``"f1"``: the same, always; use it
+        if you know that some labels are wrong. ``"precision"``: as many as possible, so that the expected
+        share of errors among them is at least ``level``.
     level
         The share for ``target="precision"``, above 0 and at most 1.
     min_class_rows
@@ -135,7 +138,8 @@ def find_label_issues(
     -----
     IdentifiabilityWarning
         If the noise rates cannot be estimated, for example because nothing can be learned from the columns:
-        then no row is flagged, and rows are ranked by the model's confidence in their label.
+        then rows are ranked by the model's confidence in their label, and none is flagged unless ``target``
+        is ``"f1"``.
         If the model adds nothing to the labels of several annotators: their reports alone are used.
 
     Notes
@@ -157,7 +161,7 @@ def find_label_issues(
     >>> bool(wrong[audit.table["flagged"]].mean() > 0.6)
     True
     """
-    precision = _check_target(target, level)
+    rule = FlagRule.checked(target, level)
     given, reports = _read_labels(X, labels, pred_proba, duplicates)
     if refit:
         check_refit(X, estimator)  # before the first round, which may take an hour
@@ -197,7 +201,7 @@ def find_label_issues(
         proba,
         reports,
         gold_codes(gold, given.index, classes, codes),
-        precision=precision,
+        rule=rule,
         useless=explain_nothing_learned(proba, codes) if proba is not None and is_tested else "",
     )
     found = evidence.posterior()
@@ -205,7 +209,7 @@ def find_label_issues(
         announce("fitting again", FIT_END)
         splits = cv.split(X, codes, groups)
         evidence, found = evidence.refit(found, X, estimator=estimator, folds=splits, n_jobs=n_jobs)
-    _warn(found)
+    _warn(found, rule)
     return replace(make_audit(evidence, found, X), set_aside=set_aside)
 
 
@@ -240,14 +244,7 @@ def _check_same_order(index: pd.Index | None, pred_proba: Any) -> None:
         )
 
 
-def _check_target(target: str, level: float) -> float | None:
-    """Return the least expected precision of the flags, or ``None`` for the best expected F1."""
-    if check_choice(target, "target", ("f1", "precision")) == "f1":
-        return None
-    return check_in_range(level, "level", 0.0, 1.0, low_open=True)
-
-
-def _warn(found: LabelPosterior) -> None:
+def _warn(found: LabelPosterior, rule: FlagRule) -> None:
     advice = "Use a better model, more rows or better features."
     if found.model_ignored:
         message = (
@@ -256,9 +253,10 @@ def _warn(found: LabelPosterior) -> None:
         )
         warn_caller(message, IdentifiabilityWarning)
     if found.reason:
+        result = "No row is flagged. Rows are ranked" if rule.needs_noise else "Rows are ranked and flagged"
         message = (
-            f"the noise rates cannot be estimated from these data: {found.reason}. No row is flagged. Rows "
-            f"are ranked by the model's confidence in their label. {advice}"
+            f"the noise rates cannot be estimated from these data: {found.reason}. {result} by the model's "
+            f"confidence in their label. {advice}"
         )
         warn_caller(message, IdentifiabilityWarning)
 
@@ -319,23 +317,19 @@ def update_audit(audit: LabelAudit, gold: Any) -> LabelAudit:
 
 
 def _flags(evidence: Evidence, found: LabelPosterior, order: IntArray) -> BoolArray:
-    """Flag suspects; a row with a known label is flagged if its given label is wrong.
-
-    If the noise cannot be estimated, no other row is flagged.
-    """
-    gold, p_error = evidence.gold, found.p_error
-    if gold is None and not found.reason:
-        return flag_suspects(p_error, order, no_noise=found.no_noise, precision=evidence.precision)
+    """Flag suspects; a row with a known label is flagged if its given label is wrong."""
+    gold, p_error, rule = evidence.gold, found.p_error, evidence.rule
+    is_silent = bool(found.reason) and rule.needs_noise
     if gold is None:
-        return np.zeros(len(p_error), dtype=bool)
+        if is_silent:
+            return np.zeros(len(p_error), dtype=bool)
+        return flag_suspects(p_error, order, rule, no_noise=found.no_noise)
     flagged: BoolArray = (gold >= 0) & (gold != evidence.codes)
     rest = np.flatnonzero(gold < 0)
-    if len(rest) and not found.reason:
+    if len(rest) and not is_silent:
         among_rest = suspicious_first(p_error[rest])
         no_noise = found.no_noise if found.no_noise_elsewhere is None else found.no_noise_elsewhere
-        flagged[rest] = flag_suspects(
-            p_error[rest], among_rest, no_noise=no_noise, precision=evidence.precision
-        )
+        flagged[rest] = flag_suspects(p_error[rest], among_rest, rule, no_noise=no_noise)
     return flagged
 
 

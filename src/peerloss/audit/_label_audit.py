@@ -64,13 +64,13 @@ class LabelAudit:
     outlook: Outlook
     """Whether peer loss applies and what to expect from training."""
     reason: str = ""
-    """Why the noise rates cannot be estimated, no row is flagged, and rows are ranked by the model's
-    confidence; empty if they can be estimated."""
+    """Why the noise rates cannot be estimated, and rows are ranked by the model's confidence; empty if they
+    can be estimated. No row is flagged then, unless ``target`` was ``"f1"``."""
     near_boundary: float = 0.0
     """The probability that labels flip near the boundary between two classes, and not by class. Above ½, the
     rates in ``noise`` are averages over rows."""
     no_noise: float = 0.0
-    """The probability that no label is wrong. Nothing is flagged if it is large."""
+    """The probability that no label is wrong. Nothing is flagged by default if it is large."""
     error_rate_interval: tuple[float, float] | None = None
     """Ends of the 90 % interval of the share of wrong labels; ``None`` if it is not known."""
     X: Any = field(default=None, repr=False)
@@ -124,6 +124,11 @@ class LabelAudit:
         """How many labels are suspect, and how many are expected to be wrong."""
         n_flagged = int(self.table["flagged"].sum())
         if self.reason:
+            if self.evidence is not None and not self.evidence.rule.needs_noise:
+                return (
+                    f"{counted(n_flagged, 'label')} flagged by the model's confidence alone, because the "
+                    f"noise rates cannot be estimated: {self.reason}."
+                )
             if not n_flagged:
                 return f"No label is flagged, because it is not known which are wrong: {self.reason}."
             known = (

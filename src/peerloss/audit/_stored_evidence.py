@@ -18,8 +18,8 @@ import numpy as np
 import pandas as pd
 
 from peerloss._probabilities import check_probabilities
-from peerloss._validation import check_in_range
 from peerloss.exceptions import InvalidInputError
+from peerloss.posterior.flags import FlagRule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -47,19 +47,19 @@ def write_evidence(folder: Path, audit: LabelAudit) -> dict[str, Any]:
         if array is not None:
             np.save(folder / name, np.asarray(array), allow_pickle=False)
             digests[name] = _digest(folder / name)
-    return {"sha256": digests, "precision": evidence.precision, "useless": evidence.useless}
+    return {"sha256": digests, "flags": evidence.rule._asdict(), "useless": evidence.useless}
 
 
 def read_evidence(folder: AuditFolder) -> Evidence:
     """Read the evidence of an audit; its classes are text, and its rows are named as in labels.csv."""
     stored = folder.manifest.get("evidence")
-    if not isinstance(stored, dict) or not stored.get("sha256"):
+    if not isinstance(stored, dict) or not stored.get("sha256") or "flags" not in stored:
         raise InvalidInputError(
-            f"{folder.path} does not contain the probabilities of its audit: an earlier version wrote it. "
-            "Run `peerloss audit` again."
+            f"{folder.path} does not contain everything that its audit was computed from: an earlier version "
+            "wrote it. Run `peerloss audit` again."
         )
     try:
-        found = _read_evidence(folder, stored["sha256"], stored["precision"])
+        found = _read_evidence(folder, stored["sha256"], FlagRule.checked(**stored["flags"]))
         return replace(found, useless=str(stored.get("useless", "")))
     except (OSError, EOFError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise InvalidInputError(
@@ -67,7 +67,7 @@ def read_evidence(folder: AuditFolder) -> Evidence:
         ) from error
 
 
-def _read_evidence(folder: AuditFolder, digests: dict[str, str], precision: float | None) -> Evidence:
+def _read_evidence(folder: AuditFolder, digests: dict[str, str], rule: FlagRule) -> Evidence:
     # They import the estimators, which `peerloss apply` does not need.
     from peerloss.audit._annotations import Annotations  # noqa: PLC0415
     from peerloss.audit._evidence import Evidence  # noqa: PLC0415
@@ -95,14 +95,12 @@ def _read_evidence(folder: AuditFolder, digests: dict[str, str], precision: floa
         and len(np.unique(coded[:, 0])) == n
     ):
         raise InvalidInputError(f"{REPORTS} must hold row, worker and label of the reports on every row.")
-    if precision is not None:
-        check_in_range(precision, "precision", 0.0, 1.0, low_open=True)
     names = pd.Index(labels["name"])
     given = pd.Series(pd.Categorical.from_codes(codes, categories=pd.Index(classes)), index=names)
     annotations = None if coded is None else Annotations.from_codes(coded, given)
     if proba is None and annotations is None:
         raise InvalidInputError("it has neither probabilities nor reports.")
-    return Evidence(given, classes, codes, proba, annotations, gold, refitted, precision)
+    return Evidence(given, classes, codes, proba, annotations, gold, refitted, rule)
 
 
 def _read(path: Path, digest: str) -> NDArray[Any]:

@@ -15,7 +15,9 @@ from peerloss._progress import announce, phase
 from peerloss.cli._table_options import (
     Decimal,
     Encoding,
+    Flags,
     Force,
+    Level,
     MinClassRows,
     NaValues,
     Sep,
@@ -23,6 +25,7 @@ from peerloss.cli._table_options import (
     TidyLabels,
     Yes,
     check_learned,
+    flag_options,
     read_options,
     show_summary,
 )
@@ -132,6 +135,8 @@ def audit(
         Path | None,
         typer.Option(help="Features to learn from, one row per row of the data: .npy, Parquet or CSV."),
     ] = None,
+    flags: Flags = "auto",
+    level: Level = 0.8,
     seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
     jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
     spreadsheet_safe: Annotated[
@@ -166,6 +171,7 @@ def audit(
     from peerloss.datasets.tables import read_with_notes
 
     check_free(output)
+    flagging = flag_options(flags, level)
     options = read_options(encoding, sep, decimal, na_values, sheet)
     source = Source(data, target or [], id_column)
     if data.is_dir() or labels is not None or file_column is not None or skip_unreadable:
@@ -218,11 +224,13 @@ def audit(
             seed=seed,
             quiet=as_json,
         )
-    note = counted(len(labelled.X), "row")
-    with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
+    with (
+        training_bar(counted(len(labelled.X), "row"), quiet=as_json),
+        warnings.catch_warnings(record=True) as caught,
+    ):
         warnings.simplefilter("always", UserWarning)
         with phase("auditing", 0.0, 0.97):
-            found = _find_issues(labelled, proba, learned, seed=seed, jobs=jobs)
+            found = _find_issues(labelled, proba, learned, n_jobs=jobs, random_state=seed, **flagging)
         check_learned(found.reason if is_nothing_learned(found.reason) else "", force=force)
         announce("writing the folder", 0.97)
         write_folder(
@@ -238,7 +246,7 @@ def audit(
             pictures=source.pictures,
             row_numbers=reading.row_numbers,
         )
-    caught_notes = {str(note.message) for note in caught if issubclass(note.category, UserWarning)}
+    caught_notes = {str(each.message) for each in caught if issubclass(each.category, UserWarning)}
     summary = {
         "audit": str(output),
         "data": str(data),
@@ -330,45 +338,19 @@ def _labelled_rows(
     return Labelled(X.iloc[rows], y, rows, target, X, prepared)
 
 
-def _find_issues(
-    labelled: Labelled, proba: pd.DataFrame | None, learned: Any, *, seed: int, jobs: int
-) -> LabelAudit:
-    import pandas as pd
-
+def _find_issues(labelled: Labelled, proba: pd.DataFrame | None, learned: Any, **settings: Any) -> LabelAudit:
     from peerloss.audit import find_label_issues
+    from peerloss.cli._audit_inputs import match_probabilities
 
     y: Any = labelled.y
+    # Rare classes were left out of the labels already, as the options say.
     if learned is not None:
-        found = find_label_issues(learned, y, min_class_rows=1, n_jobs=jobs, random_state=seed)
-        return replace(found, shown=labelled.X)
+        return replace(find_label_issues(learned, y, min_class_rows=1, **settings), shown=labelled.X)
     if proba is None:
         X = labelled.X if labelled.X.shape[1] else None
-        # Rare classes were left out of the labels already, as the options say.
-        return find_label_issues(X, y, min_class_rows=1, n_jobs=jobs, random_state=seed)
-    names = _label_names(y)
-    missing = [name for name in names if name not in proba]
-    if missing:
-        raise InvalidInputError(
-            f"--probabilities must have one column per label; {missing[0]!r} is missing among "
-            f"{[str(name) for name in proba][:10]}."
-        )
-    if isinstance(y, pd.Series):  # classes of several annotators are sorted
-        names = [name for name in proba if name in names]
-        y = pd.Series(pd.Categorical(y.astype(str), categories=names), index=y.index, name=y.name)
-    return find_label_issues(labelled.X, y, pred_proba=proba[names].to_numpy())
-
-
-def _label_names(y: pd.Series | pd.DataFrame) -> list[str]:
-    """List the labels of one or several annotators, sorted."""
-    import pandas as pd
-
-    if isinstance(y, pd.DataFrame):
-        y = y["label"] if {"worker", "label"} <= set(y.columns) else pd.Series(y.to_numpy().ravel())
-    labels = y.dropna().unique()
-    try:
-        return [str(label) for label in sorted(labels)]
-    except TypeError:  # labels of several types; the audit refuses them if they must be sorted
-        return sorted(map(str, labels))
+        return find_label_issues(X, y, min_class_rows=1, **settings)
+    matched, y = match_probabilities(proba, y)
+    return find_label_issues(labelled.X, y, pred_proba=matched, **settings)
 
 
 def _print(
@@ -380,8 +362,7 @@ def _print(
 
     from peerloss._pages import row_text
 
-    suspects = found.table.assign(position=rows)[found.table["flagged"]].sort_values("rank")
-    suspects = suspects.head(PRINTED_SUSPECTS)
+    suspects = found.table.assign(position=rows)[found.table["flagged"]].nsmallest(PRINTED_SUSPECTS, "rank")
     shown = Table("row", "given", "suggested", "P(wrong)", "P(suggested)", title="Most probable errors")
     for name, row in zip(suspects.index, suspects.to_dict("records"), strict=True):
         labels = (label_text(row["given"]), label_text(row["suggested"]))
@@ -395,6 +376,7 @@ def _print(
     notes = [note for note in summary["notes"] if not found.reason or found.reason not in note]
     for line in (*notes, *row_noise, found.outlook):
         say(line)
-    folder = shlex.quote(summary["audit"])
-    say(f"Next: open {summary['audit']}/index.html, or run `peerloss review {folder}`.")
+    say(
+        f"Next: open {summary['audit']}/index.html, or run `peerloss review {shlex.quote(summary['audit'])}`."
+    )
     say(f"{found.headline} Written to {summary['audit']}.")

@@ -291,6 +291,38 @@ def read_probabilities(path: Path, labelled: Labelled, options: ReadOptions) -> 
     return table.rename(columns=lambda name: str(name).removeprefix(PREFIX)).iloc[labelled.rows]
 
 
+def match_probabilities(
+    proba: pd.DataFrame, y: pd.Series | pd.DataFrame
+) -> tuple[NDArray[np.float64], pd.Series | pd.DataFrame]:
+    """Return the columns of the labels as an array, and the labels in the order of these columns."""
+    import pandas as pd
+
+    names = _label_names(y)
+    missing = [name for name in names if name not in proba]
+    if missing:
+        raise InvalidInputError(
+            f"--probabilities must have one column per label; {missing[0]!r} is missing among "
+            f"{[str(name) for name in proba][:10]}."
+        )
+    if isinstance(y, pd.Series):  # classes of several annotators are sorted
+        names = [name for name in proba if name in names]
+        y = pd.Series(pd.Categorical(y.astype(str), categories=names), index=y.index, name=y.name)
+    return proba[names].to_numpy(), y
+
+
+def _label_names(y: pd.Series | pd.DataFrame) -> list[str]:
+    """List the labels of one or several annotators, sorted."""
+    import pandas as pd
+
+    if isinstance(y, pd.DataFrame):
+        y = y["label"] if {"worker", "label"} <= set(y.columns) else pd.Series(y.to_numpy().ravel())
+    labels = y.dropna().unique()
+    try:
+        return [str(label) for label in sorted(labels)]
+    except TypeError:  # labels of several types; the audit refuses them if they must be sorted
+        return sorted(map(str, labels))
+
+
 def prepare_reports(reports: pd.DataFrame, rows: pd.Index, *, tidy: bool) -> PreparedLabels:
     """Return the labels of several annotators, one column per label of a row."""
     from peerloss.datasets.label_spelling import prepare_labels

@@ -7,7 +7,7 @@ of them that they need (:func:`peerloss.datasets.tables.options_for_other`).
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -50,6 +50,21 @@ MinClassRows = Annotated[
         "are at most 5 % of the rows.",
     ),
 ]
+Flags = Annotated[
+    str,
+    typer.Option(
+        "--flags",
+        help="Which rows are suspects. auto: the best expected balance of precision and recall (F1), and "
+        "none if the labels look clean; f1: the same, even if they look clean; precision: as many as --level "
+        "allows.",
+    ),
+]
+Level = Annotated[
+    float,
+    typer.Option(
+        "--level", help="With --flags precision: the least expected share of wrong labels among the suspects."
+    ),
+]
 Force = Annotated[
     bool, typer.Option("--force", help="Write the result even if nothing can be learned from the table.")
 ]
@@ -69,6 +84,14 @@ def read_options(
     return ReadOptions(
         encoding=encoding, sep=sep, decimal=decimal, na_values=tuple(na_values or ()), sheet=sheet
     )
+
+
+def flag_options(flags: str, level: float) -> dict[str, Any]:
+    """Return the arguments of ``find_label_issues`` for the options of an audit."""
+    from peerloss._validation import FLAG_TARGETS, check_choice, check_in_range
+
+    check_choice(flags, "--flags", FLAG_TARGETS)
+    return {"target": flags, "level": check_in_range(level, "--level", 0.0, 1.0, low_open=True)}
 
 
 def show_summary(summary: TableSummary, *, yes: bool, quiet: bool) -> None:

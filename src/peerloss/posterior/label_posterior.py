@@ -14,7 +14,8 @@ posterior probability. Noise near the boundary (:mod:`peerloss.posterior.boundar
 candidate. P(clean | score, label) is a function of one score, which is tabulated.
 
 "No label is wrong" is always a candidate. Labels of classes that overlap are then not taken for errors unless
-their frequencies level off. Its probability decides whether anything is flagged (:func:`flag_suspects`).
+their frequencies level off. Its probability decides whether anything is flagged
+(:mod:`peerloss.posterior.flags`).
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from peerloss._validation import BoolArray, FloatArray, IntArray
+    from peerloss._validation import FloatArray, IntArray
     from peerloss.noise import NoiseModel
     from peerloss.posterior._noise_rates import TabulatedPosterior
 
@@ -367,34 +368,3 @@ def _expected_accuracies(
     decisions = proba.argmax(axis=1), decide_clean(posterior, curve, proba).argmax(axis=1)
     plain, corrected = (posterior.weights @ posterior.accuracies(d, codes, every_row)[0] for d in decisions)
     return float(np.clip(plain, 0.0, 1.0)), float(np.clip(corrected, 0.0, 1.0))
-
-
-def suspicious_first(p_error: FloatArray) -> IntArray:
-    """Return the positions of the rows, most probable errors first; ties keep the order of the rows."""
-    return np.argsort(-p_error, kind="stable")
-
-
-def flag_suspects(
-    p_error: FloatArray, order: IntArray, *, no_noise: float = 0.0, precision: float | None = None
-) -> BoolArray:
-    """Flag the first rows in ``order``: as many as maximise the expected F1, or as ``precision`` allows.
-
-    If some labels are wrong, flagging the m most probable errors has expected F1 close to 2·Σ_{i ≤ m} p_i /
-    (m + Σ p), where p is ``p_error`` divided by the probability that some are. A threshold of ½ would flag
-    too few rows if errors are many and hard to detect. If no label is wrong, which has probability
-    ``no_noise``, the F1 is 1 without flags and 0 with any. So nothing is flagged unless noise is probable.
-
-    With ``precision`` the number of flags is the largest whose expected share of errors is at least that.
-    """
-    count = np.arange(1, len(p_error) + 1)
-    found = np.cumsum(p_error[order])
-    n_flags = 0
-    if precision is not None:
-        n_flags = int((found >= precision * count).sum())  # the mean of the first m falls with m
-    elif found[-1] > 0:
-        some = max(1.0 - no_noise, 1e-300)
-        f1 = np.minimum(2.0 * found / (some * count + found[-1]), 1.0)
-        n_flags = int(f1.argmax()) + 1 if some * f1.max() > no_noise else 0
-    flagged = np.zeros(len(p_error), dtype=bool)
-    flagged[order[:n_flags]] = True
-    return flagged
