@@ -8,9 +8,10 @@ Classes are normal distributions whose distance gives the wanted accuracy of the
 centres are equally far from each other, on a line, or random. Probabilities of the noisy labels are *exact*,
 or those of a *forest* out of bag. A cell is one combination of all these and a noise.
 
-Two columns show what is possible. The *oracle* knows the clean probabilities and T, so its mean differs from
-the share of wrong labels by sampling alone. *T unknown* knows the clean probabilities and samples T from its
-posterior. An audit knows neither.
+Three columns show what is possible. The *oracle* knows the clean probabilities and T, so its mean differs
+from the share of wrong labels by sampling alone. *T unknown* knows the clean probabilities and samples T from
+its posterior. *Family known* sees the features and knows that the classes are normal with unit variance; it
+samples centres and T. An audit knows none of these.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ MAX_FOREST_ROWS = 10_000
 N_BINS = 10
 #: Rounds of the sampler for an unknown T: first ones that are not used, and others.
 BURN_IN, SAMPLES = 20, 40
+#: The same if the centres are unknown, too, and the variance of the normal prior of a centre.
+BURN_IN_CENTRES, SAMPLES_CENTRES, CENTRE_VARIANCE = 150, 400, 20.0
 #: A mean of ``p_error`` counts as right if it is at most this far from the share of wrong labels.
 NEAR = 0.03
 Cell = tuple[int, int, float, str, str, str, int]
@@ -105,18 +108,52 @@ def sample_errors(clean_proba: np.ndarray, labels: np.ndarray, seed: int) -> np.
     The rows of T are Dirichlet a priori, with 1.5 on the diagonal and .5 for the other entries together.
     """
     rng, k = np.random.default_rng(seed), clean_proba.shape[1]
-    start = np.where(np.eye(k, dtype=bool), 1.5, 0.5 / (k - 1))
-    transition, total = start / start.sum(axis=1, keepdims=True), np.zeros(len(labels))
+    transition, total = dirichlet_start(k), np.zeros(len(labels))
+    transition /= transition.sum(axis=1, keepdims=True)
     for step in range(BURN_IN + SAMPLES):
         if step >= BURN_IN:
             total += errors_given(clean_proba, transition, labels)
-        reached = np.cumsum(clean_proba * transition.T[labels], axis=1)
-        drawn = (reached < rng.random(len(labels))[:, None] * reached[:, -1:]).sum(axis=1)
-        counts = start.copy()
-        np.add.at(counts, (np.minimum(drawn, k - 1), labels), 1.0)
-        shares = np.maximum(rng.gamma(counts), 1e-12)
-        transition = shares / shares.sum(axis=1, keepdims=True)
+        drawn = draw_classes(clean_proba * transition.T[labels], rng)
+        transition = draw_transition(drawn, labels, k, rng)
     return total / SAMPLES
+
+
+def sample_errors_of_family(X: np.ndarray, labels: np.ndarray, clean: np.ndarray, seed: int) -> np.ndarray:
+    """Return P(clean ≠ given) averaged over centres and T, given features and labels.
+
+    The sampler starts at the true classes, so that its classes keep their names.
+    """
+    rng, k, drawn = np.random.default_rng(seed), int(labels.max()) + 1, clean
+    total = np.zeros(len(labels))
+    for step in range(BURN_IN_CENTRES + SAMPLES_CENTRES):
+        member = np.eye(k)[drawn]
+        precision = member.sum(axis=0)[:, None] + 1.0 / CENTRE_VARIANCE
+        centres = member.T @ X / precision + rng.normal(size=(k, X.shape[1])) / np.sqrt(precision)
+        transition, proba = draw_transition(drawn, labels, k, rng), posterior(X, centres)
+        if step >= BURN_IN_CENTRES:
+            total += errors_given(proba, transition, labels)
+        drawn = draw_classes(proba * transition.T[labels], rng)
+    return total / SAMPLES_CENTRES
+
+
+def dirichlet_start(k: int) -> np.ndarray:
+    """Return the parameters of the prior of the rows of T."""
+    return np.where(np.eye(k, dtype=bool), 1.5, 0.5 / (k - 1))
+
+
+def draw_classes(joint: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Draw the class of each row in proportion to ``joint``, (n, K)."""
+    reached = np.cumsum(joint, axis=1)
+    drawn = (reached < rng.random(len(joint))[:, None] * reached[:, -1:]).sum(axis=1)
+    return np.asarray(np.minimum(drawn, joint.shape[1] - 1))
+
+
+def draw_transition(drawn: np.ndarray, labels: np.ndarray, k: int, rng: np.random.Generator) -> np.ndarray:
+    """Draw T given classes and labels."""
+    counts = dirichlet_start(k)
+    np.add.at(counts, (drawn, labels), 1.0)
+    shares = np.maximum(rng.gamma(counts), 1e-12)
+    return np.asarray(shares / shares.sum(axis=1, keepdims=True))
 
 
 def run(cell: Cell) -> dict[str, Any] | None:
@@ -149,6 +186,7 @@ def run(cell: Cell) -> dict[str, Any] | None:
         "mean p_error": float(p_error.mean()),
         "oracle": float(errors_given(clean_proba, noise.transition, labels).mean()),
         "T unknown": float(sample_errors(clean_proba, labels, seed).mean()),
+        "family known": float(sample_errors_of_family(X, labels, clean, seed).mean()),
         "calibration error": float(np.abs(stated - true).sum() / n),
         "flagged": float(flagged.mean()),
         "flagged and wrong": float((flagged & wrong).mean()),
@@ -176,15 +214,16 @@ def summarise(frame: pd.DataFrame) -> list[str]:
     """Return the tables."""
     near = {
         f"near, {name}": (frame[name] - frame["wrong"]).abs() <= NEAR
-        for name in ("mean p_error", "oracle", "T unknown")
+        for name in ("mean p_error", "oracle", "T unknown", "family known")
     }
     frame = frame.assign(**near)
     head = (
-        "| cells | wrong | mean p_error | within .03 | T unknown | oracle | calibration error | flagged "
-        "| no noise | rates inside | errors inside | AUROC | confidence |"
+        "| cells | wrong | mean p_error | within .03 | family known | T unknown | oracle | calibration error "
+        "| flagged | no noise | rates inside | errors inside | AUROC | confidence |"
     )
     names = (
-        *("wrong", "mean p_error", "near, mean p_error", "near, T unknown", "near, oracle"),
+        *("wrong", "mean p_error", "near, mean p_error"),
+        *("near, family known", "near, T unknown", "near, oracle"),
         *("calibration error", "flagged", "no noise", "rates inside"),
         *("errors inside", "AUROC", "AUROC, confidence"),
     )
@@ -199,7 +238,7 @@ def summarise(frame: pd.DataFrame) -> list[str]:
         ("Clean labels", ["best", "rows"]),
     ):
         cells = frame[frame["noise"] == "none"] if title == "Clean labels" else frame
-        lines += [f"## {title}", "", f"| {' and '.join(keys)} {head}", "|" + "---|" * 14]
+        lines += [f"## {title}", "", f"| {' and '.join(keys)} {head}", "|" + "---|" * 15]
         for key, part in cells.groupby(keys):
             means = " | ".join("" if np.isnan(m) else f"{m:.3f}" for m in part[list(names)].mean())
             lines.append(f"| {', '.join(map(str, key))} | {len(part)} | {means} |")

@@ -19,7 +19,6 @@ import pandas as pd
 
 from peerloss._probabilities import check_probabilities
 from peerloss.exceptions import InvalidInputError
-from peerloss.posterior.flags import FlagRule
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from peerloss.audit._evidence import Evidence
     from peerloss.audit._label_audit import LabelAudit
     from peerloss.audit.folder import AuditFolder
+    from peerloss.posterior.flags import FlagRule
 
 PROBABILITIES, REFITTED, REPORTS, GOLD = "probabilities.npy", "refitted.npy", "reports.npy", "gold.npy"
 FILES = (PROBABILITIES, REFITTED, REPORTS, GOLD)
@@ -58,6 +58,8 @@ def read_evidence(folder: AuditFolder) -> Evidence:
             f"{folder.path} does not contain everything that its audit was computed from: an earlier version "
             "wrote it. Run `peerloss audit` again."
         )
+    from peerloss.posterior.flags import FlagRule  # noqa: PLC0415 - `peerloss apply` does not need it
+
     try:
         found = _read_evidence(folder, stored["sha256"], FlagRule.checked(**stored["flags"]))
         return replace(found, useless=str(stored.get("useless", "")))

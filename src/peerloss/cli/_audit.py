@@ -224,10 +224,8 @@ def audit(
             seed=seed,
             quiet=as_json,
         )
-    with (
-        training_bar(counted(len(labelled.X), "row"), quiet=as_json),
-        warnings.catch_warnings(record=True) as caught,
-    ):
+    note = counted(len(labelled.X), "row")
+    with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
         with phase("auditing", 0.0, 0.97):
             found = _find_issues(labelled, proba, learned, n_jobs=jobs, random_state=seed, **flagging)
@@ -246,7 +244,7 @@ def audit(
             pictures=source.pictures,
             row_numbers=reading.row_numbers,
         )
-    caught_notes = {str(each.message) for each in caught if issubclass(each.category, UserWarning)}
+    caught_notes = {str(note.message) for note in caught if issubclass(note.category, UserWarning)}
     summary = {
         "audit": str(output),
         "data": str(data),
@@ -362,7 +360,8 @@ def _print(
 
     from peerloss._pages import row_text
 
-    suspects = found.table.assign(position=rows)[found.table["flagged"]].nsmallest(PRINTED_SUSPECTS, "rank")
+    suspects = found.table.assign(position=rows)[found.table["flagged"]].sort_values("rank")
+    suspects = suspects.head(PRINTED_SUSPECTS)
     shown = Table("row", "given", "suggested", "P(wrong)", "P(suggested)", title="Most probable errors")
     for name, row in zip(suspects.index, suspects.to_dict("records"), strict=True):
         labels = (label_text(row["given"]), label_text(row["suggested"]))
@@ -376,7 +375,6 @@ def _print(
     notes = [note for note in summary["notes"] if not found.reason or found.reason not in note]
     for line in (*notes, *row_noise, found.outlook):
         say(line)
-    say(
-        f"Next: open {summary['audit']}/index.html, or run `peerloss review {shlex.quote(summary['audit'])}`."
-    )
+    folder = shlex.quote(summary["audit"])
+    say(f"Next: open {summary['audit']}/index.html, or run `peerloss review {folder}`.")
     say(f"{found.headline} Written to {summary['audit']}.")
