@@ -1,5 +1,5 @@
 """Network architectures."""
 
-from peerloss.models._networks import MLP, ResNet, resnet18, resnet34
+from peerloss.models._networks import MLP, PooledResNet, ResNet, pooled_resnet, resnet18, resnet34
 
-__all__ = ["MLP", "ResNet", "resnet18", "resnet34"]
+__all__ = ["MLP", "PooledResNet", "ResNet", "pooled_resnet", "resnet18", "resnet34"]

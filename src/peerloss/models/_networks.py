@@ -6,7 +6,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from torch import Tensor, nn
-from torch.nn.functional import relu
+from torch.nn.functional import gelu, max_pool2d, relu
 
 from peerloss._deprecation import renamed_parameters
 from peerloss._validation import check_count
@@ -99,6 +99,58 @@ class _Block(nn.Module):
         return relu(self.norm2(self.conv2(inner)) + self.shortcut(x))
 
 
+class PooledResNet(nn.Module):
+    """A residual network of three stages that halve the image by max pooling; fast on a GPU.
+
+    Most of its arithmetic is done on small images with many channels, which a GPU computes faster than the
+    large images with few channels at the beginning of :class:`ResNet`. Each stage is a convolution, max
+    pooling and a residual block of two convolutions.
+
+    Parameters
+    ----------
+    widths
+        Number of channels of each stage.
+    n_classes
+        Number of outputs.
+
+    References
+    ----------
+    Jordan, *94% on CIFAR-10 in 3.29 Seconds on a Single GPU*, 2024, has networks of this kind.
+    """
+
+    def __init__(self, widths: Sequence[int] = (128, 384, 512), *, n_classes: int = 10) -> None:
+        super().__init__()
+        channels = max(1, check_count(widths[0], "widths") // 4)
+        stem = nn.Conv2d(3, channels, 3, bias=False)  # without padding: 30, 15, 7 and 3 pixels follow 32
+        layers: list[nn.Module] = [stem, nn.BatchNorm2d(channels), nn.GELU()]
+        for width in widths:
+            layers.append(_PooledStage(channels, check_count(width, "widths")))
+            channels = width
+        self.features = nn.Sequential(*layers)
+        self.classifier = nn.Linear(channels, n_classes)
+
+    def forward(self, images: Tensor) -> Tensor:
+        """Return logits (n, K) of images (n, 3, height, width)."""
+        logits: Tensor = self.classifier(self.features(images).mean(dim=(2, 3)))
+        return logits
+
+
+class _PooledStage(nn.Module):
+    def __init__(self, inputs: int, outputs: int) -> None:
+        super().__init__()
+        self.conv1 = _convolution(inputs, outputs, 3)
+        self.norm1 = nn.BatchNorm2d(outputs)
+        self.conv2 = _convolution(outputs, outputs, 3)
+        self.norm2 = nn.BatchNorm2d(outputs)
+        self.conv3 = _convolution(outputs, outputs, 3)
+        self.norm3 = nn.BatchNorm2d(outputs)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = gelu(self.norm1(max_pool2d(self.conv1(x), 2)))
+        inner = gelu(self.norm2(self.conv2(x)))
+        return gelu(self.norm3(self.conv3(inner)) + x)
+
+
 def _convolution(inputs: int, outputs: int, size: int, stride: int = 1) -> nn.Conv2d:
     return nn.Conv2d(inputs, outputs, size, stride=stride, padding=size // 2, bias=False)
 
@@ -111,3 +163,9 @@ def resnet18(n_classes: int = 10, *, width: int = 64) -> ResNet:
 def resnet34(n_classes: int = 10, *, width: int = 64) -> ResNet:
     """Return ResNet-34 (21 million weights); ``n_classes`` and ``width`` are those of :class:`ResNet`."""
     return ResNet((3, 4, 6, 3), n_classes=n_classes, width=width)
+
+
+def pooled_resnet(n_classes: int = 10, *, width: int = 64) -> PooledResNet:
+    """Return a :class:`PooledResNet` with 2, 6 and 8 times ``width`` channels (10 million weights)."""
+    check_count(width, "width")
+    return PooledResNet((2 * width, 6 * width, 8 * width), n_classes=n_classes)

@@ -5,8 +5,9 @@ important first), ``seeds``, ``holdout`` (number of rows whose noisy labels choo
 (other numbers for kinds of noise with fewer rows), ``architecture``; ``[recipe]`` has what differs from the
 defaults of :class:`DeepRecipe` for all methods. ``[methods.NAME]``: ``loss``; ``warm_start`` (``share`` of
 the epochs with cross entropy, then the other loss with its ``learning_rate``); ``held_out_images``;
-``recipe``, and ``at.KIND`` for one kind of noise only. ``false`` means "none" for settings that can be
-absent. ``[published.NOISE]`` has published accuracies for comparison and ``source``, their origin.
+``architecture`` and ``recipe`` in place of those above, and ``at.KIND`` for one kind of noise only.
+``false`` means "none" for settings that can be absent. ``[published.NOISE]`` has published accuracies for
+comparison and ``source``, their origin.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 
 _ROWS = ("images", "noise", "seeds", "holdout", "holdout_at")
 _TOP = ("title", *_ROWS, "architecture", "recipe", "methods", "published")
-_METHOD = ("loss", "warm_start", "held_out_images", "recipe", "at")
+_METHOD = ("loss", "architecture", "warm_start", "held_out_images", "recipe", "at")
 #: Settings for which ``false`` means "none".
 _MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve", "growth")
 #: Objects that are absent by default; a table in the file creates them.
@@ -259,7 +260,9 @@ def _template(
         seed=0,
         loss=check_choice(entry.get("loss"), f"{name}: methods.{method}: loss", tuple(LOSSES)),
         warm_start=None if warm is None else WarmStart(**warm),
-        architecture=check_choice(table["architecture"], f"{name}: architecture", tuple(NETWORKS)),
+        architecture=check_choice(
+            entry.get("architecture", table["architecture"]), f"{name}: architecture", tuple(NETWORKS)
+        ),
         width=SMOKE_WIDTH if smoke else WIDTH,
         rows=SMOKE_ROWS if smoke else None,
         holdout=SMOKE_ROWS // 10 if smoke else check_count(holdout, f"{name}: holdout"),

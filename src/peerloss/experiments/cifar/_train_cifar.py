@@ -21,7 +21,7 @@ from peerloss.experiments._image_noise import IMAGES, parse_noise
 from peerloss.experiments._record import FORMAT, Record, commit, machine, versions
 from peerloss.experiments.cifar._noisy_labels import draw_noise
 from peerloss.losses import DMILoss, FDivergenceLoss, PeerLoss, PlainLoss
-from peerloss.models import resnet18, resnet34
+from peerloss.models import pooled_resnet, resnet18, resnet34
 from peerloss.training import predict_logits, predict_mirrored, train_deep
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ LOSSES: dict[str, Callable[[], nn.Module]] = {
     "total_variation": lambda: FDivergenceLoss("total_variation"),
     "jensen_shannon": lambda: FDivergenceLoss("jensen_shannon"),
 }
-NETWORKS = {"resnet18": resnet18, "resnet34": resnet34}
+NETWORKS = {"pooled_resnet": pooled_resnet, "resnet18": resnet18, "resnet34": resnet34}
 #: Suffix of the names of accuracies for which the outputs for an image and its mirror image are averaged.
 MIRRORED = ", mirrored too"
 

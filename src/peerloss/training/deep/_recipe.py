@@ -23,6 +23,8 @@ from peerloss.training.deep._augment import STRONG_AUGMENT, Augment, check_augme
 #: AdamW changes every weight by about the learning rate in each step, whatever the gradient. The default rate
 #: of SGD is above this limit, so that it is never used for AdamW by mistake.
 LARGEST_ADAMW_RATE = 0.1
+#: Smallest relative number of rows per class that ``"auto"`` trusts with their own label, see ``Growth.own``.
+LEAST_OWN_SHARE = 0.3
 
 
 @dataclass(frozen=True)
@@ -39,9 +41,10 @@ class Growth:
     class, which is known from ``Sieve.balance`` or estimated from the predictions.
     """
 
-    own: tuple[float, float] = (0.5, 0.3)
+    own: tuple[float, float | str] = (0.5, 0.3)
     """Relative number of rows per class that are trusted with their own label, at the start and from the
-    middle of a round on. In between it changes linearly."""
+    middle of a round on. In between it changes linearly. ``"auto"`` as the second number uses
+    max(0.3, 1 − 2ε), with ε as in ``final_trust``: the fewer labels are wrong, the more can be trusted."""
     guessed: tuple[float, float] = (0.5, 0.7)
     """Relative number of the surest rows per predicted class, at the start and at the end of the growth.
     Those whose own label is not trusted are trusted with the predicted class, provided that the predictions
@@ -69,12 +72,12 @@ class Growth:
     def __post_init__(self) -> None:
         make_plain(self)
         for name in ("own", "guessed", "period", "fade"):
-            _check_pair(getattr(self, name), name, increasing=name in ("period", "fade"))
+            _check_pair(self._numbers(name), name, increasing=name in ("period", "fade"))
         if isinstance(self.final_trust, str):
             check_choice(self.final_trust, "final_trust", ("auto",))
         else:
             check_in_range(self.final_trust, "final_trust", 0.0, 1.0)
-        if min(self.own) == 0.0:
+        if min(self._numbers("own")) == 0.0:
             raise InvalidInputError(
                 f"`own` must be above 0, because some rows must be trusted; got {self.own}. Use (0.5, 0.3)."
             )
@@ -86,9 +89,21 @@ class Growth:
         if self.average is not None:
             check_in_range(self.average, "average", 0.0, 1.0, high_open=True)
 
-    def own_share(self, done: float) -> float:
-        """Return the relative number of own labels after a share ``done`` of a round."""
-        return _between(self.own, min(2.0 * done, 1.0))
+    def _numbers(self, name: str) -> Any:
+        """Return a pair of numbers; ``"auto"`` in ``own`` is replaced by its smallest value."""
+        pair: Any = getattr(self, name)
+        is_auto = name == "own" and isinstance(pair, tuple) and len(pair) == 2 and pair[1] == "auto"
+        return (pair[0], LEAST_OWN_SHARE) if is_auto else pair
+
+    def own_share(self, done: float, wrong_share: float = 0.0) -> float:
+        """Return the relative number of own labels after a share ``done`` of a round.
+
+        ``wrong_share`` is ε of ``"auto"``.
+        """
+        first, end = self._numbers("own")
+        if self.own[1] == "auto":
+            end = max(end, 1.0 - 2.0 * wrong_share)
+        return _between((first, end), min(2.0 * done, 1.0))
 
     def guessed_share(self, done: float) -> float:
         """Return the relative number of guessed labels after a share ``done`` of a round."""

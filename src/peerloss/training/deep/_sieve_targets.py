@@ -207,7 +207,7 @@ class GrownTargets(RefreshedTargets):
         trust = self.sieve.trust * growth.trust_left(self.done, self.wrong_share)
         posterior = torch.softmax(probs.log() + torch.xlogy(trust, likelihood), dim=1)
         shares = self._class_shares(probs)
-        counts = (growth.own_share(self.done) * len(labelled) * shares).round().clamp(min=1)
+        counts = (growth.own_share(self.done, self.wrong_share) * len(labelled) * shares).round().clamp(min=1)
         own = torch.zeros(n, dtype=torch.bool, device=probs.device)
         own[labelled] = surest_of_classes(of_label, self.y[labelled], counts)
         best, guess = posterior.max(dim=1)
