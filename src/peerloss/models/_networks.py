@@ -10,6 +10,7 @@ from torch.nn.functional import gelu, max_pool2d, relu
 
 from peerloss._deprecation import renamed_parameters
 from peerloss._validation import check_count
+from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -120,6 +121,11 @@ class PooledResNet(nn.Module):
 
     def __init__(self, widths: Sequence[int] = (128, 384, 512), *, n_classes: int = 10) -> None:
         super().__init__()
+        if not widths:
+            raise InvalidInputError(
+                "`widths` must have at least one entry, such as (128, 384, 512); got none."
+            )
+        check_count(n_classes, "n_classes")
         channels = max(1, check_count(widths[0], "widths") // 4)
         stem = nn.Conv2d(3, channels, 3, bias=False)  # without padding: 30, 15, 7 and 3 pixels follow 32
         layers: list[nn.Module] = [stem, nn.BatchNorm2d(channels), nn.GELU()]
@@ -128,9 +134,18 @@ class PooledResNet(nn.Module):
             channels = width
         self.features = nn.Sequential(*layers)
         self.classifier = nn.Linear(channels, n_classes)
+        self.smallest_image = 2 + 2 ** len(widths)
+        """Number of pixels of the smallest side of an image for which the last stage has an output."""
 
     def forward(self, images: Tensor) -> Tensor:
         """Return logits (n, K) of images (n, 3, height, width)."""
+        height, width = images.shape[2:]
+        least = self.smallest_image
+        if min(height, width) < least:
+            raise InvalidInputError(
+                f"`images` must have at least {least} × {least} pixels, because each stage halves them; got "
+                f"{height} × {width}. Use fewer stages (`widths`), or ResNet."
+            )
         logits: Tensor = self.classifier(self.features(images).mean(dim=(2, 3)))
         return logits
 

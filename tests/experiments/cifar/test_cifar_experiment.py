@@ -1,7 +1,7 @@
 """The CIFAR experiments and their settings."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -19,15 +19,16 @@ def template(name, method, **options):
 
 @pytest.mark.parametrize("name", IMAGE_EXPERIMENTS)
 def test_every_file_is_valid_and_comparable(name):
-    """Baselines and peer loss under the same network and rows, three seeds, a tenth of the rows held out."""
+    """Same rows and network (except in the fast recipe), three seeds, a tenth of the rows held out."""
     experiment = load_experiment(name)
     assert {"ce", "peer", "peer+sieve"} <= set(experiment.methods)
     assert len(experiment.seeds) == 3
     assert all(experiment.sources.values())
     tails = [run.noise.startswith("long_tail") for run in experiment.runs()]
     held_out = [2000 if tail else 5000 for tail in tails]  # a tenth of the rows
-    settings = [(run.architecture, run.holdout, run.rows) for run in experiment.runs()]
-    assert settings == [("resnet18", number, None) for number in held_out]
+    assert [(run.holdout, run.rows) for run in experiment.runs()] == [(number, None) for number in held_out]
+    networks = {run.architecture for run in experiment.runs() if run.method != "peer+fast"}
+    assert networks == {"resnet18"}
     assert len({run.key for run in experiment.runs()}) == len(experiment.runs())
 
 
@@ -67,10 +68,21 @@ def test_the_recipe_with_a_growing_set_of_rows(name, alpha):
     assert "growth" not in template(name, "peer+sieve").settings()["recipe"]["sieve"]
 
 
+@pytest.mark.parametrize("name", ["cifar10", "cifar10n"])
+def test_the_fast_recipe_is_the_growing_one_with_another_network(name):
+    """It has fewer epochs, another network, and trusts own labels as the noise allows; all else is equal."""
+    fast, slow = template(name, "peer+fast"), template(name, "peer+growth")
+    assert (fast.architecture, slow.architecture) == ("pooled_resnet", "resnet18")
+    assert fast.recipe.sieve.decisions(160) == [12]
+    growth = replace(slow.recipe.sieve.growth, own=(0.5, "auto"))
+    assert fast.recipe == replace(slow.recipe, epochs=160, sieve=replace(slow.recipe.sieve, growth=growth))
+    assert fast == replace(slow, method="peer+fast", architecture="pooled_resnet", recipe=fast.recipe)
+
+
 def test_equal_class_sizes_are_assumed_where_published_methods_assume_them():
     """Under uniform and asymmetric noise and for human labels; a long tail of any rate has other sizes."""
     noises = ["uniform:0.4", "asymmetric:0.4", "instance:0.4", "instance:0.2", "long_tail:50:0.4"]
-    for method in ("peer+sieve", "peer+growth"):
+    for method in ("peer+sieve", "peer+growth", "peer+fast"):
         runs = load_experiment("cifar10", noise=noises, methods=[method], seeds=1).runs()
         assert [run.recipe.sieve.balance for run in runs] == [True, True, False, False, False]
         assert template("cifar10n", method).recipe.sieve.balance is True

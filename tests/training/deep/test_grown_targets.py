@@ -152,6 +152,23 @@ def test_trust_after_the_fade():
     assert [auto.trust_left(1.0, wrong) for wrong in (0.0, 0.25, 0.5, 0.8)] == pytest.approx([1, 0.5, 0, 0])
 
 
+def test_own_labels_can_follow_the_share_of_wrong_labels():
+    """The final number is 1 − 2ε, but at least 0.3, and the targets use the ε of the teacher."""
+    auto = Growth(own=(0.5, "auto"))
+    assert [auto.own_share(1.0, wrong) for wrong in (0.0, 0.1, 0.3, 0.45)] == pytest.approx(
+        [1, 0.8, 0.4, 0.3]
+    )
+    assert [auto.own_share(t, 0.1) for t in (0.0, 0.25, 0.5)] == pytest.approx([0.5, 0.65, 0.8])
+    views, _ = views_of()
+    y = views.mean(dim=0).argmax(dim=1)  # few wrong labels
+    trusting = {"guessed": (0.0, 0.0), "own": (0.5, "auto")}
+    _, source = grown(EPOCHS - 1, views, y, growth=Growth(**trusting))
+    same_number = (0.5, max(0.3, 1.0 - 2.0 * source.wrong_share))
+    _, expected = grown(EPOCHS - 1, views, y, growth=Growth(**trusting | {"own": same_number}))
+    assert 0.3 < same_number[1] < 1.0
+    assert source.trusted.equal(expected.trusted)
+
+
 def test_the_share_of_wrong_labels_is_that_of_the_teacher():
     """It is measured at the start of a round and kept when the predictions change, also in a checkpoint."""
     views, y = views_of()
