@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import minimize
-from scipy.special import expit
+from scipy.special import expit, log_softmax
 
 from peerloss.posterior.calibrator import Calibrator
 from peerloss.posterior.decision import clean_proba
@@ -96,3 +96,39 @@ def test_calibrator_stays_finite_where_scores_separate_the_classes():
     fitted = Calibrator.fit(scores, codes, np.ones(40))
     assert np.isfinite([fitted.slope, *fitted.bias]).all()
     assert (fitted.proba(scores)[np.arange(40), codes] > 0.95).all()
+
+
+def test_penalised_biases_are_those_of_another_optimiser():
+    """Slope and biases minimise the penalised loss of several classes, as BFGS finds them."""
+    rng = np.random.default_rng(3)
+    scores, weight = rng.normal(size=(200, 4)), rng.uniform(0.5, 2, size=200)
+    codes = (scores + rng.gumbel(size=(200, 4))).argmax(axis=1)
+
+    def loss(v):
+        log_p = log_softmax(v[0] * scores + v[1:], axis=1)
+        return (v[0] - 1) ** 2 / 2 + 20 * (v[1:] ** 2).sum() / 2 - weight @ log_p[np.arange(200), codes]
+
+    found = minimize(loss, np.r_[1.0, np.zeros(4)], tol=1e-12).x
+    fitted = Calibrator.fit(scores, codes, weight, scale=1.0, bias_penalty=20.0)
+    np.testing.assert_allclose([fitted.slope, *fitted.bias], found, atol=1e-4)
+
+
+@given(penalty=st.sampled_from([0.5, 20.0, 1e6]), seed=st.integers(0, 1000))
+@settings(max_examples=30, deadline=None)
+def test_penalised_calibration_does_not_depend_on_the_order_of_the_classes(penalty, seed):
+    """Renaming the classes renames the probabilities: no bias is fixed."""
+    rng = np.random.default_rng(seed)
+    scores, codes, order = rng.normal(size=(60, 4)), rng.integers(0, 4, 60), rng.permutation(4)
+    proba = Calibrator.fit(scores, codes, np.ones(60), bias_penalty=penalty).proba(scores)
+    renamed = Calibrator.fit(scores[:, order], np.argsort(order)[codes], np.ones(60), bias_penalty=penalty)
+    np.testing.assert_allclose(renamed.proba(scores[:, order]), proba[:, order], atol=1e-7)
+
+
+def test_a_large_penalty_keeps_the_argmax_of_the_scores():
+    """With a growing penalty the result becomes that without biases."""
+    rng = np.random.default_rng(4)
+    scores, codes, weight = rng.normal(size=(100, 3)), rng.integers(0, 3, 100), np.ones(100)
+    penalised = Calibrator.fit(scores, codes, weight, bias_penalty=1e9).proba(scores)
+    np.testing.assert_allclose(
+        penalised, Calibrator.fit(scores, codes, weight, with_bias=False).proba(scores), atol=1e-6
+    )

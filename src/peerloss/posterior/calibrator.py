@@ -42,24 +42,27 @@ class Calibrator:
         *,
         scale: float | None = None,
         with_bias: bool = True,
+        bias_penalty: float = 0.0,
     ) -> Calibrator:
         """Fit slope and biases to labels by maximum likelihood.
 
         Scores (n, K), labels and positive weights are of held-out rows. A penalty ½(slope − 1)², about the
         weight of one row, keeps slope and biases finite if the scores separate the classes. Slopes below 0.05
-        are set to 0.05. ``scale`` is the unit of the scores, by default their spread. ``with_bias=False``
-        keeps all biases at 0, so that the argmax is that of the scores.
+        are set to 0.05. ``scale`` is the unit of the scores, by default their spread. A penalty
+        ``bias_penalty``·½|bias|² draws the biases to 0. ``with_bias=False`` keeps all biases at 0, so that
+        the argmax is that of the scores.
         """
         if scale is None:
             centred = scores - scores.mean(axis=1, keepdims=True)
             scale = float(np.sqrt(weight @ np.square(centred).mean(axis=1) / weight.sum())) or 1.0
         unit, n_classes = scores / scale, scores.shape[1]
-        free_bias = np.arange(2, 1 + n_classes) if with_bias else np.arange(0)
+        # Without a penalty, one bias must be fixed, because only their differences matter.
+        free_bias = np.arange(1 if bias_penalty else 2, 1 + n_classes) if with_bias else np.arange(0)
         start = np.r_[1.0, np.zeros(n_classes)]
-        theta = _maximise(unit, codes, weight, start, np.r_[0, free_bias])
+        theta = _maximise(unit, codes, weight, start, np.r_[0, free_bias], bias_penalty)
         if theta[0] < _MIN_SLOPE:
             start[0] = _MIN_SLOPE
-            theta = _maximise(unit, codes, weight, start, free_bias)
+            theta = _maximise(unit, codes, weight, start, free_bias, bias_penalty)
         return cls(scale, float(theta[0]), theta[1:])
 
     def proba(self, scores: FloatArray) -> FloatArray:
@@ -68,29 +71,36 @@ class Calibrator:
 
 
 def _maximise(
-    scores: FloatArray, codes: IntArray, weight: FloatArray, theta: FloatArray, free: IntArray
+    scores: FloatArray,
+    codes: IntArray,
+    weight: FloatArray,
+    theta: FloatArray,
+    free: IntArray,
+    bias_penalty: float,
 ) -> FloatArray:
-    """Maximise the likelihood over the ``free`` entries of ``theta``, the slope and the biases.
+    """Maximise the penalised likelihood over the ``free`` entries of ``theta``, the slope and the biases.
 
     Newton's method with step halving; the objective is convex.
     """
     rows, size = np.arange(len(codes)), len(theta)
+    wanted, strength = np.eye(size)[0], np.r_[1.0, np.full(size - 1, bias_penalty)]
 
     def loss(at: FloatArray) -> float:
         log_p = log_softmax(at[0] * scores + at[1:], axis=1)
-        return float(-(weight @ log_p[rows, codes]) + 0.5 * (at[0] - 1.0) ** 2)
+        return float(0.5 * strength @ (at - wanted) ** 2 - weight @ log_p[rows, codes])
 
     current = loss(theta)
     for _ in range(50 if free.size else 0):
         p = softmax(theta[0] * scores + theta[1:], axis=1)
         error = p * weight[:, None]
         error[rows, codes] -= weight
-        gradient = np.r_[(error * scores).sum() + theta[0] - 1.0, error.sum(axis=0)]
+        gradient = np.r_[(error * scores).sum(), error.sum(axis=0)] + strength * (theta - wanted)
         centred, heavy = scores - (p * scores).sum(axis=1, keepdims=True), p * weight[:, None]
         hessian = np.empty((size, size))
-        hessian[0, 0] = (heavy * np.square(centred)).sum() + 1.0
+        hessian[0, 0] = (heavy * np.square(centred)).sum()
         hessian[0, 1:] = hessian[1:, 0] = (heavy * centred).sum(axis=0)
         hessian[1:, 1:] = np.diag(heavy.sum(axis=0)) - heavy.T @ p
+        hessian += np.diag(strength)
         step = np.zeros_like(theta)
         step[free] = np.linalg.lstsq(hessian[np.ix_(free, free)], gradient[free], rcond=None)[0]
         share = 1.0

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
 MODELS_END, NETWORKS_END = 0.7, 0.92
 #: Penalty on the squared weights, which draws them to equal weights, for 500 rows; ∝ 1/√n.
 RIDGE, RIDGE_ROWS = 0.02, 500
-#: With this many rows, the two kinds of weights have the same share.
-ROWS_OF_EQUAL_TRUST = 2000
 #: Candidates with a smaller weight are left out of the average.
 MIN_WEIGHT = 0.01
 #: The candidate that learns from rows without a label must improve the score by this many standard errors.
@@ -63,6 +61,27 @@ MIN_WEIGHT = 0.01
 MIN_GAIN = 1.5
 #: Rows whose residuals are held in memory at a time.
 _BLOCK_ROWS = 20_000
+
+
+class Averaging(NamedTuple):
+    """How candidates are calibrated and averaged (:func:`weigh`)."""
+
+    rows_of_equal_trust: float
+    """With this many rows, the two kinds of weights have the same share."""
+    decay: float
+    """A candidate t standard errors behind the best one has weight ∝ exp(−decay·t²)."""
+    bias_penalty: float
+    """Penalty on the squared biases of a calibrated candidate."""
+
+
+#: With several classes, each label says more about a candidate. With few rows, the biases of several classes
+#: follow the noise of the labels; if many are wrong, probabilities are so flat that the biases decide.
+TWO_CLASSES, MORE_CLASSES = Averaging(2000.0, 0.5, 0.0), Averaging(500.0, 1.0, 20.0)
+
+
+def averaging(n_classes: int) -> Averaging:
+    """Return the settings for a number of classes."""
+    return TWO_CLASSES if n_classes == 2 else MORE_CLASSES
 
 
 @dataclass(frozen=True)
@@ -144,9 +163,10 @@ def fit_portfolio(
             fitted[SPREAD_LABELS] = _cross_fitted(first_draw, spread, data)
     announce("calibrating", NETWORKS_END)
     calibrators, held_out = [], []
+    penalty = averaging(len(data.classes)).bias_penalty
     for candidate in fitted.values():
         scores = log_scores(candidate.proba)
-        calibrators.append(Calibrator.fit(scores, data.codes, data.weight))
+        calibrators.append(Calibrator.fit(scores, data.codes, data.weight, bias_penalty=penalty))
         held_out.append(calibrators[-1].proba(scores))
     weights, brier, behind = weigh(held_out, data.codes, data.weight)
     if SPREAD_LABELS in fitted and not _last_clearly_helps(held_out, data):
@@ -335,10 +355,10 @@ def weigh(
     The noisy posterior minimises this score on noisy labels, and every peer classifier follows from the noisy
     posterior. The Brier score is a proper score of probabilities, so it has far less sampling noise than the
     0-1 peer score of decisions. The weights are a mean of two kinds. *Plausible*: a candidate t standard
-    errors behind the best one has weight ∝ exp(−t²/2), which averages what the labels cannot distinguish.
-    *Best*: those for which the score of the average is smallest, with a small penalty that draws them to each
-    other; with few rows they follow the noise of the labels. The share of the second kind grows with the
-    rows. Weights below one in a hundred are set to zero.
+    errors behind the best one has weight ∝ exp(−t²/2), or exp(−t²) with more than two classes, which averages
+    what the labels cannot distinguish. *Best*: those for which the score of the average is smallest, with a
+    small penalty that draws them to each other; with few rows they follow the noise of the labels. The share
+    of the second kind grows with the rows. Weights below one in a hundred are set to zero.
     """
     share = weight / weight.sum()
     gram, losses = _residuals(probabilities, codes, share)
@@ -348,9 +368,10 @@ def weigh(
     mean = difference @ share
     error = np.sqrt((difference - mean[:, None]) ** 2 @ share / n_rows)
     behind = np.divide(mean, error, out=np.zeros_like(mean), where=error > 0)
-    plausible = np.exp(-(behind**2) / 2.0)
+    settings = averaging(probabilities[0].shape[1])
+    plausible = np.exp(-settings.decay * behind**2)
     best = simplex_weights(gram, ridge=RIDGE * np.sqrt(RIDGE_ROWS / n_rows))
-    trust = n_rows / (n_rows + ROWS_OF_EQUAL_TRUST)
+    trust = n_rows / (n_rows + settings.rows_of_equal_trust)
     weights = trust * best + (1.0 - trust) * plausible / plausible.sum()
     weights = np.where(weights < min(MIN_WEIGHT, weights.max()), 0.0, weights)
     return weights / weights.sum(), brier, behind
