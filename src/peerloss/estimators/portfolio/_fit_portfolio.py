@@ -51,8 +51,8 @@ if TYPE_CHECKING:
 #: Typical shares of the time of ``PeerClassifier.fit`` after which the models, and then the networks, are
 #: fitted. The rest is calibration and the estimate of the noise.
 MODELS_END, NETWORKS_END = 0.7, 0.92
-#: Penalty on the squared weights, which draws them to equal weights, for 500 rows; ∝ 1/√n.
-RIDGE, RIDGE_ROWS = 0.02, 500
+#: Number of rows for which ``Averaging.ridge`` is given.
+RIDGE_ROWS = 500
 #: Candidates with a smaller weight are left out of the average.
 MIN_WEIGHT = 0.01
 #: The candidate that learns from rows without a label must improve the score by this many standard errors.
@@ -70,18 +70,24 @@ class Averaging(NamedTuple):
     """With this many rows, the two kinds of weights have the same share."""
     decay: float
     """A candidate t standard errors behind the best one has weight ∝ exp(−decay·t²)."""
+    ridge: float
+    """Penalty on the squared weights, which draws them to equal weights, for 500 rows; ∝ 1/√n."""
     bias_penalty: float
     """Penalty on the squared biases of a calibrated candidate."""
 
 
-#: With several classes, each label says more about a candidate. With few rows, the biases of several classes
-#: follow the noise of the labels; if many are wrong, probabilities are so flat that the biases decide.
-TWO_CLASSES, MORE_CLASSES = Averaging(2000.0, 0.5, 0.0), Averaging(500.0, 1.0, 20.0)
-
-
 def averaging(n_classes: int) -> Averaging:
-    """Return the settings for a number of classes."""
-    return TWO_CLASSES if n_classes == 2 else MORE_CLASSES
+    """Return the settings for a number of classes.
+
+    With more than two classes each label says more about a candidate. With few rows, the biases of several
+    classes follow the noise of the labels, and if many labels are wrong, probabilities are so flat that the
+    biases would decide. The penalty is weighed against n/K rows per class.
+    """
+    return (
+        Averaging(2000.0, 0.5, 0.02, 0.0)
+        if n_classes == 2
+        else Averaging(300.0, 1.0, 0.006, 60.0 / n_classes)
+    )
 
 
 @dataclass(frozen=True)
@@ -370,7 +376,7 @@ def weigh(
     behind = np.divide(mean, error, out=np.zeros_like(mean), where=error > 0)
     settings = averaging(probabilities[0].shape[1])
     plausible = np.exp(-settings.decay * behind**2)
-    best = simplex_weights(gram, ridge=RIDGE * np.sqrt(RIDGE_ROWS / n_rows))
+    best = simplex_weights(gram, ridge=settings.ridge * np.sqrt(RIDGE_ROWS / n_rows))
     trust = n_rows / (n_rows + settings.rows_of_equal_trust)
     weights = trust * best + (1.0 - trust) * plausible / plausible.sum()
     weights = np.where(weights < min(MIN_WEIGHT, weights.max()), 0.0, weights)
