@@ -1,12 +1,13 @@
 """Is ``p_error`` a probability? Calibration of ``find_label_issues`` on made data with known clean labels.
 
 Run ``python benchmarks/bench_calibration.py --runs RUNS.jsonl [--seeds 0-2] [--rows 300,2000] [--centres
-random] [--output TABLE.md] [--picture RELIABILITY.png]``. Finished cells are stored in RUNS and skipped in
-later runs.
+random] [--probabilities portfolio] [--output TABLE.md] [--picture RELIABILITY.png]``. Finished cells are
+stored in RUNS and skipped in later runs.
 
 Classes are normal distributions whose distance gives the wanted accuracy of the best classifier. Their
 centres are equally far from each other, on a line, or random. Probabilities of the noisy labels are *exact*,
-or those of a *forest* out of bag. A cell is one combination of all these and a noise.
+those of a *forest* out of bag, or those of the *portfolio*, which an audit computes itself if it gets
+features. A cell is one combination of all these and a noise.
 
 Three columns show what is possible. The *oracle* knows the clean probabilities and T, so its mean differs
 from the share of wrong labels by sampling alone. *T unknown* knows the clean probabilities and samples T from
@@ -29,8 +30,9 @@ from joblib import Parallel, delayed
 from measure import provenance, publish
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.metrics import roc_auc_score
+from threadpoolctl import threadpool_limits
 
-from peerloss import NoiseModel, find_label_issues, flip_labels
+from peerloss import NoiseModel, PeerClassifier, find_label_issues, flip_labels
 from peerloss.posterior.flags import FlagRule, flag_suspects, suspicious_first
 
 CLASSES = (2, 3, 5, 10)
@@ -38,9 +40,9 @@ ROWS = (300, 2_000, 10_000, 50_000)
 BEST_ACCURACIES = (0.75, 0.9, 0.98)
 NOISES = ("none", "uniform .1", "uniform .2", "uniform .4", "pair .2", "asymmetric")
 CENTRES = ("equal", "line", "random")
-PROBABILITIES = ("exact", "forest")
-#: Larger tables have exact probabilities only: a forest would take most of the time.
-MAX_FOREST_ROWS = 10_000
+PROBABILITIES = ("exact", "forest", "portfolio")
+#: Larger tables have exact probabilities only: a model would take most of the time.
+MAX_MODEL_ROWS = 10_000
 N_BINS = 10
 #: Rounds of the sampler for an unknown T: first ones that are not used, and others.
 BURN_IN, SAMPLES = 20, 40
@@ -167,6 +169,9 @@ def run(cell: Cell) -> dict[str, Any] | None:
         return None
     if kind == "exact":
         proba = clean_proba @ noise.transition
+    elif kind == "portfolio":
+        with threadpool_limits(1):
+            proba = PeerClassifier(random_state=seed).cross_val_noisy_proba(X, labels)
     else:
         forest = RandomForestClassifier(200, min_samples_leaf=3, oob_score=True, random_state=seed)
         proba = np.nan_to_num(forest.fit(X, labels).oob_decision_function_, nan=1.0 / n_classes)
@@ -286,6 +291,7 @@ def main() -> None:
     parser.add_argument("--seeds", default="0-0", help="first-last")
     parser.add_argument("--rows", default=",".join(map(str, ROWS)))
     parser.add_argument("--centres", default=",".join(CENTRES))
+    parser.add_argument("--probabilities", default=",".join(PROBABILITIES))
     parser.add_argument("--n-jobs", type=int, default=1)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--picture", type=Path)
@@ -297,10 +303,11 @@ def main() -> None:
     wanted = [
         cell
         for cell in product(
-            *(CLASSES, rows, BEST_ACCURACIES, NOISES, options.centres.split(","), PROBABILITIES),
+            *(CLASSES, rows, BEST_ACCURACIES, NOISES, options.centres.split(",")),
+            options.probabilities.split(","),
             range(first, last + 1),
         )
-        if cell not in keys and (cell[5] == "exact" or cell[1] <= MAX_FOREST_ROWS)
+        if cell not in keys and (cell[5] == "exact" or cell[1] <= MAX_MODEL_ROWS)
     ]
     found = Parallel(n_jobs=options.n_jobs, return_as="generator_unordered")(delayed(run)(c) for c in wanted)
     for record in found:

@@ -42,8 +42,11 @@ SMOOTHING = 0.01
 #: Shares of the estimated noise that the curves assume, and how much a row counts as evidence for a curve:
 #: less than 1, because every curve is an approximation.
 SHARES, EVIDENCE = (0.0, 0.25, 0.5, 0.75, 1.0), 0.25
-#: Weight of the penalties ½·log(slope)² and ½·|bias|²: about one row, and a hundredth of one.
-SLOPE_PENALTY, BIAS_PENALTY = 1.0, 0.01
+#: Weight of the penalty ½·log(slope)²: about one row.
+SLOPE_PENALTY = 1.0
+#: Weights of the penalty ½·|bias|²: with one label per row, and with several reports. With few rows, the
+#: biases follow the noise of single labels.
+BIAS_PENALTY, BIAS_PENALTY_OF_REPORTS = 20.0, 0.01
 #: Estimates of accuracy use about this many probabilities, and at least this many rows.
 FIT_CELLS, FIT_ROWS = 200_000, 500
 
@@ -128,8 +131,9 @@ class CleanCurve:
         reports are then fitted instead of the labels.
         """
         given = noise.transition[:, codes].T if likelihood is None else likelihood
+        penalty = BIAS_PENALTY if likelihood is None else BIAS_PENALTY_OF_REPORTS
         fits = [
-            (_minimise(_scores(proba, noise, inverted=inverted), given, weight), inverted)
+            (_minimise(_scores(proba, noise, inverted=inverted), given, weight, penalty), inverted)
             for inverted in (True, False)
         ]
         (theta, loss), inverted = min(fits, key=lambda fit: fit[0][1])
@@ -212,7 +216,9 @@ def _scores(proba: FloatArray, noise: NoiseModel, *, inverted: bool) -> FloatArr
     return np.asarray(np.log((proba + floor) / (noise.transition.mean(axis=0) + floor)))
 
 
-def _minimise(scores: FloatArray, given: FloatArray, weight: FloatArray) -> tuple[FloatArray, float]:
+def _minimise(
+    scores: FloatArray, given: FloatArray, weight: FloatArray, bias_penalty: float
+) -> tuple[FloatArray, float]:
     """Minimise the negative log-likelihood over log slope and biases; ``given`` is P(label | clean = k)."""
 
     def loss(theta: FloatArray) -> tuple[float, FloatArray]:
@@ -221,8 +227,8 @@ def _minimise(scores: FloatArray, given: FloatArray, weight: FloatArray) -> tupl
         likelihood = np.maximum((clean * given).sum(axis=1), 1e-300)
         error = weight[:, None] * clean * (1.0 - given / likelihood[:, None])
         gradient = np.r_[slope * (error * scores).sum(), error.sum(axis=0)]
-        gradient += np.r_[SLOPE_PENALTY * theta[0], BIAS_PENALTY * bias]
-        penalty = SLOPE_PENALTY * theta[0] ** 2 + BIAS_PENALTY * bias @ bias
+        gradient += np.r_[SLOPE_PENALTY * theta[0], bias_penalty * bias]
+        penalty = SLOPE_PENALTY * theta[0] ** 2 + bias_penalty * bias @ bias
         return float(penalty / 2.0 - weight @ np.log(likelihood)), gradient
 
     start = np.zeros(1 + scores.shape[1])
