@@ -126,6 +126,11 @@ def label_frequencies(codes: IntArray, n_classes: int, weight: FloatArray | None
     return np.asarray(counts / counts.sum())
 
 
+def as_rows(weight: FloatArray) -> FloatArray:
+    """Scale weights such that they sum to the number of rows that would be as informative, (Σw)²/Σw²."""
+    return np.asarray(weight * weight.sum() / (weight**2).sum())
+
+
 def is_nothing_learned(reason: str) -> bool:
     """Return whether a reason is that of :func:`explain_nothing_learned`."""
     return reason.startswith(NOTHING_LEARNED)

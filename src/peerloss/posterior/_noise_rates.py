@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import norm
 
+from peerloss._probabilities import as_rows
 from peerloss.noise import NoiseModel
 from peerloss.posterior.many_classes import count_noise
 from peerloss.posterior.noise_posterior import TINY, NoisePosterior, log_mean, reweighted
@@ -128,7 +129,7 @@ def estimate_class_noise(
         found = fit_clean_posterior(codes, score, weight=weight, gold=gold, verified=is_clean)
         posterior = found.noise_posterior()
         return NoiseEstimate(posterior.noise, *posterior.interval(), posterior, found.tabulate())
-    posterior = estimate_transitions(proba, codes, _effective(weight), is_clean, gold=gold)
+    posterior = estimate_transitions(proba, codes, as_rows(weight), is_clean, gold=gold)
     return NoiseEstimate(posterior.noise, *posterior.interval(), posterior)
 
 
@@ -243,12 +244,7 @@ def fit_clean_posterior(
     weight = np.ones(len(score)) if weight is None else weight
     used = weight > 0
     is_clean = np.zeros(int(used.sum()), dtype=bool) if verified is None else verified[used]
-    return CleanPosterior(*_weigh(score[used], y_noisy[used], _effective(weight[used]), is_clean, gold))
-
-
-def _effective(weight: FloatArray) -> FloatArray:
-    """Scale weights to the number of rows that would be as informative, (Σw)²/Σw²."""
-    return np.asarray(weight * weight.sum() / (weight**2).sum())
+    return CleanPosterior(*_weigh(score[used], y_noisy[used], as_rows(weight[used]), is_clean, gold))
 
 
 def _weigh(

@@ -10,13 +10,11 @@ import pandas as pd
 from joblib import Parallel, delayed
 from joblib.parallel import get_active_backend
 from scipy.optimize import nnls
-from sklearn.base import clone
 
 from peerloss._classifier import FitInput
 from peerloss._device import one_blas_thread
 from peerloss._progress import announce, phase, tracker
 from peerloss.estimators.portfolio._candidates import (
-    TREES_PER_FOLD,
     candidate_models,
     features_for,
     fit_networks,
@@ -30,8 +28,10 @@ from peerloss.estimators.portfolio._held_out_fits import (
     fit_fold,
     fit_out_of_bag,
     fit_rounds,
+    for_folds,
     join_folds,
     keep_rounds,
+    n_folds_per_draw,
     shrink,
 )
 from peerloss.estimators.portfolio._kernel_ridge import (
@@ -164,7 +164,7 @@ def fit_portfolio(
         networks = fit_networks(data, folds, seed=seed, device=device)
     fitted |= {name: _cross_fitted(folds, parts, data) for name, parts in networks.items() if parts}
     if unlabelled is not None:
-        first_draw = folds[: _n_folds_per_draw(folds)]
+        first_draw = folds[: n_folds_per_draw(folds)]
         if spread := fit_spread_labels(data, unlabelled, first_draw, seed=seed):
             fitted[SPREAD_LABELS] = _cross_fitted(first_draw, spread, data)
     announce("calibrating", NETWORKS_END)
@@ -216,7 +216,7 @@ def _fit_models(
     candidates = candidate_models(len(data.codes), data.X.shape[1], len(data.classes), seed=seed)
     if data.wide is not None:
         candidates |= sparse_models()
-    n_once, shared = _n_folds_per_draw(folds), _share(data)
+    n_once, shared = n_folds_per_draw(folds), _share(data)
     tasks: list[tuple[str, Any]] = []
     # Fold by fold: fast and slow candidates alternate, so that the estimated remaining time is reliable.
     for i, (train, test) in enumerate(folds):
@@ -230,7 +230,7 @@ def _fit_models(
             elif is_forest(model) and out_of_bag:
                 call = (fit_out_of_bag, model, shared) if in_turn else None
             else:
-                call = fit_fold, _for_folds(model), shared, train, test
+                call = fit_fold, for_folds(model), shared, train, test
             tasks += [(name, delayed(_with_data)(*call))] if call else []
     return _collect(candidates, tasks, folds, data, n_jobs, out_of_bag=out_of_bag)
 
@@ -324,18 +324,6 @@ def _joined(folds: Folds, parts: list[tuple[Any, list[FloatArray]]], data: FitIn
     """Return the held-out probabilities of all rows, one array per entry of those of a fold."""
     columns = zip(*(proba for _, proba in parts), strict=True)
     return [join_folds(folds, list(column), data) for column in columns]
-
-
-def _n_folds_per_draw(folds: Folds) -> int:
-    """Return how many folds hold out every row once, if the folds are drawn several times."""
-    held_out = np.cumsum([len(test) for _, test in folds])
-    n_rows = len(np.unique(np.concatenate([test for _, test in folds])))
-    return int(np.searchsorted(held_out, n_rows)) + 1
-
-
-def _for_folds(model: Any) -> Any:
-    """Return a forest with fewer trees, because each fold has one and their predictions are averaged."""
-    return clone(model).set_params(n_estimators=TREES_PER_FOLD) if is_forest(model) else model
 
 
 def _run(tasks: list[Any], n_jobs: int | None) -> list[Any]:

@@ -11,7 +11,13 @@ from sklearn.base import clone
 from sklearn.metrics import log_loss
 
 from peerloss._probabilities import label_frequencies
-from peerloss.estimators.portfolio._candidates import FoldBooster, LightGBMSettings, features_for, is_forest
+from peerloss.estimators.portfolio._candidates import (
+    TREES_PER_FOLD,
+    FoldBooster,
+    LightGBMSettings,
+    features_for,
+    is_forest,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -29,6 +35,18 @@ ROUNDS = (10, 15, 20, 30, 40, 60, 80, 110, 150, 200)
 MAX_BOOSTED_TREES, LEAST_ROUNDS = 800, 40
 #: Penalties of hierarchical shrinkage, in rows: each forest is a candidate once per penalty.
 SHRINKAGES = (0.0, 20.0, 200.0)
+
+
+def n_folds_per_draw(folds: Folds) -> int:
+    """Return how many folds hold out every row once, if the folds are drawn several times."""
+    held_out = np.cumsum([len(test) for _, test in folds])
+    n_rows = len(np.unique(np.concatenate([test for _, test in folds])))
+    return int(np.searchsorted(held_out, n_rows)) + 1
+
+
+def for_folds(model: Any) -> Any:
+    """Return a forest with fewer trees, because each fold has one and their predictions are averaged."""
+    return clone(model).set_params(n_estimators=TREES_PER_FOLD) if is_forest(model) else model
 
 
 def fit_fold(
