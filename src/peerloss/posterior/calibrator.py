@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from peerloss._probabilities import as_rows
-
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
@@ -48,14 +46,12 @@ class Calibrator:
     ) -> Calibrator:
         """Fit slope and biases to labels by maximum likelihood.
 
-        Scores (n, K), labels and non-negative weights are of held-out rows; the unit of the weights does not
-        matter. A penalty ½(slope − 1)², about the
+        Scores (n, K), labels and positive weights are of held-out rows. A penalty ½(slope − 1)², about the
         weight of one row, keeps slope and biases finite if the scores separate the classes. Slopes below 0.05
         are set to 0.05. ``scale`` is the unit of the scores, by default their spread. A penalty
         ``bias_penalty``·½|bias|² draws the biases to 0. ``with_bias=False`` keeps all biases at 0, so that
         the argmax is that of the scores.
         """
-        weight = as_rows(weight)
         if scale is None:
             centred = scores - scores.mean(axis=1, keepdims=True)
             scale = float(np.sqrt(weight @ np.square(centred).mean(axis=1) / weight.sum())) or 1.0

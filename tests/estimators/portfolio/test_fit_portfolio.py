@@ -106,3 +106,17 @@ def test_a_network_that_diverges_is_left_out_and_named(monkeypatch):
     assert "Diverged and left out: wild" in str(model.report_)
     assert "wild" not in model.report_.candidates.index
     assert model.score(X, y) > 0.85
+
+
+def test_calibration_does_not_depend_on_the_unit_of_the_weights(monkeypatch):
+    """Weights that sum to one calibrate like weights of one per row, if they fit the same model."""
+    monkeypatch.setattr(_fit_portfolio, "fit_networks", lambda *_, **__: {})
+    model = RandomForestClassifier(20, random_state=0)
+    monkeypatch.setattr(_fit_portfolio, "candidate_models", lambda *_, **__: {"only": model})
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(120, 2))
+    y = (X[:, 0] + rng.normal(size=120) > 0).astype(int) + (X[:, 1] > 1)
+    whole, share = (
+        PeerClassifier(random_state=0).fit(X, y, sample_weight=np.full(120, w)) for w in (1.0, 1.0 / 120.0)
+    )
+    np.testing.assert_allclose(share.oof_proba_, whole.oof_proba_, atol=1e-8)

@@ -13,6 +13,7 @@ from scipy.optimize import nnls
 
 from peerloss._classifier import FitInput
 from peerloss._device import one_blas_thread
+from peerloss._probabilities import as_rows
 from peerloss._progress import announce, phase, tracker
 from peerloss.estimators.portfolio._candidates import (
     candidate_models,
@@ -169,10 +170,10 @@ def fit_portfolio(
             fitted[SPREAD_LABELS] = _cross_fitted(first_draw, spread, data)
     announce("calibrating", NETWORKS_END)
     calibrators, held_out = [], []
-    penalty = averaging(len(data.classes)).bias_penalty
+    penalty, rows = averaging(len(data.classes)).bias_penalty, as_rows(data.weight)
     for candidate in fitted.values():
         scores = log_scores(candidate.proba)
-        calibrators.append(Calibrator.fit(scores, data.codes, data.weight, bias_penalty=penalty))
+        calibrators.append(Calibrator.fit(scores, data.codes, rows, bias_penalty=penalty))
         held_out.append(calibrators[-1].proba(scores))
     weights, brier, behind = weigh(held_out, data.codes, data.weight)
     if SPREAD_LABELS in fitted and not _last_clearly_helps(held_out, data):
