@@ -104,9 +104,11 @@ def test_penalised_biases_are_those_of_another_optimiser():
     scores, weight = rng.normal(size=(200, 4)), rng.uniform(0.5, 2, size=200)
     codes = (scores + rng.gumbel(size=(200, 4))).argmax(axis=1)
 
+    frequency = np.bincount(codes, weight) / weight.sum()
+
     def loss(v):
         log_p = log_softmax(v[0] * scores + v[1:], axis=1)
-        return (v[0] - 1) ** 2 / 2 + 20 * (v[1:] ** 2).sum() / 2 - weight @ log_p[np.arange(200), codes]
+        return (v[0] - 1) ** 2 / 2 + 20 * frequency @ v[1:] ** 2 / 2 - weight @ log_p[np.arange(200), codes]
 
     found = minimize(loss, np.r_[1.0, np.zeros(4)], tol=1e-12).x
     fitted = Calibrator.fit(scores, codes, weight, scale=1.0, bias_penalty=20.0)
@@ -132,3 +134,11 @@ def test_a_large_penalty_keeps_the_argmax_of_the_scores():
     np.testing.assert_allclose(
         penalised, Calibrator.fit(scores, codes, weight, with_bias=False).proba(scores), atol=1e-6
     )
+
+
+def test_a_penalty_does_not_make_rare_classes_frequent():
+    """A class with one label in a hundred keeps about this probability, if the scores are useless."""
+    rng = np.random.default_rng(6)
+    codes = np.r_[np.zeros(99), np.ones(99), [2, 2]].astype(np.int64)
+    fitted = Calibrator.fit(rng.normal(size=(200, 3)), codes, np.ones(200), bias_penalty=60.0)
+    assert fitted.proba(np.zeros((1, 3)))[0, 2] < 0.05

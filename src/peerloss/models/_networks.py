@@ -181,6 +181,9 @@ def resnet34(n_classes: int = 10, *, width: int = 64) -> ResNet:
 
 
 def pooled_resnet(n_classes: int = 10, *, width: int = 64) -> PooledResNet:
-    """Return a :class:`PooledResNet` with 2, 6 and 8 times ``width`` channels (10 million weights)."""
+    """Return a :class:`PooledResNet` for ``n_classes`` classes.
+
+    Its stages have 2, 6 and 8 times ``width`` channels; the default has 10 million weights.
+    """
     check_count(width, "width")
     return PooledResNet((2 * width, 6 * width, 8 * width), n_classes=n_classes)

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import log_softmax, softmax
 
+from peerloss._probabilities import label_frequencies
+
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
@@ -49,8 +51,9 @@ class Calibrator:
         Scores (n, K), labels and positive weights are of held-out rows. A penalty ½(slope − 1)², about the
         weight of one row, keeps slope and biases finite if the scores separate the classes. Slopes below 0.05
         are set to 0.05. ``scale`` is the unit of the scores, by default their spread. A penalty
-        ``bias_penalty``·½|bias|² draws the biases to 0. ``with_bias=False`` keeps all biases at 0, so that
-        the argmax is that of the scores.
+        ``bias_penalty``·½·Σ_k f_k·bias_k², with the frequencies f of the labels, draws the biases to 0. It
+        leaves those of rare classes free, which would otherwise become too probable. ``with_bias=False``
+        keeps all biases at 0, so that the argmax is that of the scores.
         """
         if scale is None:
             centred = scores - scores.mean(axis=1, keepdims=True)
@@ -59,10 +62,11 @@ class Calibrator:
         # Without a penalty, one bias must be fixed, because only their differences matter.
         free_bias = np.arange(1 if bias_penalty else 2, 1 + n_classes) if with_bias else np.arange(0)
         start = np.r_[1.0, np.zeros(n_classes)]
-        theta = _maximise(unit, codes, weight, start, np.r_[0, free_bias], bias_penalty)
+        penalty = bias_penalty * label_frequencies(codes, n_classes, weight)
+        theta = _maximise(unit, codes, weight, start, np.r_[0, free_bias], penalty)
         if theta[0] < _MIN_SLOPE:
             start[0] = _MIN_SLOPE
-            theta = _maximise(unit, codes, weight, start, free_bias, bias_penalty)
+            theta = _maximise(unit, codes, weight, start, free_bias, penalty)
         return cls(scale, float(theta[0]), theta[1:])
 
     def proba(self, scores: FloatArray) -> FloatArray:
@@ -76,14 +80,14 @@ def _maximise(
     weight: FloatArray,
     theta: FloatArray,
     free: IntArray,
-    bias_penalty: float,
+    bias_penalty: FloatArray,
 ) -> FloatArray:
     """Maximise the penalised likelihood over the ``free`` entries of ``theta``, the slope and the biases.
 
     Newton's method with step halving; the objective is convex.
     """
     rows, size = np.arange(len(codes)), len(theta)
-    wanted, strength = np.eye(size)[0], np.r_[1.0, np.full(size - 1, bias_penalty)]
+    wanted, strength = np.eye(size)[0], np.r_[1.0, bias_penalty]
 
     def loss(at: FloatArray) -> float:
         log_p = log_softmax(at[0] * scores + at[1:], axis=1)

@@ -74,7 +74,7 @@ class Averaging(NamedTuple):
     ridge: float
     """Penalty on the squared weights, which draws them to equal weights, for 500 rows; ∝ 1/√n."""
     bias_penalty: float
-    """Penalty on the squared biases of a calibrated candidate."""
+    """Penalty on the squared biases of a calibrated candidate, shared by the classes by their frequency."""
 
 
 def averaging(n_classes: int) -> Averaging:
@@ -82,13 +82,9 @@ def averaging(n_classes: int) -> Averaging:
 
     With more than two classes each label says more about a candidate. With few rows, the biases of several
     classes follow the noise of the labels, and if many labels are wrong, probabilities are so flat that the
-    biases would decide. The penalty is weighed against n/K rows per class.
+    biases would decide.
     """
-    return (
-        Averaging(2000.0, 0.5, 0.02, 0.0)
-        if n_classes == 2
-        else Averaging(300.0, 1.0, 0.006, 60.0 / n_classes)
-    )
+    return Averaging(2000.0, 0.5, 0.02, 0.0) if n_classes == 2 else Averaging(300.0, 1.0, 0.006, 60.0)
 
 
 @dataclass(frozen=True)
