@@ -103,7 +103,6 @@ def test_penalised_biases_are_those_of_another_optimiser():
     rng = np.random.default_rng(3)
     scores, weight = rng.normal(size=(200, 4)), rng.uniform(0.5, 2, size=200)
     codes = (scores + rng.gumbel(size=(200, 4))).argmax(axis=1)
-
     frequency = np.bincount(codes, weight) / weight.sum()
 
     def loss(v):
