@@ -77,8 +77,8 @@ class Averaging(NamedTuple):
     """Penalty on the squared biases of a calibrated candidate, shared by the classes by their frequency."""
 
 
-#: With more than two classes each label says more about a candidate. With few rows, the biases of several
-#: classes follow the noise of the labels; if many are wrong, probabilities are so flat that the biases decide.
+#: With more than two classes each label says more about a candidate. With few rows, biases of several
+#: classes follow the noise of the labels; if many are wrong, probabilities are so flat that biases decide.
 TWO_CLASSES = Averaging(rows_of_equal_trust=2000.0, decay=0.5, ridge=0.02, bias_penalty=0.0)
 MORE_CLASSES = Averaging(rows_of_equal_trust=300.0, decay=1.0, ridge=0.006, bias_penalty=60.0)
 
