@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MIN_LEAF_SIZE, ROWS_PER_LARGE_LEAF, LARGE_LEAF_LIMITS = 1, 40, (10, 200)
 #: Two classes with few rows have larger leaves: smaller ones follow the wrong labels.
 FEW_ROWS, LEAF_SIZES_OF_FEW = 1000, (3, 10, 30)
-#: (least number of rows, trees per forest), from few rows to many. Small tables of two classes have more forests.
+#: (least number of rows, trees per forest), from few rows to many. Small two-class tables have more forests.
 N_TREES, N_TREES_OF_FEW = ((0, 60), (1001, 100), (2001, 60)), 40
 #: Boosting of two classes with few rows also has larger trees than these rows need. Some small tables follow
 #: a few sharp rules; the number of rounds, which is chosen on held-out rows, limits the harm to the others.
