@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.special import softmax
@@ -24,16 +24,12 @@ if TYPE_CHECKING:
     from peerloss._validation import FloatArray
     from peerloss.estimators.folds import Folds
 
-#: Forests with several sizes of leaves compete: at least this many rows, and a share of them within limits.
+#: Forests with two sizes of leaves compete: at least this many rows, and a share of the rows within limits.
 MIN_LEAF_SIZE, ROWS_PER_LARGE_LEAF, LARGE_LEAF_LIMITS = 1, 40, (10, 200)
 #: Two classes with few rows have larger leaves: smaller ones follow the wrong labels.
-FEW_ROWS, LEAF_SIZES_OF_FEW = 1000, (3, 10, 30)
-#: (least number of rows, trees per forest), from few rows to many. Small two-class tables have more forests.
-N_TREES, N_TREES_OF_FEW = ((0, 60), (1001, 100), (2001, 60)), 40
-#: Boosting of two classes with few rows also has larger trees than these rows need. Some small tables follow
-#: a few sharp rules; the number of rounds, which is chosen on held-out rows, limits the harm to the others.
-#: Leaves, rows in a leaf, penalty of a leaf.
-LARGE_TREES = (15, 5, 1.0)
+FEW_ROWS, LEAF_SIZES_OF_FEW = 1000, (10, 30)
+#: (least number of rows, trees per forest), from few rows to many.
+N_TREES = ((0, 60), (1001, 100), (2001, 60))
 #: Trees of a forest that is cross-fitted, for each fold.
 TREES_PER_FOLD = 40
 #: With more rows than this, each tree of a forest is trained on a sample of this size.
@@ -71,11 +67,8 @@ def candidate_models(n_rows: int, n_features: int, n_classes: int, *, seed: int)
         "logistic C=.001": LogisticRegression(C=0.001, max_iter=500),
         "logistic C=.01": LogisticRegression(C=0.01, max_iter=500),
         "logistic C=.1": LogisticRegression(C=0.1, max_iter=500),
-        "boosting": _boosting(n_rows, n_classes, _trees(n_rows), seed),
+        "boosting": _boosting(n_rows, n_classes, seed),
     }
-    if _is_small(n_rows, n_classes):
-        large = _Trees(*LARGE_TREES)
-        models["boosting, large trees"] = _boosting(n_rows, n_classes, large, seed)
     kernels = {
         name: KernelRidgeSettings(gamma / n_features, penalties, components, seed)
         for name, gamma in KERNELS.items()
@@ -100,34 +93,20 @@ class LightGBMSettings:
     least_rounds: int
 
 
-class _Trees(NamedTuple):
-    """Size of the trees of boosting."""
-
-    leaves: int
-    min_rows: int
-    l2: float
-
-
-def _trees(n_rows: int) -> _Trees:
-    """Return the trees of boosting for a number of rows."""
-    leaves = 7 if n_rows < 1000 else 15 if n_rows < 10_000 else 31
-    return _Trees(leaves, min_rows=20 if n_rows >= 400 else max(5, n_rows // 20), l2=5.0)
-
-
-def _boosting(
-    n_rows: int, n_classes: int, trees: _Trees, seed: int
-) -> HistGradientBoostingClassifier | LightGBMSettings:
+def _boosting(n_rows: int, n_classes: int, seed: int) -> HistGradientBoostingClassifier | LightGBMSettings:
     """Return LightGBM if it is installed, else scikit-learn's boosting; the number of rounds is open."""
+    leaves = 7 if n_rows < 1000 else 15 if n_rows < 10_000 else 31
+    min_rows = 20 if n_rows >= 400 else max(5, n_rows // 20)
     if has_lightgbm():
         is_quick = n_rows < QUICK_BOOSTING_ROWS
         many = {"objective": "multiclass", "num_class": n_classes}
         parameters: dict[str, Any] = {
-            "num_leaves": trees.leaves,
+            "num_leaves": leaves,
             "learning_rate": 0.2 if is_quick else 0.1,
             "max_bin": 63 if is_quick else 255,
-            "min_data_in_leaf": trees.min_rows,
-            "min_data_per_group": trees.min_rows,
-            "lambda_l2": trees.l2,
+            "min_data_in_leaf": min_rows,
+            "min_data_per_group": min_rows,
+            "lambda_l2": 5.0,
             "feature_fraction_bynode": 0.5,
             "force_row_wise": True,
             "num_threads": 1,
@@ -139,9 +118,9 @@ def _boosting(
         return LightGBMSettings(parameters, *limits)
     return HistGradientBoostingClassifier(
         learning_rate=0.1,
-        max_leaf_nodes=trees.leaves,
-        min_samples_leaf=trees.min_rows,
-        l2_regularization=trees.l2,
+        max_leaf_nodes=leaves,
+        min_samples_leaf=min_rows,
+        l2_regularization=5.0,
         max_features=0.5,
         early_stopping=False,
         warm_start=True,
@@ -192,17 +171,15 @@ def features_for(model: Any, X: FloatArray, trees: FloatArray | None, wide: Any 
 
 def _forests(n_rows: int, n_classes: int, seed: int) -> dict[str, BaseEstimator]:
     """Return random forests and extra trees; both draw bootstrap samples, for out-of-bag probabilities."""
-    is_small = _is_small(n_rows, n_classes)
-    n_trees = N_TREES_OF_FEW if is_small else [trees for least, trees in N_TREES if n_rows >= least][-1]
     options: dict[str, Any] = {
-        "n_estimators": n_trees,
+        "n_estimators": [trees for least, trees in N_TREES if n_rows >= least][-1],
         "bootstrap": True,
         "max_samples": MAX_TREE_ROWS if n_rows > MAX_TREE_ROWS else None,
         "random_state": seed,
     }
     kinds = {"forest": RandomForestClassifier, "extra trees": ExtraTreesClassifier}
     large = int(np.clip(n_rows // ROWS_PER_LARGE_LEAF, *LARGE_LEAF_LIMITS))
-    if is_small:
+    if _is_small(n_rows, n_classes):
         leaves = [(kind, leaf) for kind in kinds for leaf in LEAF_SIZES_OF_FEW]
     else:  # extra trees with large leaves had almost no weight on development tables
         leaves = [("forest", MIN_LEAF_SIZE), ("forest", large), ("extra trees", MIN_LEAF_SIZE)]
