@@ -76,8 +76,8 @@ class NoiseEstimate:
     """Ends of the 90 % intervals of each entry of T, shape (K, K)."""
     posterior: NoisePosterior
     """Candidates for T and their probabilities."""
-    curve: TabulatedPosterior | None = None
-    """Two classes: P(clean = 1) as a curve over P(noisy = 1)."""
+    by_class: CleanPosterior | None = None
+    """Two classes: the fitted curves over P(noisy = 1)."""
 
 
 def estimate_class_noise(
@@ -128,25 +128,27 @@ def estimate_class_noise(
         score = np.asarray(proba[:, 1], dtype=np.float64)
         found = fit_clean_posterior(codes, score, weight=weight, gold=gold, verified=is_clean)
         posterior = found.noise_posterior()
-        return NoiseEstimate(posterior.noise, *posterior.interval(), posterior, found.tabulate())
+        return NoiseEstimate(posterior.noise, *posterior.interval(), posterior, found)
     posterior = estimate_transitions(proba, codes, as_rows(weight), is_clean, gold=gold)
     return NoiseEstimate(posterior.noise, *posterior.interval(), posterior)
 
 
 def decide_clean(
-    posterior: NoisePosterior, curve: TabulatedPosterior | None, proba: FloatArray
+    posterior: NoisePosterior, curve: TabulatedPosterior | None, proba: FloatArray, plain_share: float = 0.0
 ) -> FloatArray:
     """Return clean probabilities whose argmax is the decision for accuracy, shape (n, K).
 
     For two classes, η̃ T⁻¹ and the fitted curve are averaged. The first needs calibrated probabilities, the
     second only their order but a curve of the right shape. On development tables each was better on some, and
-    their average nearly as good as the better one.
+    their average nearly as good as the better one. ``plain_share`` is the probability that no noise is to be
+    undone: the noisy probabilities have this weight.
     """
     clean = posterior.transform(proba)
     if curve is None:
         return clean
     one = curve.transform(np.asarray(proba[:, 1], dtype=np.float64))
-    return (clean + np.column_stack([1.0 - one, one])) / 2.0
+    by_class = (clean + np.column_stack([1.0 - one, one])) / 2.0
+    return (1.0 - plain_share) * by_class + plain_share * proba
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from scipy.special import expit, logsumexp
 
+from peerloss._probabilities import as_rows
 from peerloss.noise import NoiseModel
 from peerloss.posterior._noise_rates import TabulatedPosterior, bayes
 from peerloss.posterior.noise_posterior import TINY, log_mean, reweighted
@@ -25,15 +26,19 @@ from peerloss.posterior.rate_curves import (
     boundary_noise,
     clean_curves,
     fit_rank_curves,
+    gold_evidence,
     group_by_rank,
 )
 
 if TYPE_CHECKING:
-    from peerloss._validation import FloatArray, IntArray
+    from peerloss._validation import BoolArray, FloatArray, IntArray
     from peerloss.posterior._noise_rates import CleanPosterior
 
 #: Prior probability of noise near the boundary.
 NEAR_BOUNDARY = 0.05
+#: The same if only a decision is needed. There, the hypothesis also stands for other noise that depends on
+#: the row and leaves the likeliest label right, which is common in practice.
+NEAR_BOUNDARY_TO_DECIDE = 0.35
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +51,12 @@ class BoundaryPosterior:
     weights: FloatArray
     """Clean curves (S, J + 1) and their posterior probabilities (S,)."""
     scale: RankScale
+
+    @property
+    def plain_share(self) -> float:
+        """Return the weight of the plain decision, the likeliest noisy label."""
+        other_prior = _log_odds(NEAR_BOUNDARY_TO_DECIDE) - _log_odds(NEAR_BOUNDARY)
+        return float(expit(_log_odds(self.probability) + other_prior))
 
     def tabulate(self) -> TabulatedPosterior:
         """Return P(clean = 1 | score) at the scores that the ranks are interpolated between."""
@@ -69,9 +80,8 @@ class BoundaryPosterior:
         flips = boundary_flips(clean)
         one = bayes(clean, np.where(label == 1, 1.0 - flips, flips), np.where(label == 1, flips, 1.0 - flips))
         log = np.log(np.maximum(np.where(gold == 1, one, 1.0 - one), TINY)).sum(axis=1)
-        with np.errstate(divide="ignore"):  # the probability may be 0 or 1
-            odds = np.log(self.probability) - np.log1p(-self.probability)
-        probability = float(expit(odds + log_mean(self.weights, log) - log_by_class))
+        odds = _log_odds(self.probability) + log_mean(self.weights, log) - log_by_class
+        probability = float(expit(odds))
         return replace(self, probability=probability, weights=reweighted(self.weights, log))
 
     def average_noise(self, score: FloatArray) -> NoiseModel:
@@ -82,14 +92,36 @@ class BoundaryPosterior:
         return NoiseModel.binary(*map(float, flipped))
 
 
-def fit_boundary_noise(codes: IntArray, score: FloatArray, by_class: CleanPosterior) -> BoundaryPosterior:
-    """Fit noise near the boundary and compare it with class-conditional noise fitted to the same rows."""
-    z, every_row = by_class.scale.transform(score), np.ones(len(codes))
-    groups = group_by_rank(z, codes == 1, every_row, np.zeros(len(codes), dtype=bool))
+def fit_boundary_noise(
+    codes: IntArray,
+    score: FloatArray,
+    by_class: CleanPosterior,
+    *,
+    weight: FloatArray | None = None,
+    gold: tuple[IntArray, IntArray] | None = None,
+    verified: BoolArray | None = None,
+) -> BoundaryPosterior:
+    """Fit noise near the boundary and compare it with class-conditional noise fitted to the same rows.
+
+    The arguments are those of :func:`~peerloss.posterior._noise_rates.fit_clean_posterior`.
+    """
+    weight = np.ones(len(codes)) if weight is None else weight
+    used = weight > 0
+    codes, score, weight = codes[used], score[used], as_rows(weight[used])
+    is_clean = np.zeros(len(codes), dtype=bool) if verified is None else verified[used]
+    groups = group_by_rank(by_class.scale.transform(score), codes == 1, weight, is_clean)
     fits = [fit_rank_curves(groups, boundary_noise, 1, scale) for scale in STEP_SCALES]
     curves = np.concatenate([curve for curve, _ in fits])
     log_evidence = np.concatenate([found for _, found in fits])
     total = float(logsumexp(log_evidence)) - np.log(len(fits))
-    odds = np.log(NEAR_BOUNDARY) - np.log1p(-NEAR_BOUNDARY) + total - by_class.pairs.log_evidence
     weights = np.exp(log_evidence - log_evidence.max())
-    return BoundaryPosterior(float(expit(odds)), curves, weights / weights.sum(), by_class.scale)
+    found = BoundaryPosterior(0.0, curves, weights / weights.sum(), by_class.scale)
+    if gold is not None:  # their scores are not known, so the average rates are compared
+        total += float(gold_evidence(*gold, found.average_noise(score).flip_rates[None])[0])
+    odds = _log_odds(NEAR_BOUNDARY) + total - by_class.pairs.log_evidence
+    return replace(found, probability=float(expit(odds)))
+
+
+def _log_odds(probability: float) -> float:
+    with np.errstate(divide="ignore"):  # the probability may be 0 or 1
+        return float(np.log(probability) - np.log1p(-probability))

@@ -20,6 +20,7 @@ from peerloss._probabilities import take
 from peerloss._validation import check_finite
 from peerloss.noise.estimate import warn_if_unidentifiable
 from peerloss.posterior._noise_rates import TabulatedPosterior, decide_clean, estimate_class_noise
+from peerloss.posterior.boundary_noise import fit_boundary_noise
 from peerloss.posterior.many_classes import CleanCurves
 from peerloss.posterior.noise_posterior import NoisePosterior
 from peerloss.theory import (
@@ -58,6 +59,8 @@ class CleanMap:
     """For balanced accuracy of more than two classes; η/π decides unless ``alpha`` is given."""
     score_curve: TabulatedPosterior | None = None
     """Two classes: P(clean = 1) as a curve over P(noisy = 1)."""
+    plain_share: float = 0.0
+    """Two classes: weight of the noisy probabilities, as the noise may leave the likeliest label right."""
 
     @classmethod
     def fit(
@@ -74,8 +77,13 @@ class CleanMap:
     ) -> CleanMap:
         """Estimate the noise from out-of-fold noisy probabilities and labels."""
         found = estimate_class_noise(proba, codes, weight=weight, gold=gold, verified=verified)
-        if proba.shape[1] == 2:
-            return cls(metric, alpha, noisy_prior, found.posterior, score_curve=found.curve)
+        if found.by_class is not None:
+            score = np.asarray(proba[:, 1], dtype=np.float64)
+            boundary = fit_boundary_noise(
+                codes, score, found.by_class, weight=weight, gold=gold, verified=verified
+            )
+            curve, plain_share = found.by_class.tabulate(), boundary.plain_share
+            return cls(metric, alpha, noisy_prior, found.posterior, None, curve, plain_share)
         used = weight > 0
         proba, codes, weight = proba[used], codes[used], weight[used]
         warn_if_unidentifiable(proba, codes, found.noise, weight)
@@ -100,7 +108,7 @@ class CleanMap:
             return self.curves.balanced(proba)
         if self.metric == "balanced_accuracy":
             return clean_proba(proba, 1.0, self.noisy_prior)
-        return decide_clean(self.noise_posterior, self.score_curve, proba)
+        return decide_clean(self.noise_posterior, self.score_curve, proba, self.plain_share)
 
     def misfit(self, proba: FloatArray, codes: IntArray, weight: FloatArray) -> Misfit:
         """Test whether the estimated noise explains the noisy labels (:func:`measure_misfit`)."""

@@ -263,7 +263,9 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None)
     least, most = posterior.error_rate_interval(noisy_prior)
     if boundary.probability <= BOUNDARY_PROBABILITY:
         prior = posterior.clean_prior(noisy_prior)
-        as_labelled, corrected = _expected_accuracies(posterior, proba, codes, by_class.tabulate())
+        as_labelled, corrected = _expected_accuracies(
+            posterior, proba, codes, curves[0], boundary.plain_share
+        )
     else:
         noise = boundary.average_noise(score)
         low, high = np.minimum(low, noise.transition), np.maximum(high, noise.transition)
@@ -360,11 +362,13 @@ def _expected_accuracies(
     proba: NDArray[Any],
     codes: IntArray,
     curve: TabulatedPosterior | None = None,
+    plain_share: float = 0.0,
 ) -> tuple[float, float]:
     """Return the expected clean accuracy of plain decisions and of those of ``PeerClassifier``."""
     some = sample_rows(*proba.shape)
     proba, codes = np.asarray(proba[some], dtype=np.float64), codes[some]
     every_row = np.ones(len(codes))
-    decisions = proba.argmax(axis=1), decide_clean(posterior, curve, proba).argmax(axis=1)
+    decided = decide_clean(posterior, curve, proba, plain_share)
+    decisions = proba.argmax(axis=1), decided.argmax(axis=1)
     plain, corrected = (posterior.weights @ posterior.accuracies(d, codes, every_row)[0] for d in decisions)
     return float(np.clip(plain, 0.0, 1.0)), float(np.clip(corrected, 0.0, 1.0))
