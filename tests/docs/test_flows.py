@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "design.md"
 #: A reader of one flow opens at most so many files.
 MOST_FILES = {
     "A loss call": 5,
-    "`PeerClassifier.fit`": 26,
+    "`PeerClassifier.fit`": 27,
     "An audit": 60,
     "A reproduction": 32,
     "`train_deep`": 23,
