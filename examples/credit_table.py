@@ -37,12 +37,14 @@ def compare(seed: int) -> tuple[pd.DataFrame, pd.Series]:
     X_train, X_test = encoder.transform(X_train), encoder.transform(X_test)
     logistic = LogisticRegression(max_iter=1000)
     peer = PeerClassifier(random_state=seed).fit(X_train, noisy)
+    balanced = PeerClassifier(metric="balanced_accuracy", random_state=seed).fit(X_train, noisy)
     predicted = {
         "noisy labels, logistic regression": logistic.fit(X_train, noisy).predict(X_test),
         "noisy labels, the same as a peer plug-in": PeerPlugInClassifier(logistic)
         .fit(X_train, noisy)
         .predict(X_test),
         "noisy labels, PeerClassifier()": peer.predict(X_test),
+        "the same with balanced accuracy as metric": balanced.predict(X_test),
         "clean labels, logistic regression": logistic.fit(X_train, clean).predict(X_test),
     }
     rows = {
