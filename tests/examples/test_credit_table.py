@@ -25,10 +25,10 @@ def names():
 
 
 def test_recall_of_bad_credits_and_precision_of_suspects(names):
-    """On one split, recall and accuracy are higher where they are wanted, and suspects are often wrong."""
+    """On one split, more bad credits are found if that is the aim, and suspects are often wrong."""
     scores, found = names["compare"](200)
     plain, plug_in, peer, balanced = (scores.iloc[row] for row in range(4))
-    assert peer["accuracy"] > plain["accuracy"] > balanced["accuracy"]
+    assert min(plain["accuracy"], peer["accuracy"]) > balanced["accuracy"]
     for robust in (plug_in, balanced):
         assert robust["bad credits found"] > plain["bad credits found"]
         assert robust["balanced accuracy"] > plain["balanced accuracy"]
