@@ -50,8 +50,8 @@ class PeerClassifier(TableClassifier):
     from the levels at which the average flattens out, and the result is averaged over the rates that the
     data allow. For accuracy the decision is that of the clean posterior; two classes also allow for labels
     that are wrong near the boundary, where the likeliest noisy label is right. For balanced accuracy of two
-    classes it is peer loss at α = 1, which needs no rates. For balanced accuracy of more classes it is argmax(η/π),
-    clean posterior over clean prior, which needs the estimated noise
+    classes it is peer loss at α = 1, which needs no rates. For balanced accuracy of more classes it is
+    argmax(η/π), clean posterior over clean prior, which needs the estimated noise
     (:func:`~peerloss.theory.balanced_decision` explains why).
 
     Parameters
