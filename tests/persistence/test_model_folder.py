@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -214,6 +215,16 @@ def test_table_encoders_of_earlier_versions_load(tmp_path):
     folder = save_model(model.fit(table, LABELS), tmp_path / "model")
     make_older(folder, "TableEncoder", {"_medians": None})
     np.testing.assert_array_equal(load_model(folder).predict_proba(table), model.predict_proba(table))
+
+
+def test_classifiers_of_earlier_versions_decide_as_before(peer_classifier, tmp_path):
+    """Their files have no weight of the plain decision, so class-conditional noise alone decides."""
+    folder = save_model(peer_classifier, tmp_path / "model")
+    make_older(folder, "CleanMap", {"plain_share": None})
+    assert peer_classifier.clean_map_.plain_share > 0.0
+    before = replace(peer_classifier.clean_map_, plain_share=0.0)
+    expected = before.transform(peer_classifier.predict_noisy_proba(X))
+    np.testing.assert_allclose(load_model(folder).predict_proba(X), expected)
 
 
 def make_older(folder, name, changes):
