@@ -69,14 +69,24 @@ def test_the_plain_share_follows_the_kind_of_noise():
 
 
 def test_rows_of_weight_zero_do_not_count():
-    """The fit equals that of the other rows alone; verified rows keep their place."""
+    """The decision equals that of the other rows alone; verified rows keep their place."""
     score, codes, _ = labels_near_the_boundary(300, 3)
-    weight, verified = np.ones(300), np.arange(300) % 7 == 0
+    proba, weight, verified = np.column_stack([1.0 - score, score]), np.ones(300), np.arange(300) % 7 == 0
     weight[200:] = 0.0
-    found = fitted(score, codes, weight=weight, verified=verified)
-    alone = fitted(score[:200], codes[:200], verified=verified[:200])
-    assert found.probability == pytest.approx(alone.probability)
-    np.testing.assert_allclose(found.curves, alone.curves)
+    options = {"metric": "accuracy", "alpha": None, "noisy_prior": np.full(2, 0.5)}
+    found = CleanMap.fit(proba, codes, weight, verified=verified, **options)
+    alone = CleanMap.fit(proba[:200], codes[:200], np.ones(200), verified=verified[:200], **options)
+    assert found.plain_share == pytest.approx(alone.plain_share)
+    np.testing.assert_allclose(found.transform(proba), alone.transform(proba))
+
+
+def test_weights_count_up_to_their_scale():
+    """A weight of 2 is evidence for other rows than equal weights; twice all weights change nothing."""
+    score, codes, _ = labels_near_the_boundary(300, 5)
+    weight = np.where(np.arange(300) < 150, 2.0, 1.0)
+    found, doubled, equal = (fitted(score, codes, weight=w) for w in (weight, 2.0 * weight, np.ones(300)))
+    assert doubled.probability == pytest.approx(found.probability)
+    assert equal.probability != pytest.approx(found.probability)
 
 
 def test_known_labels_count():

@@ -103,13 +103,12 @@ def fit_boundary_noise(
 ) -> BoundaryPosterior:
     """Fit noise near the boundary and compare it with class-conditional noise fitted to the same rows.
 
-    The arguments are those of :func:`~peerloss.posterior._noise_rates.fit_clean_posterior`.
+    Weights are positive. ``gold`` and ``verified`` are those of
+    :func:`~peerloss.posterior.estimate_class_noise`.
     """
-    weight = np.ones(len(codes)) if weight is None else weight
-    used = weight > 0
-    codes, score, weight = codes[used], score[used], as_rows(weight[used])
-    is_clean = np.zeros(len(codes), dtype=bool) if verified is None else verified[used]
-    groups = group_by_rank(by_class.scale.transform(score), codes == 1, weight, is_clean)
+    rows = np.ones(len(codes)) if weight is None else as_rows(weight)
+    is_clean = np.zeros(len(codes), dtype=bool) if verified is None else verified
+    groups = group_by_rank(by_class.scale.transform(score), codes == 1, rows, is_clean)
     fits = [fit_rank_curves(groups, boundary_noise, 1, scale) for scale in STEP_SCALES]
     curves = np.concatenate([curve for curve, _ in fits])
     log_evidence = np.concatenate([found for _, found in fits])

@@ -76,6 +76,9 @@ class CleanMap:
         verified: BoolArray | None = None,
     ) -> CleanMap:
         """Estimate the noise from out-of-fold noisy probabilities and labels."""
+        used = weight > 0
+        proba, codes, weight = proba[used], codes[used], weight[used]
+        verified = None if verified is None else verified[used]
         found = estimate_class_noise(proba, codes, weight=weight, gold=gold, verified=verified)
         if found.by_class is not None:
             score = np.asarray(proba[:, 1], dtype=np.float64)
@@ -84,8 +87,6 @@ class CleanMap:
             )
             curve, plain_share = found.by_class.tabulate(), boundary.plain_share
             return cls(metric, alpha, noisy_prior, found.posterior, None, curve, plain_share)
-        used = weight > 0
-        proba, codes, weight = proba[used], codes[used], weight[used]
         warn_if_unidentifiable(proba, codes, found.noise, weight)
         is_balanced = metric == "balanced_accuracy"
         curves = CleanCurves.fit(proba, codes, weight, found.noise) if is_balanced else None
