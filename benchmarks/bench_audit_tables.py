@@ -18,7 +18,7 @@ import time
 import warnings
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 import numpy as np
@@ -35,10 +35,15 @@ from peerloss import find_label_issues, flip_labels
 from peerloss.datasets import load_real_noise
 from peerloss.estimators import TableEncoder
 
+if TYPE_CHECKING:
+    from peerloss.audit import LabelAudit
+
 NOISES = ("uniform .2", "asymmetric")
 REAL = ("youtube", "labelme")
 METHODS = ("peerloss", "cleanlab", "cleanlab + LightGBM")
 SCORES = ("AUROC", "AP", "F1", "seconds")
+#: The share of wrong labels that a method states: the mean of ``p_error``, or cleanlab's confident joint.
+STATED = "stated share of wrong labels"
 MAX_ROWS = 6000
 Data = tuple[Any, Any, np.ndarray, np.ndarray]
 
@@ -86,7 +91,8 @@ def run(name: str, noise: str, seed: int, folder: Path) -> dict[str, Any] | None
     with warnings.catch_warnings(), threadpool_limits(1):
         warnings.simplefilter("ignore")
         start = time.process_time()
-        ours = find_label_issues(X, noisy, random_state=seed).table
+        audit = find_label_issues(X, noisy, random_state=seed)
+        ours = audit.table
         found = {METHODS[0]: (ours["p_error"], ours["flagged"], time.process_time() - start)}
         for method, model in models.items():
             start = time.process_time()
@@ -94,12 +100,30 @@ def run(name: str, noise: str, seed: int, folder: Path) -> dict[str, Any] | None
             theirs = learner.find_label_issues(encoded, codes)
             score = 1.0 - theirs["label_quality"]
             found[method] = score, theirs["is_label_issue"], time.process_time() - start
+            joint = learner.confident_joint
+            record[f"{method}, {STATED}"] = float(1.0 - np.trace(joint) / joint.sum())
     for method, (score, flagged, seconds) in found.items():
         values = roc_auc_score(wrong, score), average_precision_score(wrong, score), f1_score(wrong, flagged)
         record |= {
             f"{method}, {kind}": float(value) for kind, value in zip(SCORES, (*values, seconds), strict=True)
         }
-    return record
+    return record | calibration(audit, clean, noisy)
+
+
+def calibration(audit: LabelAudit, clean: np.ndarray, noisy: np.ndarray) -> dict[str, float]:
+    """Return how well the stated numbers of an audit agree with the errors that were added."""
+    numbers = {"no noise": float(audit.no_noise), f"{METHODS[0]}, {STATED}": float(audit.table["p_error"].mean())}
+    low, high = audit.noise_low, audit.noise_high
+    if low is None or high is None or audit.expected_errors_interval is None:
+        return numbers  # the noise is not estimated, and the report says why
+    names, n_wrong = np.unique(noisy), (clean != noisy).sum()
+    rates = pd.crosstab(clean, noisy, normalize="index").reindex(names).to_numpy()
+    inside = np.diag((low - 1e-9 <= rates) & (rates <= high + 1e-9))
+    least, most = audit.expected_errors_interval
+    return numbers | {
+        "rates inside": float(inside[np.isfinite(np.diag(rates))].mean()),
+        "errors inside": float(least - 0.5 <= n_wrong <= most + 0.5),
+    }
 
 
 def summarise(frame: pd.DataFrame) -> list[str]:
