@@ -5,6 +5,9 @@ Each ``NAME.csv.gz`` in FOLDER has clean labels in its last column; they get two
 ``PEERLOSS_DATA`` has them, YouTube (comments, majority of weak labels) and LabelMe (image features, one label
 of a random annotator) are added with the noise that they have. Finished runs are stored in RUNS.
 
+The stated share of wrong labels is the mean of ``p_error``; of cleanlab, that of its confident joint.
+*Inside*: 90 % intervals of the diagonal of T and of the number of errors that contain the truth.
+
 *cleanlab*: ``CleanLearning().find_label_issues``, with its default model (logistic regression) and with
 LightGBM, on the encoded columns, or on TF-IDF of the comments. All run on one thread.
 """
@@ -44,6 +47,10 @@ METHODS = ("peerloss", "cleanlab", "cleanlab + LightGBM")
 SCORES = ("AUROC", "AP", "F1", "seconds")
 #: The share of wrong labels that a method states: the mean of ``p_error``, or cleanlab's confident joint.
 STATED = "stated share of wrong labels"
+#: A stated share counts as right if it is at most this far from the true one.
+NEAR = 0.03
+#: Numbers of rows between the groups of tables.
+SIZES = (500, 2000)
 MAX_ROWS = 6000
 Data = tuple[Any, Any, np.ndarray, np.ndarray]
 
@@ -112,7 +119,8 @@ def run(name: str, noise: str, seed: int, folder: Path) -> dict[str, Any] | None
 
 def calibration(audit: LabelAudit, clean: np.ndarray, noisy: np.ndarray) -> dict[str, float]:
     """Return how well the stated numbers of an audit agree with the errors that were added."""
-    numbers = {"no noise": float(audit.no_noise), f"{METHODS[0]}, {STATED}": float(audit.table["p_error"].mean())}
+    stated = float(audit.table["p_error"].mean())
+    numbers = {"no noise": float(audit.no_noise), f"{METHODS[0]}, {STATED}": stated}
     low, high = audit.noise_low, audit.noise_high
     if low is None or high is None or audit.expected_errors_interval is None:
         return numbers  # the noise is not estimated, and the report says why
@@ -144,11 +152,31 @@ def summarise(frame: pd.DataFrame) -> list[str]:
             f"runs), higher in {(gain > 0).sum()} of {len(frame)}. Processor time {ratio:.2f} times that of "
             f"{method} (geometric mean), {total:.2f} times in total."
         )
-    columns = ("table", "noise", "rows", "classes", "wrong")
-    lines += ["", f"| {' | '.join((*columns, *heads[:-3]))} |", "|" + "---|" * (5 + len(heads) - 3)]
-    for row in frame.sort_values(["table", "noise", "seed"]).to_dict("records"):
-        numbers = " | ".join(f"{row[head]:.3f}" for head in ("wrong", *heads[:-3]))
-        lines.append(f"| {' | '.join(str(row[name]) for name in columns[:-1])} | {numbers} |")
+    lines += ["", *stated_numbers(frame), ""]
+    keys, shown = ["table", "noise"], ["rows", "classes", "wrong", *heads[:-3]]
+    lines += [f"| {' | '.join((*keys, *shown))} |", "|" + "---|" * (len(keys) + len(shown))]
+    means = frame.groupby(keys)[shown].mean().reset_index()
+    for row in means.itertuples(index=False):
+        texts = [*row[:2], *(f"{v:.0f}" for v in row[2:4]), *(f"{v:.3f}" for v in row[4:])]
+        lines.append(f"| {' | '.join(texts)} |")
+    return lines
+
+
+def stated_numbers(frame: pd.DataFrame) -> list[str]:
+    """Return a table of how far the stated shares of wrong labels are from the true ones."""
+    rows = pd.cut(frame["rows"], [0, *SIZES, np.inf], labels=["up to 500", "501 to 2,000", "more"])
+    error = pd.DataFrame({m: (frame[f"{m}, {STATED}"] - frame["wrong"]).abs() for m in METHODS})
+    estimated = frame["errors inside"].notna()
+    table = pd.concat([frame["wrong"], error], axis=1).assign(near=error[METHODS[0]] <= NEAR)
+    table = pd.concat([table, frame[["rates inside", "errors inside"]]], axis=1)
+    heads = ["wrong", *(f"{m}, error" for m in METHODS), f"{METHODS[0]}, within .03"]
+    heads += ["rates inside", "errors inside", "not estimated"]
+    lines = [f"| noise | rows | runs | {' | '.join(heads)} |", "|" + "---|" * (3 + len(heads))]
+    groups = [*table.groupby([frame["noise"], rows], observed=True), (("**all**", ""), table)]
+    for (noise, size), part in groups:
+        means = " | ".join(f"{mean:.3f}" for mean in part.mean())
+        missing = int((~estimated.loc[part.index]).sum())
+        lines.append(f"| {noise} | {size} | {len(part)} | {means} | {missing} |")
     return lines
 
 

@@ -41,8 +41,8 @@ BEST_ACCURACIES = (0.75, 0.9, 0.98)
 NOISES = ("none", "uniform .1", "uniform .2", "uniform .4", "pair .2", "asymmetric")
 CENTRES = ("equal", "line", "random")
 PROBABILITIES = ("exact", "forest", "portfolio")
-#: Larger tables have exact probabilities only: a model would take most of the time.
-MAX_MODEL_ROWS = 10_000
+#: Larger tables have no forest: it says less than the portfolio and takes as long.
+MAX_FOREST_ROWS = 10_000
 N_BINS = 10
 #: Rounds of the sampler for an unknown T: first ones that are not used, and others.
 BURN_IN, SAMPLES = 20, 40
@@ -292,6 +292,7 @@ def main() -> None:
     parser.add_argument("--rows", default=",".join(map(str, ROWS)))
     parser.add_argument("--centres", default=",".join(CENTRES))
     parser.add_argument("--probabilities", default=",".join(PROBABILITIES))
+    parser.add_argument("--noises", default=",".join(NOISES))
     parser.add_argument("--n-jobs", type=int, default=1)
     parser.add_argument("--output", type=Path)
     parser.add_argument("--picture", type=Path)
@@ -303,11 +304,11 @@ def main() -> None:
     wanted = [
         cell
         for cell in product(
-            *(CLASSES, rows, BEST_ACCURACIES, NOISES, options.centres.split(",")),
-            options.probabilities.split(","),
+            *(CLASSES, rows, BEST_ACCURACIES, options.noises.split(",")),
+            *(options.centres.split(","), options.probabilities.split(",")),
             range(first, last + 1),
         )
-        if cell not in keys and (cell[5] == "exact" or cell[1] <= MAX_MODEL_ROWS)
+        if cell not in keys and (cell[5] != "forest" or cell[1] <= MAX_FOREST_ROWS)
     ]
     found = Parallel(n_jobs=options.n_jobs, return_as="generator_unordered")(delayed(run)(c) for c in wanted)
     for record in found:

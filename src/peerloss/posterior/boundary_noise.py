@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from scipy.special import expit, logsumexp
+from scipy.stats import beta
 
 from peerloss._probabilities import as_rows
 from peerloss.noise import NoiseModel
 from peerloss.posterior._noise_rates import TabulatedPosterior, bayes
-from peerloss.posterior.noise_posterior import TINY, log_mean, reweighted
+from peerloss.posterior.noise_posterior import QUANTILES, TINY, log_mean, reweighted
 from peerloss.posterior.rate_curves import (
     STEP_SCALES,
     RankScale,
@@ -86,10 +87,30 @@ class BoundaryPosterior:
 
     def average_noise(self, score: FloatArray) -> NoiseModel:
         """Return T averaged over rows, with the share of each class that flips."""
-        clean = self.weights @ clean_curves(self.curves, self.scale.transform(score))
-        rows = np.stack([1.0 - clean, clean])
-        flipped = (rows * boundary_flips(clean)).sum(axis=1) / np.maximum(rows.sum(axis=1), 1e-300)
+        clean = self._clean(score)
+        rows, flips = np.stack([1.0 - clean, clean]), boundary_flips(clean)
+        flipped = (rows * flips).sum(axis=1) / np.maximum(rows.sum(axis=1), 1e-300)
         return NoiseModel.binary(*map(float, flipped))
+
+    def largest_noise(self, codes: IntArray, score: FloatArray) -> tuple[NoiseModel, float]:
+        """Return T and the share of wrong labels if the classes do not overlap at all.
+
+        Then each label that differs from the likeliest one is wrong. One label per row has the same
+        distribution if classes overlap and fewer labels are wrong. Both are the upper ends of intervals.
+        """
+        decided = (self._clean(score) > 0.5).astype(np.int64)
+        counts = np.zeros((2, 2))
+        np.add.at(counts, (decided, codes), 1.0)
+        kept, flipped = np.diag(counts), np.diag(counts[:, ::-1])
+
+        def upper_end(flipped: float, kept: float) -> float:
+            return float(beta.ppf(QUANTILES[1], flipped + 0.5, kept + 0.5))
+
+        rates = (upper_end(*pair) for pair in zip(flipped, kept, strict=True))
+        return NoiseModel.binary(*rates), upper_end(flipped.sum(), kept.sum())
+
+    def _clean(self, score: FloatArray) -> FloatArray:
+        return np.asarray(self.weights @ clean_curves(self.curves, self.scale.transform(score)))
 
 
 def fit_boundary_noise(

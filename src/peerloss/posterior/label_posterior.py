@@ -36,7 +36,7 @@ from peerloss.posterior._noise_rates import (
 from peerloss.posterior.boundary_noise import fit_boundary_noise
 from peerloss.posterior.label_gain import expected_gain
 from peerloss.posterior.many_classes import CalibratedPosterior, sample_rows
-from peerloss.posterior.noise_posterior import NoisePosterior
+from peerloss.posterior.noise_posterior import QUANTILES, NoisePosterior
 from peerloss.posterior.unexplained_noise import unexplained_share
 
 if TYPE_CHECKING:
@@ -261,17 +261,18 @@ def _of_two_classes(proba: NDArray[Any], codes: IntArray, gold: IntArray | None)
     noise, (low, high) = posterior.noise, posterior.interval()
     noisy_prior = label_frequencies(codes, 2)
     least, most = posterior.error_rate_interval(noisy_prior)
+    average = boundary.average_noise(score)
+    if boundary.probability > QUANTILES[0]:  # then it belongs to 90 % intervals
+        largest, largest_share = boundary.largest_noise(codes, score)
+        possible = np.stack([low, high, average.transition, largest.transition])
+        low, high, most = possible.min(axis=0), possible.max(axis=0), max(most, largest_share)
     if boundary.probability <= BOUNDARY_PROBABILITY:
         prior = posterior.clean_prior(noisy_prior)
         as_labelled, corrected = _expected_accuracies(
             posterior, proba, codes, curves[0], boundary.plain_share
         )
     else:
-        noise = boundary.average_noise(score)
-        low, high = np.minimum(low, noise.transition), np.maximum(high, noise.transition)
-        prior = np.array([1.0 - one.mean(), one.mean()])
-        average = float(prior @ noise.flip_rates)
-        least, most = min(least, average), max(most, average)
+        noise, prior = average, np.array([1.0 - one.mean(), one.mean()])
         as_labelled = float(np.where(score > 0.5, one, 1.0 - one).mean())
         corrected = float(np.maximum(one, 1.0 - one).mean())
     p_error = np.clip(np.where(codes == 1, 1.0 - one_given_label, one_given_label), 0.0, 1.0)
