@@ -57,8 +57,8 @@ class LabelAudit:
     reports, unless ``near_boundary`` is above ½."""
     noise_low: FloatArray | None
     noise_high: FloatArray | None
-    """Ends of the 90 % intervals of each entry of T. If ``near_boundary`` is above .05, they also include that
-    each label that differs from the likeliest one is wrong."""
+    """Ends of the 90 % intervals of each entry of T. If ``near_boundary`` is above .05, they also include
+    that each label that differs from the likeliest one is wrong."""
     noisy_prior: FloatArray
     clean_prior: FloatArray
     """(K,) shares of the given and, as estimated, of the clean labels."""
