@@ -21,12 +21,13 @@ import time
 import warnings
 from itertools import product
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from zlib import crc32
 
 import numpy as np
 import pandas as pd
 from accuracy_tables import make_noise, read_table
+from bench_calibration import NEAR, intervals_hold
 from cleanlab.classification import CleanLearning
 from lightgbm import LGBMClassifier
 from measure import provenance, publish
@@ -38,17 +39,12 @@ from peerloss import find_label_issues, flip_labels
 from peerloss.datasets import load_real_noise
 from peerloss.estimators import TableEncoder
 
-if TYPE_CHECKING:
-    from peerloss.audit import LabelAudit
-
 NOISES = ("uniform .2", "asymmetric")
 REAL = ("youtube", "labelme")
 METHODS = ("peerloss", "cleanlab", "cleanlab + LightGBM")
 SCORES = ("AUROC", "AP", "F1", "seconds")
 #: The share of wrong labels that a method states: the mean of ``p_error``, or cleanlab's confident joint.
 STATED = "stated share of wrong labels"
-#: A stated share counts as right if it is at most this far from the true one.
-NEAR = 0.03
 #: Numbers of rows between the groups of tables.
 SIZES = (500, 2000)
 MAX_ROWS = 6000
@@ -114,24 +110,8 @@ def run(name: str, noise: str, seed: int, folder: Path) -> dict[str, Any] | None
         record |= {
             f"{method}, {kind}": float(value) for kind, value in zip(SCORES, (*values, seconds), strict=True)
         }
-    return record | calibration(audit, clean, noisy)
-
-
-def calibration(audit: LabelAudit, clean: np.ndarray, noisy: np.ndarray) -> dict[str, float]:
-    """Return how well the stated numbers of an audit agree with the errors that were added."""
-    stated = float(audit.table["p_error"].mean())
-    numbers = {"no noise": float(audit.no_noise), f"{METHODS[0]}, {STATED}": stated}
-    low, high = audit.noise_low, audit.noise_high
-    if low is None or high is None or audit.expected_errors_interval is None:
-        return numbers  # the noise is not estimated, and the report says why
-    names, n_wrong = np.unique(noisy), (clean != noisy).sum()
-    rates = pd.crosstab(clean, noisy, normalize="index").reindex(names).to_numpy()
-    inside = np.diag((low - 1e-9 <= rates) & (rates <= high + 1e-9))
-    least, most = audit.expected_errors_interval
-    return numbers | {
-        "rates inside": float(inside[np.isfinite(np.diag(rates))].mean()),
-        "errors inside": float(least - 0.5 <= n_wrong <= most + 0.5),
-    }
+    record[f"{METHODS[0]}, {STATED}"] = float(ours["p_error"].mean())
+    return record | intervals_hold(audit, clean, noisy)
 
 
 def summarise(frame: pd.DataFrame) -> list[str]:

@@ -52,8 +52,9 @@ def methods_of(shares: tuple[float, ...]) -> dict[str, Stages]:
     rising = ((0.1, 0.0), (0.3, 1.0))
     start = replace(PLAIN, epochs=20)
     long = replace(PLAIN, alpha=rising, sieve=SIEVE, epochs=120)
-    # Each network sees half of a batch, so that twice the batch and rate are the same steps for each.
-    pair = replace(long, batch_size=128, learning_rate=0.2, weight_decay=PLAIN.weight_decay / 2)
+    # Each network sees half of a batch. These are the steps of one network for each of them.
+    size, rate, decay = 2 * PLAIN.batch_size, 2 * PLAIN.learning_rate, PLAIN.weight_decay / 2
+    pair = replace(long, batch_size=size, learning_rate=rate, weight_decay=decay)
     rest = replace(PLAIN, epochs=40, learning_rate=PLAIN.learning_rate / 2, warm_up=0.0)
     return {
         "cross entropy": [(PlainLoss(), PLAIN)],
@@ -93,6 +94,11 @@ def noisy_labels(kind: str, X: np.ndarray, y: np.ndarray, seed: int) -> np.ndarr
     return np.asarray(flip_labels(y, MODELS[name](10, float(rate)), random_state=rng))
 
 
+def network() -> nn.Module:
+    """Return a small ResNet with new weights."""
+    return ResNet((1, 1), width=16)
+
+
 def accuracies(kind: str, seed: int, methods: list[str] | None = None) -> dict[str, float]:
     """Return the clean test accuracy of each method, with averaged weights after the last epoch."""
     torch.set_num_threads(1)
@@ -111,8 +117,7 @@ def accuracies(kind: str, seed: int, methods: list[str] | None = None) -> dict[s
         if methods is not None and name not in methods:
             continue
         torch.manual_seed(seed)
-        networks = [ResNet((1, 1), width=16) for _ in range(2 if name == PAIR else 1)]
-        model = Ensemble(networks) if name == PAIR else networks[0]
+        model = Ensemble(network() for _ in range(2)) if name == PAIR else network()
         for loss, recipe in stages:
             seeded = replace(recipe, random_state=seed)
             result = train_deep(model, loss, X[train], noisy, recipe=seeded, device="cpu")
