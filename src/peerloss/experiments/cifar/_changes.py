@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from peerloss.experiments.cifar._cifar_experiment import CifarRun
 
 #: Settings of the run itself that may be changed; all others belong to its recipe.
-_RUN_SETTINGS = ("architecture", "width", "holdout", "held_out_images", "rows")
+_RUN_SETTINGS = ("architecture", "width", "members", "holdout", "held_out_images", "rows")
 _KINDS = {
     bool: "True or False",
     int: "an integer",

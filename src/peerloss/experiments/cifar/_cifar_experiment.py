@@ -5,9 +5,10 @@ important first), ``seeds``, ``holdout`` (number of rows whose noisy labels choo
 (other numbers for kinds of noise with fewer rows), ``architecture``; ``[recipe]`` has what differs from the
 defaults of :class:`DeepRecipe` for all methods. ``[methods.NAME]``: ``loss``; ``warm_start`` (``share`` of
 the epochs with cross entropy, then the other loss with its ``learning_rate``); ``held_out_images``;
-``architecture`` and ``recipe`` in place of those above, and ``at.KIND`` for one kind of noise only.
-``false`` means "none" for settings that can be absent. ``[published.NOISE]`` has published accuracies for
-comparison and ``source``, their origin.
+``members`` (number of networks in an :class:`~peerloss.models.Ensemble`); ``architecture``, ``holdout`` and
+``recipe`` in place of those above, and ``at.KIND`` for one kind of noise only. ``false`` means "none" for
+settings that can be absent. ``[published.NOISE]`` has published accuracies for comparison and ``source``,
+their origin.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 
 _ROWS = ("images", "noise", "seeds", "holdout", "holdout_at")
 _TOP = ("title", *_ROWS, "architecture", "recipe", "methods", "published")
-_METHOD = ("loss", "architecture", "warm_start", "held_out_images", "recipe", "at")
+_METHOD = ("loss", "architecture", "members", "warm_start", "holdout", "held_out_images", "recipe", "at")
 #: Settings for which ``false`` means "none".
 _MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve", "growth")
 #: Objects that are absent by default; a table in the file creates them.
@@ -86,6 +87,8 @@ class CifarRun(Run):
     """Whether the test set is not read: recipes are compared on held-out noisy labels only."""
     images: str = "cifar10"
     """Name of the images."""
+    members: int = 1
+    """Number of networks, which share the batches and predict together if there are several."""
 
     @property
     def key(self) -> str:
@@ -102,15 +105,18 @@ class CifarRun(Run):
         settings = asdict(self)
         recipe = settings["recipe"]
         recipe["seed"] = recipe.pop("random_state")
-        if self.images == "cifar10":  # records made before there were other images keep their keys
-            del settings["images"]
-        later = [(recipe, "optimizer", "sgd"), (recipe["augment"], "random_changes", 0)]
+        later = [
+            (settings, "images", "cifar10"),
+            (settings, "members", 1),
+            (recipe, "optimizer", "sgd"),
+            (recipe["augment"], "random_changes", 0),
+        ]
         if recipe["sieve"] is not None:
             sieve = recipe["sieve"]
             sieve["renew"] = sieve.pop("refresh_every")
             later += [(sieve["augment"], "random_changes", 0), (sieve, "growth", None)]
             if sieve["growth"] is not None:
-                later.append((sieve["growth"], "final_trust", 0.0))
+                later += [(sieve["growth"], "final_trust", 0.0), (sieve["growth"], "cut", 0.0)]
         for part, name, default in later:
             if part[name] == default:  # records made before these settings existed keep their keys
                 del part[name]
@@ -248,7 +254,7 @@ def _template(
     entry = table["methods"][method]
     check_keys(entry, _METHOD, f"{name}: methods.{method}")
     kind = parse_noise(noise).kind
-    holdout = table.get("holdout_at", {}).get(kind, table["holdout"])
+    holdout = entry.get("holdout", table.get("holdout_at", {}).get(kind, table["holdout"]))
     recipe = DeepRecipe()
     for layer in (table.get("recipe", {}), entry.get("recipe", {}), entry.get("at", {}).get(kind, {})):
         recipe = _filled(recipe, layer, f"{name}: methods.{method}")
@@ -271,6 +277,7 @@ def _template(
         smoke=smoke,
         closed=closed,
         images=table.get("images", "cifar10"),
+        members=check_count(entry.get("members", 1), f"{name}: methods.{method}: members"),
     )
     for change in changes:
         run = changed(run, change)
@@ -278,7 +285,7 @@ def _template(
         check_in_range(run.warm_start.share, "warm_start.share", 0.0, 1.0, low_open=True, high_open=True)
         check_count(run.recipe.epochs, f"epochs of {method!r}, which trains in two parts,", minimum=2)
     check_choice(run.architecture, "architecture", tuple(NETWORKS))
-    for setting in ("width", "holdout", "rows"):
+    for setting in ("width", "holdout", "rows", "members"):
         if getattr(run, setting) is not None:
             check_count(getattr(run, setting), setting)
     return run

@@ -21,7 +21,7 @@ from peerloss.experiments._image_noise import IMAGES, parse_noise
 from peerloss.experiments._record import FORMAT, Record, commit, machine, versions
 from peerloss.experiments.cifar._noisy_labels import draw_noise
 from peerloss.losses import DMILoss, FDivergenceLoss, PeerLoss, PlainLoss
-from peerloss.models import pooled_resnet, resnet18, resnet34
+from peerloss.models import Ensemble, pooled_resnet, resnet18, resnet34
 from peerloss.training import predict_logits, predict_mirrored, train_deep
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ MIRRORED = ", mirrored too"
 
 @dataclass
 class SharedResources:
-    """The images, read once, and one network of each kind, so that it is compiled once.
+    """The images, read once, and one model of each kind, so that it is compiled once.
 
     Everything is loaded when a run needs it. Experiments in one process can use the same object.
 
@@ -74,7 +74,7 @@ class SharedResources:
     _noisy_rows: dict[tuple[str, int | None], tuple[IntArray, IntArray]] = field(
         default_factory=dict, init=False, repr=False
     )
-    _networks: dict[tuple[str, int], nn.Module] = field(default_factory=dict, init=False, repr=False)
+    _models: dict[tuple[str, int, int], nn.Module] = field(default_factory=dict, init=False, repr=False)
 
     def load(self, *, test: bool) -> None:
         """Check the device and read the training images now, and with ``test`` the test images."""
@@ -121,12 +121,15 @@ class SharedResources:
         return self.noisy_rows(run)[1]
 
     def network(self, run: CifarRun) -> nn.Module:
-        """Return the network of a run with its initial weights, which depend on its seed."""
-        kind = (run.architecture, run.width)
+        """Return the network of a run, or its members, with initial weights that depend on its seed."""
+        kind = (run.architecture, run.width, run.members)
         torch.manual_seed(run.seed)
-        fresh = NETWORKS[run.architecture](len(self.files.classes), width=run.width)
-        self._networks.setdefault(kind, fresh).load_state_dict(fresh.state_dict())
-        return self._networks[kind]
+        members = [
+            NETWORKS[run.architecture](len(self.files.classes), width=run.width) for _ in range(run.members)
+        ]
+        fresh = Ensemble(members) if run.members > 1 else members[0]
+        self._models.setdefault(kind, fresh).load_state_dict(fresh.state_dict())
+        return self._models[kind]
 
 
 def train_cifar(run: CifarRun, resources: SharedResources, checkpoint: Path) -> dict[str, Any]:

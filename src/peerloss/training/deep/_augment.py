@@ -220,20 +220,44 @@ def _cut_out(inputs: Tensor, size: int, generator: torch.Generator | None) -> Te
 
 
 def mix_pairs(
-    inputs: Tensor, targets: Tensor, *, generator: torch.Generator | None, beta: int = 1
+    inputs: Tensor, targets: Tensor, *, generator: torch.Generator | None, beta: int = 1, cut: float = 0.0
 ) -> tuple[Tensor, Tensor]:
     """Mix row i of a batch with row n − 1 − i (mixup); its own share is max(b, 1 − b), b ~ Beta(beta, beta).
 
-    With ``beta`` 1 the share is uniform in [½, 1].
+    With ``beta`` 1 the share is uniform in [½, 1]. With ``cut`` the rows must be images. This share of them
+    is not mixed. Instead, a rectangle of the other image is pasted into them (CutMix), and the targets are
+    mixed in proportion to its area, which is uniform in [0, ½] up to whole pixels.
+
+    References
+    ----------
+    Zhang et al., *mixup: Beyond Empirical Risk Minimization*, ICLR 2018. Yun et al., *CutMix: Regularization
+    Strategy to Train Strong Classifiers with Localizable Features*, ICCV 2019.
     """
     if beta == 1:
         own = 1.0 - 0.5 * torch.rand(len(inputs), device=inputs.device, generator=generator)
     else:  # the median of 2·beta − 1 uniform numbers has this distribution
         uniform = torch.rand(len(inputs), 2 * beta - 1, device=inputs.device, generator=generator)
         own = 0.5 + (uniform.median(dim=1).values - 0.5).abs()
+    of_pixels = own.view(-1, *[1] * (inputs.ndim - 1))
+    if cut:
+        is_cut = torch.rand(of_pixels.shape, device=inputs.device, generator=generator) < cut
+        of_pixels = torch.where(is_cut, 1.0 - _draw_rectangles(inputs, generator), of_pixels)
+        own = of_pixels.mean(dim=(1, 2, 3))
 
-    def mixed(rows: Tensor) -> Tensor:
-        share = own.view(-1, *[1] * (rows.ndim - 1))
+    def mixed(rows: Tensor, share: Tensor) -> Tensor:
         return share * rows + (1.0 - share) * rows.flip(0)
 
-    return mixed(inputs), mixed(targets)
+    return mixed(inputs, of_pixels), mixed(targets, own.view(-1, *[1] * (targets.ndim - 1)))
+
+
+def _draw_rectangles(images: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Return ones in a random rectangle of each image, zeros elsewhere, (n, 1, height, width)."""
+    height, width = images.shape[2:]
+    area, down, right = (_draw(images, 3, generator) + 1.0) / 2.0
+    side = (area / 2.0).sqrt()  # relative to the sides of the image
+
+    # Distances of the pixels from the upper left corner, in units of the sides of the rectangle.
+    rows = ((torch.arange(height, device=images.device)[:, None] + 0.5) / height - down * (1.0 - side)) / side
+    columns = ((torch.arange(width, device=images.device) + 0.5) / width - right * (1.0 - side)) / side
+    inside: Tensor = (rows >= 0.0) & (rows < 1.0) & (columns >= 0.0) & (columns < 1.0)
+    return inside[:, None].to(images.dtype)

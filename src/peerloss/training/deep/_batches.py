@@ -123,6 +123,8 @@ class Batches:
     ) -> tuple[Inputs, Tensor]:
         """Mix the trusted rows in pairs, and put them before the others."""
         growth: Any = self.recipe.sieve and self.recipe.sieve.growth
-        trusted, labels = mix_pairs(trusted, labels, generator=self.generator, beta=growth.mix)
+        trusted, labels = mix_pairs(
+            trusted, labels, generator=self.generator, beta=growth.mix, cut=growth.cut
+        )
         # The losses of the two batches are added, so each row counts twice in the mean over both.
         return torch.cat((trusted, inputs)), 2.0 * torch.cat((labels, targets))

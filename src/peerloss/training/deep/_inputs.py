@@ -109,7 +109,14 @@ def _check_augmentation(inputs: InputRows, recipe: DeepRecipe) -> None:
                 "Lower it in `augment`, also in that of the sieve."
             )
         return
-    if sieve is None or (isinstance(example, Tensor) and example.is_floating_point()):
+    if sieve is None:
+        return
+    if isinstance(example, Tensor) and example.is_floating_point():
+        if sieve.growth is not None and sieve.growth.cut and example.ndim != 4:
+            raise InvalidInputError(
+                f"`growth.cut` pastes parts of images (n, channels, height, width); got inputs with "
+                f"{example.ndim} dimensions. Use cut=0.0, which mixes inputs of any shape."
+            )
         return
     kind = str(example.dtype) if isinstance(example, Tensor) else f"a mapping with {', '.join(example)}"
     if sieve.mixup:

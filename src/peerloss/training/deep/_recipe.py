@@ -62,6 +62,9 @@ class Growth:
     lost."""
     mix: int = 4
     """Images of the first batch are mixed with a share drawn from Beta(mix, mix); 1 means a uniform share."""
+    cut: float = 0.0
+    """Share of the images of the first batch into which a rectangle of another image is pasted, instead of
+    mixing both images (CutMix). It needs images."""
     learning_rate: float | None = None
     """The highest learning rate in the rounds; ``None`` for that of the recipe."""
     warm_up: float | None = None
@@ -82,6 +85,7 @@ class Growth:
                 f"`own` must be above 0, because some rows must be trusted; got {self.own}. Use (0.5, 0.3)."
             )
         check_count(self.mix, "mix")
+        check_in_range(self.cut, "cut", 0.0, 1.0)
         if self.learning_rate is not None:
             check_in_range(self.learning_rate, "learning_rate", 0.0, math.inf, low_open=True)
         if self.warm_up is not None:
