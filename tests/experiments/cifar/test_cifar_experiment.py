@@ -162,6 +162,16 @@ def test_keys_of_real_runs_never_change():
     assert "cifar10n/worst/peer+sieve/5/ea2a09e788ef" in keys
 
 
+def test_settings_that_were_added_later_are_recorded_only_if_they_are_used():
+    """Records made before they existed keep their keys."""
+    usual = template("cifar10", "peer+growth").settings()
+    assert "members" not in usual
+    assert "cut" not in usual["recipe"]["sieve"]["growth"]
+    changes = ["members=2", "sieve.growth.cut=0.5"]
+    changed = load_experiment("cifar10", methods=["peer+growth"], changes=changes).runs()[0].settings()
+    assert (changed["members"], changed["recipe"]["sieve"]["growth"]["cut"]) == (2, 0.5)
+
+
 def test_the_images_are_part_of_the_key_and_of_the_record():
     """Except for CIFAR-10, whose records are older than the other images."""
     assert template("cifar100n", "ce").settings()["images"] == "cifar100"
@@ -206,6 +216,7 @@ def test_a_run_is_plain_json():
         ({"seeds": 10**12}, "`seeds` must be at most 10,000; got 1,000,000,000,000"),
         ({"first_seed": -1}, "`first_seed` must be an integer of at least 0"),
         ({"changes": ["architecture='vgg'"]}, "`architecture` must be one of"),
+        ({"changes": ["members=0"]}, "`members` must be an integer of at least 1"),
         ({"changes": ["epochs=1"]}, "two parts,` must be an integer of at least 2"),
         ({"changes": ["width=0"]}, "`width` must be an integer of at least 1; got 0"),
         ({"changes": ["holdout=-1"]}, "`holdout` must be an integer of at least 1; got -1"),

@@ -1,5 +1,6 @@
 """Runs of the CIFAR experiments on a folder of synthetic images."""
 
+import dataclasses
 import importlib.metadata
 import json
 import shutil
@@ -63,6 +64,23 @@ def test_every_kind_of_noise_runs(name, noise, data, tmp_path):
         assert record["noise"] == noise
         assert 0.05 < record["noise_in_training"] < 0.6
         assert record["run"].get("images", "cifar10") == name
+
+
+def test_several_networks_are_trained_as_an_ensemble(data, tmp_path):
+    """Their initial weights differ and depend on the seed; a change of their number is another run."""
+    experiment = load("peer+growth", changes=(*FEWER, "members=2"))
+    summary = run(experiment, tmp_path, data)
+    assert (summary.done, summary.failed) == (1, {})
+    assert summary.records[0]["run"]["members"] == 2
+    resources = SharedResources(data, "cpu")
+    (pair,), (one,) = experiment.runs(), load("peer+growth").runs()
+    assert pair.key != one.key
+    model = resources.network(pair)
+    first, second = (member.classifier.weight.clone() for member in model.members)
+    assert not torch.equal(first, second)
+    assert torch.equal(first, resources.network(one).classifier.weight)
+    resources.network(dataclasses.replace(pair, seed=5))
+    assert not torch.equal(first, model.members[0].classifier.weight)
 
 
 def test_every_method_runs_on_100_classes(data, tmp_path):

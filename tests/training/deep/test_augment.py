@@ -251,3 +251,63 @@ def test_the_mixed_share_has_the_distribution_of_beta(beta):
     distribution = stats.beta(beta, beta)
     distance = stats.kstest(own, lambda x: 2 * distribution.cdf(x) - 1).statistic
     assert distance < 2.0 / n**0.5  # exceeded with a probability below one in a thousand; the seed is fixed
+
+
+def cut_shares(n, size=(32, 48)):
+    """Return images with pasted rectangles, whose pixels are the number of their image, and targets."""
+    inputs = torch.arange(float(n), dtype=torch.float64)[:, None, None, None].expand(n, 2, *size)
+    return mix_pairs(inputs, torch.eye(n, dtype=torch.float64), generator=seeded(), cut=1.0)
+
+
+def test_a_pasted_part_is_a_rectangle_of_the_other_image():
+    """All pixels are those of the two images, and those of the other one fill a rectangle."""
+    n = 40
+    images, _ = cut_shares(n)
+    for row, (first, second) in enumerate(images):
+        assert torch.equal(first, second)
+        other = first == n - 1 - row
+        assert torch.equal(other, first != row)
+        filled = other.any(dim=1)[:, None] & other.any(dim=0)[None, :]
+        assert torch.equal(other, filled)
+        heights, widths = other.sum(dim=0).max(), other.sum(dim=1).max()
+        assert abs(float(heights) / 32 - float(widths) / 48) <= 1 / 32 + 1 / 48  # proportions, but for pixels
+
+
+def test_targets_follow_the_area_of_the_rectangle():
+    """The share of the other target is the share of its pixels, at most half of them."""
+    n = 40
+    images, targets = cut_shares(n)
+    for row in range(n):
+        area = (images[row] == n - 1 - row).double().mean()
+        torch.testing.assert_close(targets[row, n - 1 - row], area, rtol=0, atol=1e-12)
+        torch.testing.assert_close(targets[row].sum(), torch.tensor(1.0, dtype=torch.float64))
+        assert area <= 0.5 + 1 / 32 + 1 / 48
+
+
+def test_the_area_is_uniform():
+    """Its distribution up to one half, by the Kolmogorov–Smirnov distance; pixels blur it a little."""
+    n = 4000
+    codes = torch.arange(n, dtype=torch.float64)[:, None]
+    images = torch.zeros(n, 1, 64, 64)
+    _, soft = mix_pairs(images, codes, generator=seeded(), cut=1.0)
+    area = ((soft - codes) / (codes.flip(0) - codes))[:, 0].numpy()
+    assert stats.kstest(2.0 * area, "uniform").statistic < 2.0 / n**0.5 + 1 / 64
+
+
+@pytest.mark.parametrize("cut", [0.0, 0.25, 1.0])
+def test_a_share_of_the_images_is_cut(cut):
+    """The others are mixed: all of their pixels are between both images."""
+    n = 2000
+    inputs = torch.arange(float(n))[:, None, None, None].expand(n, 1, 16, 16)
+    images, _ = mix_pairs(inputs, torch.eye(n), generator=seeded(), beta=4, cut=cut)
+    is_mixed = (images == images[:, :, :1, :1]).flatten(1).all(dim=1) & (images[:, 0, 0, 0] % 1 != 0)
+    assert abs(float(is_mixed.double().mean()) - (1.0 - cut)) < 4.0 * (cut * (1.0 - cut) / n) ** 0.5 + 0.005
+
+
+def test_mixing_alone_draws_what_it_drew_before():
+    """Without cuts no further random numbers are drawn, so results of earlier versions can be repeated."""
+    inputs, targets = torch.rand(8, 3, 4, 4, generator=seeded()), torch.eye(8)
+    first, second = seeded(), seeded()
+    mix_pairs(inputs, targets, generator=first, beta=4)
+    torch.rand(8, 7, generator=second)
+    assert torch.equal(first.get_state(), second.get_state())

@@ -225,6 +225,17 @@ def test_only_trusted_rows_are_mixed_and_both_losses_are_added():
     torch.testing.assert_close(run.soft_criterion(logits, doubled), sum(both))
 
 
+@pytest.mark.parametrize(("cut", "expected"), [(0.0, False), (1.0, True)])
+def test_trusted_images_are_mixed_or_cut(cut, expected):
+    """With ``cut`` 1 every pixel of the first batch is that of one image, and targets still sum to two."""
+    growth = replace(GROWN.growth, cut=cut)
+    run = run_of(replace(RECIPE, epochs=8, sieve=replace(MOVED, growth=growth)))
+    inputs = torch.arange(8.0)[:, None, None, None].expand(8, 3, 8, 8)
+    found, targets = run.batches._with_trusted(inputs[:4], torch.eye(4), inputs[4:], torch.eye(4))
+    assert bool((found[:4] == found[:4].round()).all()) is expected
+    torch.testing.assert_close(targets.sum(dim=1), torch.full((8,), 2.0))
+
+
 def test_the_rounds_have_their_own_learning_rate_and_average():
     """Before the sieve those of the recipe hold."""
     growth = Growth(learning_rate=0.01, warm_up=0.5, average=0.5)

@@ -108,6 +108,13 @@ def test_inputs_are_converted_to_the_precision_of_the_model():
             {"X": np.ones((N, 4), dtype=np.int64), "recipe": replace(RECIPE, sieve=Sieve(growth=Growth()))},
             "`growth` mixes inputs, so they must be real-valued; got torch.int64",
         ),
+        (
+            {
+                "X": np.ones((N, 4), dtype=np.float32),
+                "recipe": replace(RECIPE, sieve=Sieve(growth=Growth(cut=0.5))),
+            },
+            r"`growth.cut` pastes parts of images .*; got inputs with 2 dimensions. Use cut=0",
+        ),
     ],
     ids=lambda value: None if isinstance(value, str) else next(iter(value)),
 )

@@ -114,6 +114,8 @@ def test_settings_are_checked(wrong):
         {"final_trust": 1.5},
         {"final_trust": "all"},
         {"mix": 0},
+        {"cut": -0.1},
+        {"cut": 1.5},
         {"learning_rate": 0.0},
         {"warm_up": 1.0},
         {"average": -0.1},

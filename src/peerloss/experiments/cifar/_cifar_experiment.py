@@ -5,10 +5,9 @@ important first), ``seeds``, ``holdout`` (number of rows whose noisy labels choo
 (other numbers for kinds of noise with fewer rows), ``architecture``; ``[recipe]`` has what differs from the
 defaults of :class:`DeepRecipe` for all methods. ``[methods.NAME]``: ``loss``; ``warm_start`` (``share`` of
 the epochs with cross entropy, then the other loss with its ``learning_rate``); ``held_out_images``;
-``members`` (number of networks in an :class:`~peerloss.models.Ensemble`); ``architecture``, ``holdout`` and
-``recipe`` in place of those above, and ``at.KIND`` for one kind of noise only. ``false`` means "none" for
-settings that can be absent. ``[published.NOISE]`` has published accuracies for comparison and ``source``,
-their origin.
+``architecture`` and ``recipe`` in place of those above, and ``at.KIND`` for one kind of noise only.
+``false`` means "none" for settings that can be absent. ``[published.NOISE]`` has published accuracies for
+comparison and ``source``, their origin.
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ if TYPE_CHECKING:
 
 _ROWS = ("images", "noise", "seeds", "holdout", "holdout_at")
 _TOP = ("title", *_ROWS, "architecture", "recipe", "methods", "published")
-_METHOD = ("loss", "architecture", "members", "warm_start", "holdout", "held_out_images", "recipe", "at")
+_METHOD = ("loss", "architecture", "warm_start", "held_out_images", "recipe", "at")
 #: Settings for which ``false`` means "none".
 _MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve", "growth")
 #: Objects that are absent by default; a table in the file creates them.
@@ -88,7 +87,8 @@ class CifarRun(Run):
     images: str = "cifar10"
     """Name of the images."""
     members: int = 1
-    """Number of networks, which share the batches and predict together if there are several."""
+    """Number of networks that share the batches and predict together, see
+    :class:`~peerloss.models.Ensemble`."""
 
     @property
     def key(self) -> str:
@@ -254,7 +254,7 @@ def _template(
     entry = table["methods"][method]
     check_keys(entry, _METHOD, f"{name}: methods.{method}")
     kind = parse_noise(noise).kind
-    holdout = entry.get("holdout", table.get("holdout_at", {}).get(kind, table["holdout"]))
+    holdout = table.get("holdout_at", {}).get(kind, table["holdout"])
     recipe = DeepRecipe()
     for layer in (table.get("recipe", {}), entry.get("recipe", {}), entry.get("at", {}).get(kind, {})):
         recipe = _filled(recipe, layer, f"{name}: methods.{method}")
@@ -277,7 +277,6 @@ def _template(
         smoke=smoke,
         closed=closed,
         images=table.get("images", "cifar10"),
-        members=check_count(entry.get("members", 1), f"{name}: methods.{method}: members"),
     )
     for change in changes:
         run = changed(run, change)
