@@ -37,7 +37,7 @@ FLAG_TARGETS = ("auto", "f1", "precision")
 MAX_COUNT = 2**63 - 1
 
 
-def _short_repr(value: object) -> str:
+def short_repr(value: object) -> str:
     """Return the text of a value for a message, at most 100 characters."""
     if isinstance(value, int) and value.bit_length() > 300:  # Python refuses to print very long numbers
         return f"an integer of about {int(value.bit_length() * math.log10(2)) + 1} digits"
@@ -53,7 +53,7 @@ def check_choice(value: object, name: str, choices: tuple[str, ...]) -> str:
     if isinstance(value, str) and value in choices:
         return value
     listed = ", ".join(repr(choice) for choice in choices)
-    raise InvalidInputError(f"`{name}` must be one of {listed}; got {_short_repr(value)}.")
+    raise InvalidInputError(f"`{name}` must be one of {listed}; got {short_repr(value)}.")
 
 
 def check_finite(value: Any, name: str, *, advice: str = "Pass a number such as 1.0.") -> float:
@@ -63,7 +63,7 @@ def check_finite(value: Any, name: str, *, advice: str = "Pass a number such as 
     except (TypeError, ValueError, OverflowError):  # OverflowError: an integer too large for a float
         number = math.nan
     if not math.isfinite(number):
-        raise InvalidInputError(f"`{name}` must be a finite number; got {_short_repr(value)}. {advice}")
+        raise InvalidInputError(f"`{name}` must be a finite number; got {short_repr(value)}. {advice}")
     return number
 
 
@@ -96,14 +96,14 @@ def check_count(value: Any, name: str, *, minimum: int = 1) -> int:
     bound = f"at least {minimum}"
     if isinstance(value, int) and value > MAX_COUNT:
         bound += " and at most 2**63 - 1"
-    raise InvalidInputError(f"`{name}` must be an integer of {bound}; got {_short_repr(value)}.")
+    raise InvalidInputError(f"`{name}` must be an integer of {bound}; got {short_repr(value)}.")
 
 
 def check_flag(value: Any, name: str) -> bool:
     """Return ``value`` if it is true or false."""
     if isinstance(value, bool | np.bool_):
         return bool(value)
-    raise InvalidInputError(f"`{name}` must be True or False; got {_short_repr(value)}.")
+    raise InvalidInputError(f"`{name}` must be True or False; got {short_repr(value)}.")
 
 
 def make_plain(record: Any) -> None:
@@ -162,7 +162,7 @@ def check_magnitude(
     place = [int(i) for i in np.argwhere(np.abs(X) > LARGEST_NUMBER)[0]]
     column = ""
     if len(place) > 1:
-        column = f" in column {_short_repr(place[1] if names is None else names[place[1]])}"
+        column = f" in column {short_repr(place[1] if names is None else names[place[1]])}"
     raise InvalidInputError(
         f"`{name}` must hold numbers with an absolute value up to {LARGEST_NUMBER:.2g}; found "
         f"{X[tuple(place)]:.3g}{column}, row {place[0]}. {advice}"

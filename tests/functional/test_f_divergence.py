@@ -208,3 +208,10 @@ def test_an_unknown_divergence_is_named():
     """The message lists the divergences."""
     with pytest.raises(InvalidInputError, match="`divergence` must be one of 'total_variation', 'jensen_sh"):
         f_divergence_loss(torch.zeros(2, 2), torch.tensor([0, 1]), divergence="hellinger")
+
+
+def test_the_prior_of_binary_labels_is_refused():
+    """It has shape (L, 2); the divergence is of class labels only."""
+    prior = [[0.5, 0.5], [0.1, 0.9]]
+    with pytest.raises(InvalidInputError, match=r"`noisy_prior` must have shape \(2,\).*got \(2, 2\)"):
+        f_divergence_loss(torch.zeros(2, 2), torch.tensor([0, 1]), noisy_prior=prior)

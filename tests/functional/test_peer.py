@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.autograd import gradcheck
 
-from peerloss import theory
+from peerloss import PeerLoss, theory
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional import BASES, loss_matrix, peer_loss, plain_loss
 from peerloss.functional.batch import make_batch
@@ -278,3 +278,52 @@ def test_sampled_peers_need_two_labelled_rows(n, ignored):
     y[:ignored] = -100
     with pytest.raises(InvalidInputError, match=r"at least 2 labelled rows.*drop_last"):
         peer_loss(z, y, peers="sampled")
+
+
+@pytest.mark.parametrize("eps", [0.0, 1e-5])
+@pytest.mark.parametrize("soft", [False, True])
+@pytest.mark.parametrize("learned", ["alpha", "noisy_prior", "weight"])
+def test_gradients_flow_into_settings_for_every_size_of_the_batch(learned, soft, eps):
+    """The gradient of a sum over a large batch is the sum of those over small batches."""
+    generator = torch.Generator().manual_seed(0)
+    n, k = 600, 20  # more logits than the small batches that torch operations compute
+    logits = torch.randn(n, k, generator=generator, dtype=torch.float64).requires_grad_()
+    target = torch.randint(k, (n,), generator=generator)
+    if soft:
+        target = torch.softmax(torch.randn(n, k, generator=generator, dtype=torch.float64), dim=1)
+    values = {
+        "alpha": torch.tensor(0.7, dtype=torch.float64),
+        "noisy_prior": torch.full((k,), 1.0 / k, dtype=torch.float64),
+        "weight": torch.rand(k, generator=generator, dtype=torch.float64) + 0.5,
+    }
+    value = values[learned].requires_grad_()
+
+    def gradients(rows):
+        loss = peer_loss(logits[rows], target[rows], eps=eps, reduction="sum", **values)
+        return torch.autograd.grad(loss, (value, logits))
+
+    small = [gradients(slice(start, start + 100)) for start in range(0, n, 100)]
+    found = gradients(slice(n))
+    for part, summed in zip(found, (sum(parts) for parts in zip(*small, strict=True)), strict=True):
+        torch.testing.assert_close(part, summed)
+
+
+@pytest.mark.parametrize("name", ["weight", "noisy_prior", "score_matrix"])
+@pytest.mark.parametrize(
+    "value", ["ab", [[1.0], [1.0, 2.0]], np.array([1j, 0]), torch.tensor([1j, 0]), {1: 2}]
+)
+def test_settings_must_be_real_numbers(name, value):
+    """Text, rows of different length and complex numbers are refused, with the name of the argument."""
+    with pytest.raises(InvalidInputError, match=f"`{name}` must be an array of real numbers"):
+        peer_loss(torch.zeros(2, 2), torch.tensor([0, 1]), **{name: value})
+
+
+@pytest.mark.parametrize("value", ["a", None, -1.5, 2**70, True])
+def test_the_ignored_label_must_be_an_integer(value):
+    """In functions as in modules; integers of NumPy are accepted."""
+    logits, target = torch.zeros(2, 2), torch.tensor([0, -1])
+    with pytest.raises(InvalidInputError, match="`ignore_index` must be a 64-bit integer"):
+        peer_loss(logits, target, ignore_index=value)
+    expected = peer_loss(logits, target, ignore_index=-1)
+    assert peer_loss(logits, target, ignore_index=np.int64(-1)) == expected
+    assert PeerLoss(ignore_index=np.int64(-1))(logits, target) == expected

@@ -103,3 +103,25 @@ def test_the_callback_names_wrong_arguments():
         AlphaCallback(PeerLoss())
     with pytest.raises(InvalidInputError, match="`every` must be"):
         AlphaCallback(AlphaSchedule(PeerLoss(), [(0, 1.0)]), every="batch")
+
+
+def test_two_schedules_have_states_and_logs_of_their_own(tmp_path):
+    """Named callbacks can be saved together, and each restores its own schedule."""
+    module = Module()
+    module.other = PeerLoss()
+    schedules = [
+        AlphaSchedule(loss, [(0, 0.0), (4, top)]) for loss, top in ((module.loss, 1.0), (module.other, 2.0))
+    ]
+    callbacks = [
+        AlphaCallback(schedule, name=name) for schedule, name in zip(schedules, ("", "other"), strict=True)
+    ]
+    trainer = lightning.Trainer(
+        max_epochs=1, callbacks=callbacks, default_root_dir=tmp_path, logger=False, enable_progress_bar=False,
+        enable_model_summary=False, accelerator="cpu",
+    )  # fmt: skip
+    data = TensorDataset(torch.randn(16, 3), torch.randint(2, (16,)))
+    trainer.fit(module, DataLoader(data, batch_size=4))
+    trainer.save_checkpoint(tmp_path / "both.ckpt")
+    states = torch.load(tmp_path / "both.ckpt", weights_only=False)["callbacks"]
+    assert len([key for key in states if "AlphaCallback" in key]) == 2
+    assert {"alpha", "alpha_other"} <= trainer.logged_metrics.keys()

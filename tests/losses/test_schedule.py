@@ -51,3 +51,17 @@ def test_bad_schedules_are_named(make, message):
     """The message shows what a schedule looks like."""
     with pytest.raises(InvalidInputError, match=message):
         make()
+
+
+def test_a_class_instead_of_a_loss_is_refused():
+    """Otherwise the schedule would overwrite the property of the class."""
+    with pytest.raises(InvalidInputError, match=r"got the class PeerLoss\. Pass a loss"):
+        AlphaSchedule(PeerLoss, [(0, 0.0), (10, 1.0)])
+    assert PeerLoss(alpha=0.5).alpha == 0.5
+
+
+@pytest.mark.parametrize("knots", [{0: 0.0}, 3, "ab", [0.0, 1.0], None])
+def test_knots_must_be_pairs(knots):
+    """Anything else is refused with an example."""
+    with pytest.raises(InvalidInputError, match=r"`knots` must be pairs \(step, alpha\)"):
+        AlphaSchedule(PeerLoss(), knots)

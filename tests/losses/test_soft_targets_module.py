@@ -107,15 +107,19 @@ def test_counts_of_soft_targets_are_saved_and_reset():
     assert loss.label_counts.dtype == torch.int64
 
 
-def test_counts_continue_in_double_precision_after_a_cast():
-    """``loss.half()`` rounds the counts once; later batches are not lost to rounding."""
+@pytest.mark.parametrize("cast", ["half", "bfloat16", "float", "double"])
+def test_a_cast_does_not_change_the_counts(cast):
+    """Half precision would round them, and more than 65,504 would become infinite."""
     loss = PeerLoss()
-    for _ in range(200):
-        loss(*example())
-    loss.half()
-    rounded = loss.label_counts.double()
-    loss(*example())
-    expected = rounded + example()[1].nan_to_num().double().sum(dim=0)
+    logits, targets = example()
+    loss(logits.repeat(50_000, 1), targets.repeat(50_000, 1))
+    counts = loss.label_counts.clone()
+    assert counts.max() > 65_504
+    getattr(loss, cast)()
+    assert loss.label_counts.dtype == torch.float64
+    assert torch.equal(loss.label_counts, counts)
+    loss(logits, targets)
+    expected = counts + targets.nan_to_num().double().sum(dim=0)
     torch.testing.assert_close(loss.label_counts, expected, rtol=1e-6, atol=0.0)
 
 

@@ -10,6 +10,7 @@ torch is doing (tracing, transforms).
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any, TypeAlias
@@ -19,7 +20,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from peerloss._deprecation import renamed
-from peerloss._validation import check_choice, check_in_range
+from peerloss._validation import check_choice, check_in_range, short_repr
 from peerloss.exceptions import InvalidInputError
 
 LossMatrix: TypeAlias = Callable[[Tensor], Tensor]
@@ -277,9 +278,20 @@ def check_eps(eps: float) -> float:
     return check_in_range(eps, "eps", 0.0, 1.0)
 
 
+def as_numbers(value: Any, name: str) -> Tensor:
+    """Return a tensor as it is, and anything else as a float64 tensor; only real numbers are accepted."""
+    tensor = value
+    if not isinstance(value, Tensor) and getattr(getattr(value, "dtype", None), "kind", "") != "c":
+        with suppress(TypeError, ValueError, RuntimeError):  # text, or rows of different length
+            tensor = torch.as_tensor(value, dtype=torch.float64)
+    if not isinstance(tensor, Tensor) or tensor.is_complex():
+        raise InvalidInputError(f"`{name}` must be an array of real numbers; got {short_repr(value)}.")
+    return tensor
+
+
 def check_vector(value: Any, name: str) -> Tensor:
     """Return class weights or similar as a non-negative, finite vector."""
-    tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    tensor = as_numbers(value, name)
     if tensor.ndim != 1:
         raise InvalidInputError(
             f"`{name}` must have shape (K,), one entry per class; got {tuple(tensor.shape)}."
@@ -293,7 +305,7 @@ def check_vector(value: Any, name: str) -> Tensor:
 
 def check_prior(value: Any) -> Tensor:
     """Return a noisy prior (K,), or (L, 2) for L binary labels, of probabilities that sum to one."""
-    tensor = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    tensor = as_numbers(value, "noisy_prior")
     prior: Tensor
     if tensor.ndim == 2 and tensor.shape[1] == 2:
         prior = check_vector(tensor.reshape(-1), "noisy_prior").view(tensor.shape)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+import operator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from peerloss._validation import SOFT_LABEL_TOLERANCE, check_choice
+from peerloss._validation import SOFT_LABEL_TOLERANCE, check_choice, short_repr
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import values_are_checkable
 
@@ -247,11 +248,21 @@ def check_logits(
     return abs(high) if masked else max(high, -low), masked
 
 
+def check_ignore_index(value: Any) -> int:
+    """Return ``value`` as an integer that fits into 64 bits."""
+    if type(value) is int and abs(value) < 2**63:
+        return value
+    if hasattr(value, "__index__") and not isinstance(value, bool | int):  # an integer of NumPy
+        return operator.index(value)
+    raise InvalidInputError(f"`ignore_index` must be a 64-bit integer; got {short_repr(value)}.")
+
+
 def split_ignored(y: Tensor, k: int, ignore_index: int) -> tuple[Tensor, Tensor | None]:
     """Return labels in which ignored entries hold 0, and which entries are not ignored, as in :class:`Batch`.
 
     On the CPU, labels outside 0..K-1 are refused.
     """
+    ignore_index = check_ignore_index(ignore_index)
     if not values_are_checkable(y):
         valid = y != ignore_index
         return y.masked_fill(~valid, 0), valid

@@ -33,7 +33,13 @@ from torch import Tensor
 
 from peerloss._validation import check_choice
 from peerloss.functional.base import check_eps, check_prior, values_are_checkable
-from peerloss.functional.batch import Batch, fit_to_batch, make_batch, reduce_rows, without_autocast
+from peerloss.functional.batch import (
+    Batch,
+    fit_prior_to_batch,
+    make_batch,
+    reduce_rows,
+    without_autocast,
+)
 from peerloss.functional.kernels.reference import label_entries, weighted_sum
 
 if TYPE_CHECKING:
@@ -91,7 +97,7 @@ def f_divergence_loss(
 def batch_divergence_loss(batch: Batch, divergence: str, prior: Tensor, reduction: str) -> Tensor:
     """Compute :func:`f_divergence_loss` from checked arguments (shared with the module)."""
     with without_autocast(batch.logits):
-        prior = fit_to_batch(prior, "noisy_prior", batch)
+        prior = fit_prior_to_batch(prior, batch)
         log_ratio = torch.log_softmax(batch.logits, dim=1) - prior.clamp(min=_SMALLEST_PRIOR).log()
         if divergence == "total_variation":
             own = peers = 0.5 * torch.tanh(0.5 * log_ratio)

@@ -13,6 +13,7 @@ from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import (
     DEFAULT_EPS,
     as_base,
+    as_numbers,
     check_eps,
     check_prior,
     check_vector,
@@ -140,7 +141,8 @@ def peer_loss(
         *Floating-point* targets of the shape of the logits, (n, K) or (N, K, d₁, …), are soft: each row holds
         the probabilities of the classes, such as shares of votes, mixed, smoothed or predicted labels. The
         row's loss is ``Σ_k q[n, k]·L[n, k] − α·Σ_k π̃_k L[n, k]``, and a counted π̃ is the mean target. Rows
-        sum to one; entries may be negative (negative label smoothing). A row of NaN has no label.
+        sum to one; entries may be negative (negative label smoothing). A row of NaN has no label. If soft
+        targets require a gradient, a counted π̃ and the divisor of a mean with class weights are constants.
     alpha
         Weight of the peer term, any finite number; 0 is the plain loss.
     noisy_prior
@@ -197,7 +199,7 @@ def check_alpha(alpha: float | Tensor) -> float | Tensor:
 
 def check_score_matrix(value: Tensor | ArrayLike) -> Tensor:
     """Return M as a finite square tensor."""
-    matrix = value if isinstance(value, Tensor) else torch.as_tensor(value, dtype=torch.float64)
+    matrix = as_numbers(value, "score_matrix")
     if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1] or matrix.shape[0] < 2:
         raise InvalidInputError(
             f"`score_matrix` must have shape (K, K), M[prediction, label]; got {tuple(matrix.shape)}."

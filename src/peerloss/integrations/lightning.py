@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class AlphaCallback(Callback):
-    """Sets α per optimiser step or epoch and logs it as ``alpha``.
+    """Sets α per optimiser step or epoch and logs it.
 
     Parameters
     ----------
@@ -28,6 +28,9 @@ class AlphaCallback(Callback):
         ``AlphaSchedule(module.loss, knots)``. A checkpoint restores its own knots.
     every
         ``"step"`` (optimiser steps, also with gradient accumulation) or ``"epoch"``: the unit of the knots.
+    name
+        Name of the loss if there are several schedules: α is logged as ``alpha_NAME``, and each schedule has
+        its own state in checkpoints.
 
     Examples
     --------
@@ -35,15 +38,22 @@ class AlphaCallback(Callback):
     >>> callback = AlphaCallback(AlphaSchedule(PeerLoss(), [(0, 0.0), (10, 1.0)]), every="epoch")
     """
 
-    def __init__(self, schedule: AlphaSchedule, *, every: str = "step") -> None:
+    def __init__(self, schedule: AlphaSchedule, *, every: str = "step", name: str = "") -> None:
         super().__init__()
+        self.name = name
         self.schedule = check_schedule(schedule)
         self.every = check_every(every)
+
+    @property
+    def state_key(self) -> str:
+        """Name of the state in a checkpoint, which differs for the schedules of several losses."""
+        key: str = self._generate_state_key(name=self.name) if self.name else super().state_key
+        return key
 
     def on_train_batch_start(self, trainer: Any, pl_module: Any, batch: Any, batch_idx: int) -> None:
         """Set and log α for the batch."""
         go_to(self.schedule, trainer.global_step if self.every == "step" else trainer.current_epoch)
-        pl_module.log("alpha", self.schedule.loss.alpha)
+        pl_module.log(f"alpha_{self.name}" if self.name else "alpha", self.schedule.loss.alpha)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""

@@ -13,7 +13,7 @@ from peerloss._device import count_ranks
 from peerloss._validation import check_choice
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import as_base, check_eps, check_prior, check_vector, has_transforms
-from peerloss.functional.batch import REDUCTIONS, Batch, label_frequencies, make_batch
+from peerloss.functional.batch import REDUCTIONS, Batch, check_ignore_index, label_frequencies, make_batch
 from peerloss.functional.peer import check_alpha
 from peerloss.losses._divergence_watch import DivergenceWatch
 
@@ -35,9 +35,7 @@ class LabelLoss(nn.Module):
     def __init__(self, *, weight: Any = None, ignore_index: int = -100, reduction: str = "mean") -> None:
         super().__init__()
         self.reduction = check_choice(reduction, "reduction", REDUCTIONS)
-        if not isinstance(ignore_index, int) or isinstance(ignore_index, bool) or abs(ignore_index) >= 2**63:
-            raise InvalidInputError(f"`ignore_index` must be a 64-bit integer; got {ignore_index!r}.")
-        self.ignore_index = ignore_index
+        self.ignore_index = check_ignore_index(ignore_index)
         weight = None if weight is None else check_vector(weight, "weight").detach().clone()
         self.register_buffer("weight", weight)
 
@@ -85,6 +83,15 @@ class PriorLoss(LabelLoss):
         prior = None if noisy_prior is None else check_prior(noisy_prior).detach().clone()
         self.register_buffer("noisy_prior", prior)
         self.register_buffer("label_counts", torch.zeros(0, dtype=torch.int64))
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        counts = self.label_counts
+        super()._apply(fn, recurse)
+        moved = self.label_counts
+        # In half precision, counts of soft targets would be rounded or become infinite.
+        if moved.dtype != counts.dtype and moved.device.type != "mps":
+            self.label_counts = counts.to(moved.device)
+        return self
 
     def current_prior(self) -> Tensor | None:
         """Return π̃ as given or as counted so far; ``None`` before the first label."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from peerloss._validation import check_finite
+from peerloss._validation import check_finite, short_repr
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -40,14 +40,16 @@ class AlphaSchedule:
     """
 
     def __init__(self, loss: PeerLoss, knots: Sequence[tuple[float, float]]) -> None:
-        if not hasattr(loss, "alpha"):
+        if isinstance(loss, type) or not hasattr(loss, "alpha"):
+            got = f"the class {loss.__name__}" if isinstance(loss, type) else type(loss).__name__
             raise InvalidInputError(
-                f"`loss` must have an attribute `alpha`; got {type(loss).__name__}. Pass a PeerLoss."
+                f"`loss` must have an attribute `alpha`; got {got}. Pass a loss such as PeerLoss()."
             )
-        pairs = [tuple(knot) for knot in knots]
+        is_listed = isinstance(knots, list | tuple) and all(isinstance(knot, list | tuple) for knot in knots)
+        pairs = [tuple(knot) for knot in knots] if is_listed else []
         if not pairs or any(len(pair) != 2 for pair in pairs):
             raise InvalidInputError(
-                f"`knots` must be pairs (step, alpha), at least one; got {list(knots)!r}. "
+                f"`knots` must be pairs (step, alpha), at least one; got {short_repr(knots)}. "
                 "For example [(0, 0.0), (10, 0.0), (40, 2.0)]."
             )
         self.steps = [check_finite(step, "knots") for step, _ in pairs]

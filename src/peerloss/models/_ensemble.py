@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import log_softmax, logsigmoid
 
+from peerloss._validation import short_repr
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ class Ensemble(nn.Module):
     Parameters
     ----------
     members
-        The networks: at least one, with the same inputs and the same outputs, (n,) or (n, K). They should
-        have different initial weights.
+        The networks: at least one, with the same inputs and the same outputs: (n,) or (n, 1) for two classes,
+        (n, K) or (n, K, d₁, …) otherwise. They should have different initial weights.
 
     Examples
     --------
@@ -44,9 +45,11 @@ class Ensemble(nn.Module):
 
     def __init__(self, members: Iterable[nn.Module]) -> None:
         super().__init__()
-        self.members = nn.ModuleList(members)
-        if not self.members:
-            raise InvalidInputError("`members` must have at least one network; got none.")
+        networks = [] if isinstance(members, nn.Module) else list(members)
+        if not networks or not all(isinstance(network, nn.Module) for network in networks):
+            got = type(members).__name__ if isinstance(members, nn.Module) else short_repr(networks)
+            raise InvalidInputError(f"`members` must have at least one network, in a list; got {got}.")
+        self.members = nn.ModuleList(networks)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return logits of the rows ``x``: of one member each in training mode, else of the mean."""
@@ -57,12 +60,26 @@ class Ensemble(nn.Module):
                     f"`x` must have at least one row for each of the {count} members in training mode; got "
                     f"{len(x)}. Use larger batches."
                 )
-            parts: list[Tensor] = [member(x[first::count]) for first, member in enumerate(self.members)]
+            parts = _outputs_of(self.members, [x[first::count] for first in range(count)])
             shared = parts[0].new_empty((len(x), *parts[0].shape[1:]))
             for first, part in enumerate(parts):
                 shared[first::count] = part
             return shared
-        outputs = torch.stack([member(x) for member in self.members])
-        if outputs.ndim == 2:  # one logit for two classes
+        outputs = torch.stack(_outputs_of(self.members, [x] * count))
+        if outputs.ndim == 2 or outputs.shape[2] == 1:  # one logit for two classes
             return torch.logsumexp(logsigmoid(outputs), 0) - torch.logsumexp(logsigmoid(-outputs), 0)
-        return torch.logsumexp(log_softmax(outputs, dim=-1), 0) - math.log(count)
+        return torch.logsumexp(log_softmax(outputs, dim=2), 0) - math.log(count)
+
+
+def _outputs_of(members: Iterable[nn.Module], inputs: list[Tensor]) -> list[Tensor]:
+    """Return the logits of each member for its inputs; all must have the same columns."""
+    outputs = [member(rows) for member, rows in zip(members, inputs, strict=True)]
+    if not all(isinstance(output, Tensor) for output in outputs):
+        raise InvalidInputError(
+            f"`members` must return a tensor of logits; got {type(outputs[0]).__name__}. Wrap them in a "
+            "module that returns only the logits."
+        )
+    if len({output.shape[1:] for output in outputs}) > 1:
+        shapes = ", ".join(str(tuple(output.shape)) for output in outputs)
+        raise InvalidInputError(f"`members` must have the same outputs; got the shapes {shapes}.")
+    return outputs

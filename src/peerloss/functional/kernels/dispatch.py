@@ -197,8 +197,10 @@ def cross_entropy(batch: Batch, shared: Tensor, clip: float, weight: Tensor | No
     if is_small and reduction != "none" and batch.valid is None:
         total = reference.cross_entropy_sum(z, y, own, shared, clip, masked=masked)
         return total if reduction == "sum" else total / mean_divisor(batch, weight)
-    differentiates_target = batch.is_soft and (y.requires_grad or needs_operations(y))
-    in_torch = is_compiling or is_small or not z.requires_grad or needs_operations(z) or differentiates_target
+    # Gradients of `blocked` flow into the logits only.
+    others = (y if batch.is_soft else None, own, shared)
+    differentiates_others = any(x is not None and (x.requires_grad or needs_operations(x)) for x in others)
+    in_torch = is_compiling or is_small or not z.requires_grad or needs_operations(z) or differentiates_others
     compute = reference.cross_entropy_rows if in_torch else blocked_rows
     rows = compute(z, y, own, shared, clip, masked=masked)
     return reduce_rows(rows, batch, weight, reduction)

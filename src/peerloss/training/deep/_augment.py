@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from torch.nn import functional
 from peerloss._validation import check_count, check_flag, check_in_range, make_plain
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.batch import without_autocast
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
 
 
 @dataclass(frozen=True)
@@ -85,7 +88,7 @@ def draw_moves(n: int, augment: Augment, *, device: torch.device, generator: tor
         return torch.randint(reach, (n, 1), device=device, generator=generator) - augment.crop
 
     down, right = shifts(), shifts()
-    mirrored = torch.rand(n, 1, device=device, generator=generator) < 0.5 if augment.flip else None
+    mirrored = _uniform((n, 1), device, generator) < 0.5 if augment.flip else None
     return Moves(down, right, mirrored)
 
 
@@ -125,15 +128,20 @@ def distort(inputs: Tensor, augment: Augment, *, generator: torch.Generator | No
     if augment.cutout:
         changed = _cut_out(changed, augment.cutout, generator)
     if augment.share < 1.0 and changed is not inputs:
-        chosen = torch.rand(len(inputs), 1, 1, 1, device=inputs.device, generator=generator) < augment.share
+        chosen = _uniform((len(inputs), 1, 1, 1), inputs.device, generator) < augment.share
         return torch.where(chosen, changed, inputs)
     return changed
+
+
+def _uniform(shape: Sequence[int], device: torch.device, generator: torch.Generator | None) -> Tensor:
+    """Draw uniform numbers in [0, 1); torch's default dtype has no effect."""
+    return torch.rand(shape, dtype=torch.float32, device=device, generator=generator)
 
 
 def _draw(inputs: Tensor, columns: int, generator: torch.Generator | None) -> Tensor:
     """Draw uniform numbers in [−1, 1), shape (columns, n, 1, 1)."""
     shape = (columns, len(inputs), 1, 1)
-    return 2.0 * torch.rand(shape, device=inputs.device, generator=generator) - 1.0
+    return 2.0 * _uniform(shape, inputs.device, generator) - 1.0
 
 
 def _rotate(inputs: Tensor, degrees: float, generator: torch.Generator | None) -> Tensor:
@@ -166,7 +174,7 @@ _N_CHANGES = 11
 def _change_at_random(inputs: Tensor, changes: int, generator: torch.Generator | None) -> Tensor:
     """Apply ``changes`` random changes to each image; those of its geometry need one interpolation only."""
     n = len(inputs)
-    maps = torch.eye(3, device=inputs.device).repeat(n, 1, 1)
+    maps = torch.eye(3, dtype=inputs.dtype, device=inputs.device).repeat(n, 1, 1)
     with without_autocast(inputs):  # in half precision the positions of pixels would be inexact
         for _ in range(changes):
             which = torch.randint(_N_CHANGES, (n,), device=inputs.device, generator=generator)
@@ -179,7 +187,7 @@ def _change_at_random(inputs: Tensor, changes: int, generator: torch.Generator |
 def _random_map(which: Tensor, strengths: Tensor) -> Tensor:
     """Return the maps (n, 3, 3) of changes 7 to 10; ``strengths`` is (5, n) in [−1, 1)."""
     angle = math.radians(30.0) * strengths[0] * (which == 7)
-    maps = torch.zeros(len(which), 3, 3, device=which.device)
+    maps = torch.zeros(len(which), 3, 3, dtype=strengths.dtype, device=which.device)
     maps[:, 0, 0] = maps[:, 1, 1] = angle.cos()
     maps[:, 0, 1] = 0.3 * strengths[1] * (which == 8) - angle.sin()
     maps[:, 1, 0] = 0.3 * strengths[2] * (which == 9) + angle.sin()
@@ -234,17 +242,18 @@ def mix_pairs(
     Strategy to Train Strong Classifiers with Localizable Features*, ICCV 2019.
     """
     if beta == 1:
-        own = 1.0 - 0.5 * torch.rand(len(inputs), device=inputs.device, generator=generator)
+        own = 1.0 - 0.5 * _uniform((len(inputs),), inputs.device, generator)
     else:  # the median of 2·beta − 1 uniform numbers has this distribution
-        uniform = torch.rand(len(inputs), 2 * beta - 1, device=inputs.device, generator=generator)
+        uniform = _uniform((len(inputs), 2 * beta - 1), inputs.device, generator)
         own = 0.5 + (uniform.median(dim=1).values - 0.5).abs()
     of_pixels = own.view(-1, *[1] * (inputs.ndim - 1))
     if cut:
-        is_cut = torch.rand(of_pixels.shape, device=inputs.device, generator=generator) < cut
+        is_cut = _uniform(of_pixels.shape, inputs.device, generator) < cut
         of_pixels = torch.where(is_cut, 1.0 - _draw_rectangles(inputs, generator), of_pixels)
         own = of_pixels.mean(dim=(1, 2, 3))
 
     def mixed(rows: Tensor, share: Tensor) -> Tensor:
+        share = share.to(rows.dtype)
         return share * rows + (1.0 - share) * rows.flip(0)
 
     return mixed(inputs, of_pixels), mixed(targets, own.view(-1, *[1] * (targets.ndim - 1)))

@@ -17,8 +17,15 @@ from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training.deep._batches import Batches, Epoch
-from peerloss.training.deep._inputs import check_outputs, largest_label, training_rows
-from peerloss.training.deep._predict import AveragedPredictor, WeightAverage, call_model, precision
+from peerloss.training.deep._inputs import check_outputs, check_trainable, largest_label, training_rows
+from peerloss.training.deep._optimizer import make_optimizer
+from peerloss.training.deep._predict import (
+    AveragedPredictor,
+    WeightAverage,
+    call_model,
+    number_type,
+    precision,
+)
 from peerloss.training.deep._ranks import Ranks
 from peerloss.training.deep._sieve_targets import (
     FixedTargets,
@@ -76,11 +83,14 @@ class Run:
         device: torch.device,
         *,
         data_on_device: bool | str = "auto",
+        validation: tuple[InputRows, IntArray] | None = None,
     ) -> None:
+        check_trainable(model, loss)
         self.recipe, self.device, self.loss = recipe, device, loss
         self.sieve_recipe = recipe.for_rounds()
         self.ranks = Ranks()
-        self.X, self.y, self.targets = training_rows(X, y, model, recipe, device, data_on_device)
+        ignored = getattr(loss, "ignore_index", None)
+        self.X, self.y, self.targets = training_rows(X, y, model, recipe, device, data_on_device, ignored)
         self.batches = Batches(self.X, recipe, self.ranks)
         self.model = model.to(device)
         self.ranks.copy_first(model)
@@ -98,7 +108,7 @@ class Run:
             if is_soft or not (isinstance(loss, PeerLoss) and loss.has_kernels(device, logits)):
                 self.criterion = torch.compile(loss, dynamic=False)
             self.soft_criterion = torch.compile(soft_loss, dynamic=False)
-        self.optimizer = _make_optimizer(model, recipe, fused=device.type == "cuda")
+        self.optimizer = make_optimizer(model, recipe, fused=device.type == "cuda")
         self.all_rows = torch.arange(len(self.y), device=device)
         self.labelled = self.all_rows[self.y >= 0]
         self.average = None if recipe.average is None else WeightAverage(model, recipe.average)
@@ -109,10 +119,9 @@ class Run:
         self.decisions = [] if self.sieve is None else self.sieve.decisions
         knots = [(share * recipe.epochs * self.steps, alpha) for share, alpha in recipe.alpha]
         self.schedule = AlphaSchedule(loss, knots) if knots else None
-        self.settings = training_settings(recipe, model, loss, self.X, self.targets)
+        self.settings = training_settings(recipe, model, loss, self.X, self.targets, validation)
         self.ranks.check_equal(self.settings)
         self.ranks.check_batch(self.batch)
-        ignored = getattr(loss, "ignore_index", None)
         self.largest_label = largest_label(self.y, ignored=ignored)
         self.has_ignored = ignored is not None and bool((self.y == ignored).any())
         self.before_sieve: Weights | None = None
@@ -249,7 +258,7 @@ class Run:
     def _channels_last(self, inputs: Inputs) -> Inputs:
         """Return images channels-last; another layout, after augmentation, would cause a recompilation."""
         if isinstance(inputs, Tensor) and self.X.is_images:
-            return inputs.contiguous(memory_format=torch.channels_last)
+            return inputs.to(number_type(self.model)).contiguous(memory_format=torch.channels_last)
         return inputs
 
     def _label_loss(self, logits: Tensor, targets: Tensor) -> Tensor:
@@ -348,22 +357,6 @@ class Run:
             self.model.load_state_dict(weights["last"])
         self.model.eval()
         return DeepResult(self.history, weights, None if self.best is None else self.best[0])
-
-
-def _make_optimizer(model: nn.Module, recipe: DeepRecipe, *, fused: bool) -> torch.optim.Optimizer:
-    rate, decay, momentum = recipe.learning_rate, recipe.weight_decay, recipe.momentum
-    weights = list(model.parameters())
-    if recipe.optimizer == "sgd":
-        return torch.optim.SGD(
-            weights, lr=rate, momentum=momentum, nesterov=True, weight_decay=decay, fused=fused
-        )
-    # Biases and the weights of normalisation layers have one dimension; they are customarily not decayed.
-    groups = [
-        {"params": [w for w in weights if w.ndim >= 2], "weight_decay": decay},
-        {"params": [w for w in weights if w.ndim < 2], "weight_decay": 0.0},
-    ]
-    filled = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(filled, lr=rate, betas=(momentum, 0.999), fused=fused)
 
 
 class _WithOneArgument(nn.Module):

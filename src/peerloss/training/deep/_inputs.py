@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.utils.data import Dataset, IterableDataset
 
 from peerloss._device import available_memory
-from peerloss._validation import as_labels, as_prior, check_same_length, read_labels
+from peerloss._validation import as_labels, as_prior, check_same_length, read_labels, short_repr
 from peerloss.exceptions import InvalidInputError
 from peerloss.training.deep._dataset_rows import read_dataset
 from peerloss.training.deep._host_rows import HostRows, read_arrays
@@ -26,11 +26,18 @@ if TYPE_CHECKING:
 
 
 def training_rows(
-    X: Any, y: Any, model: nn.Module, recipe: DeepRecipe, device: torch.device, on_device: bool | str
+    X: Any,
+    y: Any,
+    model: nn.Module,
+    recipe: DeepRecipe,
+    device: torch.device,
+    on_device: bool | str,
+    ignored: int | None = None,
 ) -> tuple[InputRows, Tensor, Tensor]:
     """Return inputs, and class codes and targets of the loss on the device.
 
-    The code −1 marks a row without a label. The targets are the codes, or soft labels in float32.
+    The code −1 marks a row without a label. With a sieve, labels that the loss ignores become −1, too. The
+    targets are the codes, or soft labels in float32.
     """
     inputs = open_inputs(X, "X", model, device, on_device)
     eps = torch.finfo(y.dtype).eps if isinstance(y, Tensor) and y.is_floating_point() else None
@@ -39,6 +46,8 @@ def training_rows(
     _check_augmentation(inputs, recipe)
     codes = torch.as_tensor(labels.codes).to(device)
     if labels.shares is None:
+        if recipe.sieve is not None and ignored is not None:
+            codes = codes.masked_fill(codes == ignored, -1)
         return inputs, codes, codes
     if recipe.sieve is not None:
         raise InvalidInputError(
@@ -46,6 +55,25 @@ def training_rows(
             "soft labels. Use sieve=None, or the most probable labels: y.argmax(axis=1)."
         )
     return inputs, codes, torch.as_tensor(labels.shares, dtype=torch.float32).to(device)
+
+
+def check_trainable(model: Any, loss: Any) -> None:
+    """Refuse a model without weights to train, and a loss that cannot be called."""
+    if not isinstance(model, nn.Module):
+        got = f"the class {model.__name__}" if isinstance(model, type) else type(model).__name__
+        raise InvalidInputError(f"`model` must be a torch.nn.Module; got {got}.")
+    if not any(weight.requires_grad for weight in model.parameters()):
+        raise InvalidInputError(
+            "`model` must have weights that require gradients; it has none. Call `model.requires_grad_()` to "
+            "train all of them."
+        )
+    if isinstance(loss, type) or not callable(loss):
+        got = f"the class {loss.__name__}" if isinstance(loss, type) else short_repr(loss)
+        raise InvalidInputError(
+            f"`loss` must be a function or module of logits and labels, such as PeerLoss(); got {got}."
+        )
+    if torch.is_inference_mode_enabled() or not torch.is_grad_enabled():
+        raise InvalidInputError("train_deep needs gradients. Call it outside of `torch.no_grad()`.")
 
 
 def held_out_rows(
@@ -193,9 +221,12 @@ def _named_numbers(X: Mapping[Any, Any], name: str) -> dict[str, Any]:
 def _numbers(X: Any, name: str) -> Tensor | NDArray[Any]:
     """Return a tensor or an array of numbers, which is not copied: it may be mapped from a file."""
     try:
-        array = X if isinstance(X, Tensor) else np.asarray(X)
+        array = X.detach() if isinstance(X, Tensor) else np.asarray(X)
     except ValueError as error:  # rows of different length
         raise InvalidInputError(f"`{name}` must be an array of numbers; {error}.") from error
+    if isinstance(array, Tensor) and (array.layout != torch.strided or array.is_complex()):
+        got = f"dtype {array.dtype}" if array.is_complex() else f"layout {array.layout}"
+        raise InvalidInputError(f"`{name}` must be a dense tensor of real numbers; got {got}.")
     if isinstance(array, np.ndarray) and array.dtype.kind not in "biuf":
         raise InvalidInputError(
             f"`{name}` must be an array or tensor of numbers; got dtype {array.dtype}. Encode text and "

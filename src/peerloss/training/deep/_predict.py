@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor, nn
 
-from peerloss._validation import check_same_length
+from peerloss._validation import check_count
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.batch import as_columns
 from peerloss.training.deep._augment import to_inputs
-from peerloss.training.deep._input_rows import DeviceRows
 from peerloss.training.deep._inputs import open_inputs
 
 if TYPE_CHECKING:
@@ -42,7 +41,8 @@ def predict_logits(
     Parameters
     ----------
     model
-        A model in evaluation mode. It returns logits, or an object or mapping with ``logits``.
+        A model that returns logits, or an object or mapping with ``logits``. It is put into evaluation mode
+        meanwhile.
     X
         Tensors on the device of the model, or any other inputs that :func:`train_deep` takes, which are read
         batch by batch. uint8 images (n, height, width, channels) are scaled. The arrays of a mapping are
@@ -51,8 +51,10 @@ def predict_logits(
         Rows per batch, and whether to compute in bfloat16 on a GPU.
     """
     inputs = _as_rows(X, model)
-    options: dict[str, Any] = {"batch_size": batch_size, "half_precision": half_precision}
-    return _predict(model, inputs, _all_rows(inputs), mirrored=False, **options)
+    size = check_count(batch_size, "batch_size")
+    options: dict[str, Any] = {"batch_size": size, "half_precision": half_precision}
+    with _evaluating(model):
+        return _predict(model, inputs, _all_rows(inputs), mirrored=False, **options)
 
 
 def predict_mirrored(
@@ -67,8 +69,10 @@ def predict_mirrored(
     ``model``, ``X``, ``batch_size`` and ``half_precision`` are those of :func:`predict_logits`.
     """
     inputs = _as_rows(X, model)
-    options: dict[str, Any] = {"batch_size": batch_size, "half_precision": half_precision}
-    return _predict_views(model, inputs, _all_rows(inputs), mirrored=True, **options).mean(dim=0)
+    size = check_count(batch_size, "batch_size")
+    options: dict[str, Any] = {"batch_size": size, "half_precision": half_precision}
+    with _evaluating(model):
+        return _predict_views(model, inputs, _all_rows(inputs), mirrored=True, **options).mean(dim=0)
 
 
 def call_model(model: Callable[..., Any], inputs: Inputs) -> Tensor:
@@ -85,17 +89,36 @@ def call_model(model: Callable[..., Any], inputs: Inputs) -> Tensor:
     return logits
 
 
+@contextmanager
+def _evaluating(model: Any) -> Iterator[None]:
+    """Put the modules of a model that are in training mode into evaluation mode inside the context."""
+    modules = model.modules() if isinstance(model, nn.Module) else ()
+    training = [module for module in modules if module.training]
+    for module in training:
+        module.training = False
+    try:
+        yield
+    finally:
+        for module in training:
+            module.training = True
+
+
+def number_type(model: Any) -> torch.dtype | None:
+    """Return the precision of the weights of a model, ``None`` if it has none."""
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    return next((weight.dtype for weight in weights if weight.is_floating_point()), None)
+
+
 def _as_rows(X: Any, model: Any) -> InputRows:
     parts = {"X": X}
     if isinstance(X, Mapping) and X:
         parts = {f"X[{name!r}]": part for name, part in X.items()}
-    if all(isinstance(part, Tensor) for part in parts.values()):
-        check_same_length(**parts)
-        if not len(next(iter(parts.values()))):
-            raise InvalidInputError("`X` is empty; pass at least one row.")
-        return DeviceRows(X if isinstance(X, Tensor) else dict(X))
     weights = model.parameters() if isinstance(model, nn.Module) else ()
     device = next((weight.device for weight in weights), torch.device("cpu"))
+    # Tensors are used where they are.
+    tensors = [part for part in parts.values() if isinstance(part, Tensor)]
+    if len(tensors) == len(parts):
+        return open_inputs(X, "X", model, tensors[0].device, on_device=True)
     return open_inputs(X, "X", model, device, on_device=False)
 
 
@@ -117,11 +140,12 @@ def _predict(
     n = len(rows)
     size = min(batch_size, n)
     order = rows[torch.arange(-(-n // size) * size, device=X.device) % n]
-    parts = []
+    parts, dtype = [], number_type(model)
     for inputs in X.batches(order, size):
         plain: Any = inputs
         if X.is_images:
             plain = to_inputs(plain.flip(2) if mirrored else plain)
+            plain = plain if dtype is None else plain.to(dtype)
         with precision(X.device, half_precision):
             # A copy: a compiled model writes its next outputs to the same memory.
             parts.append(call_model(model, plain).to(torch.float32, copy=True))

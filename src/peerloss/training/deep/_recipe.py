@@ -183,8 +183,11 @@ class Sieve:
         check_flag(self.mixup, "mixup")
         check_finite(self.threshold, "threshold")
         check_augment(self.augment)
-        if not isinstance(self.balance, bool):
-            as_prior(self.balance, "balance")
+        if not isinstance(self.balance, bool) and not as_prior(self.balance, "balance").all():
+            raise InvalidInputError(
+                f"`balance` must have a share above 0 for each class; got {self.balance}. Leave classes out "
+                "of the model, or use balance=False."
+            )
         for name in () if self.refresh_every else ("memory", "trust"):
             if getattr(self, name) != getattr(Sieve, name):
                 raise InvalidInputError(
@@ -307,6 +310,7 @@ class DeepRecipe:
             check_in_range(self.average, "average", 0.0, 1.0, high_open=True)
         if self.patience is not None:
             check_count(self.patience, "patience")
+        check_finite(self.scoring_alpha, "scoring_alpha")
         for name in ("divide_rate", "half_precision", "compile"):
             check_flag(getattr(self, name), name)
         _check_knots(self.alpha)

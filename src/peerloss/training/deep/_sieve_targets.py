@@ -13,6 +13,7 @@ from torch.nn import functional
 
 from peerloss._validation import as_prior
 from peerloss.functional import loss_matrix, peer_loss
+from peerloss.training.deep._inputs import check_outputs
 from peerloss.training.deep._recipe import Growth
 
 if TYPE_CHECKING:
@@ -63,6 +64,7 @@ class SieveTargets(ABC):
         """
         if epoch in self.decisions:
             self.teacher_probs = self._query_teacher()
+            check_outputs(self.teacher_probs, int(self.y.max()), "y", sieve=self.sieve)
         if self.teacher_probs is None:
             return None
         probs, balance = self.teacher_probs, self.sieve.balance
@@ -296,5 +298,8 @@ def balance_classes(probs: Tensor, shares: Sequence[float] | None = None, *, rou
 
 
 def soft_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean over rows of Σ_k targets[n, k]·L[n, k] for cross entropy."""
-    return (targets * loss_matrix(logits, eps=0.0)).sum(dim=1).mean()
+    """Return the mean over rows of Σ_k targets[n, k]·L[n, k] for cross entropy.
+
+    Classes with a target of 0 do not count, even if their loss is infinite: the model may have masked them.
+    """
+    return (targets * loss_matrix(logits, eps=0.0).masked_fill(targets == 0, 0.0)).sum(dim=1).mean()

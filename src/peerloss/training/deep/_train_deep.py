@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from functools import partial
+from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from peerloss._device import resolve_device
-from peerloss._validation import check_count
+from peerloss._validation import check_count, short_repr
 from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.training.deep._deep_run import DeepResult, Run
 from peerloss.training.deep._inputs import held_out_rows
@@ -57,14 +58,15 @@ def train_deep(
 
     If ``torch.distributed`` is initialised, as under ``torchrun``, all processes train one model. Each is
     called with the same arguments and computes its share of every batch. The result is that of one process,
-    up to rounding, unless a model has batch norm or dropout, peers are sampled, or the loss is not a mean or
-    sum over the labels of a batch (``DMILoss``, and ``cores_loss`` with its sieve).
+    up to rounding, unless a model has batch norm or dropout or is an ``Ensemble``, peers are sampled, or the
+    loss is not a mean or sum over the labels of a batch (``DMILoss``, and ``cores_loss`` with its sieve).
 
     Parameters
     ----------
     model, loss
         Any module, and any loss of logits and labels. The module returns logits, or an object or mapping with
-        ``logits``.
+        ``logits``. A loss that was used before keeps the labels that it has counted; call its
+        ``reset_prior()`` if the data are others.
     X
         Inputs: an array, which may be memory-mapped, a tensor, or a map-style
         :class:`~torch.utils.data.Dataset` that returns one input per index, always the same one. uint8 images
@@ -73,7 +75,8 @@ def train_deep(
         passed as keywords.
     y
         Noisy labels. A label of -1 marks a row without a label: the loss ignores it, and a sieve trains it on
-        the predictions of the model. Soft labels (n, K) are floats that sum to one in each row, or NaN in a
+        the predictions of the model. A sieve does the same with labels that are the ``ignore_index`` of the
+        loss. Soft labels (n, K) are floats that sum to one in each row, or NaN in a
         row without a label. The losses of this package accept them as targets; a sieve does not.
     recipe
         All settings that affect the result; see :class:`DeepRecipe`.
@@ -108,16 +111,20 @@ def train_deep(
         change and names the last good checkpoint.
     """
     check_count(checkpoint_every, "checkpoint_every")
+    recipe = DeepRecipe() if recipe is None else recipe
+    if not isinstance(recipe, DeepRecipe):
+        raise InvalidInputError(
+            f"`recipe` must be a DeepRecipe, such as DeepRecipe(epochs=10); got {short_repr(recipe)}."
+        )
     chosen = resolve_device(device)
-    run = Run(model, loss, X, y, recipe or DeepRecipe(), chosen, data_on_device=data_on_device)
+    held_out = None if validation is None else held_out_rows(validation, model, chosen, data_on_device)
+    run = Run(model, loss, X, y, recipe, chosen, data_on_device=data_on_device, validation=held_out)
     if run.recipe.patience is not None and validation is None:
         raise InvalidInputError(
             "`patience` needs `validation`: it counts epochs without a better noisy validation score. Pass "
             "held-out rows, or patience=None."
         )
-    held_out = None if validation is None else held_out_rows(validation, model, chosen, data_on_device)
-    path = None if checkpoint is None else Path(checkpoint)
-    folder = None if log_dir is None else Path(log_dir)
+    path, folder = _as_path(checkpoint, "checkpoint"), _as_path(log_dir, "log_dir")
     _prepare_files(run, path, folder)
     is_first = run.ranks.number == 0
     with (
@@ -142,6 +149,12 @@ def train_deep(
         if writer is not None:
             run.ranks.on_first(writer.wait)  # an error of the last write ends all processes
     return run.result()
+
+
+def _as_path(value: Any, name: str) -> Path | None:
+    if value is None or isinstance(value, str | PathLike):
+        return None if value is None else Path(value)
+    raise InvalidInputError(f"`{name}` must be a path, such as 'run.pt'; got {short_repr(value)}.")
 
 
 def _prepare_files(run: Run, path: Path | None, folder: Path | None) -> None:

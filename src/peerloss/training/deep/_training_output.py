@@ -6,6 +6,8 @@ import copy
 import csv
 import hashlib
 import io
+import re
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
     from pathlib import Path
 
+    from peerloss._validation import IntArray
     from peerloss.training.deep._deep_run import Run
     from peerloss.training.deep._input_rows import InputRows, Inputs
     from peerloss.training.deep._recipe import DeepRecipe
@@ -34,6 +37,10 @@ Record = dict[str, float]
 TABLE = "metrics.csv"
 #: Number of rows of X in its fingerprint. A hash of all rows would take longer than an epoch on large data.
 FINGERPRINT_ROWS = 64
+#: Name of the fingerprint of the validation rows, and its value if there are none.
+VALIDATION, NO_VALIDATION = "fingerprint of validation", "none"
+#: Addresses of functions in the representation of a module, which differ between processes.
+_ADDRESS = re.compile(" at 0x[0-9a-f]+")
 #: Settings that checkpoints of earlier versions do not have, with the values that they had without a name.
 ADDED_SETTINGS = {"optimizer": "sgd"}
 
@@ -134,6 +141,7 @@ def read_checkpoint(path: Path) -> bytes | None:
 def resume(path: Path, content: bytes, run: Run) -> None:
     """Continue ``run`` from the content of a checkpoint of a training run with the same settings."""
     try:  # from memory: for a truncated file torch reports that it cannot be opened
+        _check_sums(content)
         state = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
         saved = {**ADDED_SETTINGS, **state["settings"]}
     except MemoryError as error:  # the file may be intact
@@ -148,6 +156,8 @@ def resume(path: Path, content: bytes, run: Run) -> None:
             f"`checkpoint` {path} was written by another version of peerloss, with other settings. Delete it "
             "to start again, or pass a path in another folder."
         )
+    if NO_VALIDATION in (saved[VALIDATION], settings[VALIDATION]):  # it may be added or left out
+        saved[VALIDATION] = settings[VALIDATION]
     changed = [name for name in settings if saved.get(name) != settings[name]]
     if changed:
         raise InvalidInputError(
@@ -160,6 +170,14 @@ def resume(path: Path, content: bytes, run: Run) -> None:
         raise
     except (KeyError, TypeError, ValueError, AttributeError, IndexError, RuntimeError) as error:
         raise _unreadable(path) from error
+
+
+def _check_sums(content: bytes) -> None:
+    """Compare the content with the checksums in it, which torch ignores."""
+    with zipfile.ZipFile(io.BytesIO(content)) as archive:
+        damaged = archive.testzip()
+    if damaged is not None:
+        raise ValueError(damaged)
 
 
 def _have_same_names(saved: dict[str, Any], settings: dict[str, Any]) -> bool:
@@ -179,7 +197,12 @@ def _unreadable(path: Path) -> InvalidInputError:
 
 
 def training_settings(
-    recipe: DeepRecipe, model: nn.Module, loss: Any, X: InputRows, y: Tensor
+    recipe: DeepRecipe,
+    model: nn.Module,
+    loss: Any,
+    X: InputRows,
+    y: Tensor,
+    validation: tuple[InputRows, IntArray] | None = None,
 ) -> dict[str, Any]:
     """Return what must be equal in a checkpoint and a run; call it before the first step changes α.
 
@@ -188,15 +211,30 @@ def training_settings(
     layout = {name: tuple(tensor.shape) for name, tensor in model.state_dict().items()}
     # The repr of a function holds its address, which changes; the repr of a module holds its settings.
     name = repr(loss) if isinstance(loss, nn.Module) else getattr(loss, "__qualname__", type(loss).__name__)
+    held_out = NO_VALIDATION
+    if validation is not None:
+        held_out = _digest((_fingerprint(_some_rows(validation[0])) + validation[1].tobytes().hex()).encode())
     return {
         **asdict(recipe),
         "rows": len(X),
         "labelled": int((y >= 0).sum() if y.ndim == 1 else (~y.isnan()).all(dim=1).sum()),
-        "model": f"{type(model).__name__} {_digest(repr(layout).encode())}",
+        "model": f"{type(model).__name__} {_digest((repr(layout) + _ADDRESS.sub('', repr(model))).encode())}",
         "loss": name,
         "fingerprint of X": _fingerprint(_some_rows(X)),
         "fingerprint of y": _fingerprint(y),
+        "fingerprint of loss": _loss_fingerprint(loss),
+        VALIDATION: held_out,
     }
+
+
+def _loss_fingerprint(loss: Any) -> str:
+    """Return a digest of the settings of a loss that is a module, without those that training changes."""
+    if not isinstance(loss, nn.Module):
+        return "none"
+    tensors = {name: part for name, part in loss.named_buffers() if not name.endswith("label_counts")}
+    numbers = {name: value for name, value in vars(loss).items() if isinstance(value, int | float | str)}
+    public = {name: value for name, value in numbers.items() if name != "training" and name[0] != "_"}
+    return _digest(f"{_fingerprint(tensors)} {public}".encode())
 
 
 def _some_rows(X: InputRows) -> Inputs:
@@ -204,10 +242,10 @@ def _some_rows(X: InputRows) -> Inputs:
     return next(X.batches(rows, len(rows)))
 
 
-def _fingerprint(rows: Inputs) -> str:
+def _fingerprint(tensors: Inputs) -> str:
     content = (
         name.encode() + tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy().tobytes()
-        for name, tensor in by_name(rows).items()
+        for name, tensor in by_name(tensors).items()
     )
     return _digest(b"".join(content))
 
