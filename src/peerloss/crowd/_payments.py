@@ -78,9 +78,9 @@ def affine_payments(scores: ArrayLike, n_tasks: ArrayLike, *, base: float, rate:
     An increasing affine function of the score is largest in expectation for the same reports as the score.
     With :func:`~peerloss.peer_prediction.correlated_agreement`, a worker who does not look at the tasks
     expects exactly ``n · base``. An honest worker among honest workers expects more if Sgn(Δ) is known or
-    estimated correctly (with three or more labels, two or three tasks may not suffice). Scores are neither
-    clipped nor normalised, because both reward luck: see :func:`untruthful_split`. Fix ``base`` and ``rate``
-    before the reports are seen.
+    estimated correctly (with few tasks the estimate can be wrong: see ``correlated_agreement``). Scores are
+    neither clipped nor normalised, because both reward luck: see :func:`untruthful_split`. Fix ``base`` and
+    ``rate`` before the reports are seen.
 
     Parameters
     ----------

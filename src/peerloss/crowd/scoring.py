@@ -187,7 +187,7 @@ def score_annotators(
     model = _fitted_model(reports, coded, gold)
     shared = SharedReports(coded)
     if mechanism == "ca":
-        values = ca_influence(shared, signs_from_others(pairs))
+        values = ca_influence(shared, signs_from_others(shared))
     else:
         matrix = _score_matrix(mechanism, pairs)
         values = shared.agreement(matrix)

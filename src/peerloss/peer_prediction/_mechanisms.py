@@ -30,6 +30,9 @@ def estimate_joint(reports: Reports | ReportsLike) -> FloatArray:
     All ordered pairs of different workers on one task are pooled. Every *pair* has the same weight, so a task
     with m answers counts m(m − 1) times. The result is symmetric.
 
+    If workers have different label frequencies, this joint minus the product of its marginals is not the mean
+    Δ of the pairs, and can have another sign. :func:`correlated_agreement` therefore does not use it.
+
     Parameters
     ----------
     reports
@@ -71,8 +74,15 @@ def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | N
 
     * If ``delta`` is given and true, no report has a larger expectation than the truth. A permuted report is
       strictly worse if labels are categorical (Sgn(Δ) = I).
-    * If ``delta`` is estimated, the same holds as soon as Sgn(Δ) is estimated correctly, hence for many
-      tasks. With two labels, the truth is the best report as long as its own expectation is positive.
+    * If ``delta`` is estimated, the same holds if the estimated Sgn(Δ) is right. With many tasks it is right
+      if Sgn(Δ) is the same for all pairs of honest workers, whatever their accuracies and label frequencies
+      are; with two labels this only requires that each is better than chance. Workers who do not look at the
+      tasks do not change Δ̂ in expectation. A worker who permutes the labels reduces it: with one such worker
+      of equal accuracy and two labels, at least five workers must be honest. With two labels, the truth is
+      the best report as long as its own expectation is positive.
+
+    These statements assume that the tasks of each worker are a random sample. If workers get different kinds
+    of tasks, for example batches with different label frequencies, score each kind separately.
 
     A permutation common to *all* workers never beats the truth but can equal it: always if Δ is estimated,
     since Sgn(Δ) is permuted too, and with a given ``delta`` if the permutation does not change Sgn(Δ). The
@@ -85,8 +95,9 @@ def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | N
         :class:`Reports`, or what :meth:`Reports.from_table` takes.
     delta
         Δ[k, l] = P(k, l) − P(k) P(l), K×K in the order of ``Reports.labels``, known in advance. By default
-        it is estimated for each worker from all pairs of *other* workers on one task (without such pairs,
-        Sgn(Δ) is the identity).
+        it is estimated for each worker from all pairs of *other* workers on one task, each pair with its own
+        marginals and weighted by its number of common tasks. If no two others who both gave several labels
+        share a task, Sgn(Δ) is the identity.
 
     Returns
     -------
@@ -111,13 +122,13 @@ def correlated_agreement(reports: Reports | ReportsLike, *, delta: ArrayLike | N
     {'ann': 0.333, 'bob': 0.333, 'cy': 0.0}
     """
     coded = as_reports(reports)
-    pairs = pair_counts(coded)
+    pair_counts(coded)  # fails fast if no task has two workers
+    shared = SharedReports(coded)
     if delta is None:
-        rows = signs_from_others(pairs)
+        rows = signs_from_others(shared)
     else:
         given = _check_shape(as_float_array(delta, "delta", ndim=2), "delta", coded)
         rows = common_matrix(np.asarray(sign_matrix(given), dtype=np.float64))
-    shared = SharedReports(coded)
     return _frame(coded, shared, ca_influence(shared, rows))
 
 

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 CHUNK = 1 << 20
 #: Score matrices are dense K×K. With more labels than this (800 MB) the labels must be ids or free text.
 MAX_LABELS = 10_000
-#: N² fits into 64 bits for pair counts whose sum N is below this.
-MAX_EXACT_TOTAL = 3_000_000_000
+#: An entry of Δ̂ counts as zero if it is at most this share of the number of pairs: rounding is far smaller.
+ROUNDING = 1e-11
 
 
 def pair_counts(reports: Reports) -> IntArray:
@@ -71,6 +71,20 @@ class SharedReports:
     def ends(self) -> IntArray:
         """The running total of ``n_tasks``, with a leading zero."""
         return np.concatenate([[0], np.cumsum(self.n_tasks)])
+
+    @cached_property
+    def answered(self) -> sparse.csr_array[Any, tuple[int, int]]:
+        """1 for each shared report, tasks × workers."""
+        shape = self.counts.shape[0], self.n_workers
+        return sparse.csr_array((np.ones(len(self.task)), (self.task, self.worker)), shape=shape)
+
+    @cached_property
+    def frequencies(self) -> FloatArray | sparse.csr_array[Any, tuple[int, int]]:
+        """The share of each label in each worker's reports, workers × K; sparse if it is large."""
+        shape = self.n_workers, self.counts.shape[1]
+        share = 1.0 / self.n_tasks[self.worker]
+        table = sparse.csr_array((share, (self.worker, self.own)), shape=shape)
+        return table if shape[0] * shape[1] > max(CHUNK, len(self.own)) else table.toarray()
 
     @cached_property
     def _by_worker(self) -> IntArray:
@@ -161,8 +175,8 @@ class WorkerBlock:
 
     def __init__(self, shared: SharedReports, reports: IntArray, first: int, last: int) -> None:
         k = shared.counts.shape[1]
-        self.counts = shared.counts
-        self.n_workers = last - first
+        self.shared, self.counts = shared, shared.counts
+        self.first, self.n_workers = first, last - first
         self.task, self.own = shared.task[reports], shared.own[reports]
         self.who = shared.worker[reports] - first
         self.weight: FloatArray = 1.0 / shared.n_peers[reports]
@@ -185,42 +199,97 @@ class WorkerBlock:
         table[np.arange(shape[0]), self.cell_label] -= own.astype(table.dtype)
         return table
 
+    def cross_products(self) -> FloatArray:
+        """Return Σ_t (own report) (sum of the others' reports)ᵀ, all centred by worker: a row for each cell.
+
+        Reports are one-hot and centred by the ``frequencies`` of their worker. The rows of labels that the
+        worker did not give are zero.
+        """
+        peers = self._centred_peer_labels()
+        own_share: FloatArray = self.cell_size / (self.of_worker @ self.cell_size)[self.cell_worker]
+        products: FloatArray = peers - own_share[:, None] * (self.of_worker @ peers)[self.cell_worker]
+        return products
+
+    def _centred_peer_labels(self) -> FloatArray:
+        """Sum the centred reports of the other workers on the task over each cell, (cells, K)."""
+        shared = self.shared
+        table: FloatArray = self.peer_labels(np.ones(len(self.cell)))
+        table += self.cell_size[:, None] * _dense(shared.frequencies[self.first + self.cell_worker])
+        by_task = np.argsort(self.task, kind="stable")
+        step = max(1, CHUNK // table.shape[1])
+        for begin in range(0, len(by_task), step):
+            part = by_task[begin : begin + step]
+            tasks, column = np.unique(self.task[part], return_inverse=True)
+            # The sum of the frequencies of all workers on the task, the worker itself included.
+            expected = shared.answered[tasks] @ shared.frequencies
+            cells = np.ones(len(part)), (self.cell[part], column)
+            table -= _dense(sparse.csr_array(cells, shape=(len(table), len(tasks))) @ expected)
+        return table
+
+
+def _dense(table: Any) -> FloatArray:
+    result: FloatArray = table if isinstance(table, np.ndarray) else table.toarray()
+    return result
+
 
 def common_matrix(score: FloatArray) -> Callable[[WorkerBlock], FloatArray]:
     """Score all workers with the same matrix: return a function that gives the row of each cell."""
     return lambda block: score[block.cell_label]
 
 
-def signs_from_others(pairs: IntArray) -> Callable[[WorkerBlock], FloatArray]:
+def signs_from_others(shared: SharedReports) -> Callable[[WorkerBlock], FloatArray]:
     """Score each worker with Sgn(Δ), where Δ is estimated from the *other* workers' reports.
 
-    ``pairs`` are the pair counts of all workers. The worker's own pairs are subtracted in integers: Sgn(Δ)
-    depends on whether an entry is zero, and rounding could decide that differently after a relabelling. If
-    the others have no pair, Sgn(Δ) is the identity.
+    Δ̂ is proportional to Σ_{a≠b} Σ_t x_at x_btᵀ, summed over the common tasks t of each pair of workers. x_at
+    is the one-hot report of worker a minus the label ``frequencies`` of a. So each pair is compared with its
+    *own* marginals, and a worker who always gives the same label contributes 0. If reports were pooled before
+    the marginals are subtracted, different marginals could make the diagonal of Δ̂ negative although every
+    pair of workers is positively correlated (Simpson's paradox).
+
+    The frequencies are those of all shared tasks of a worker, not only of the tasks common with the other
+    worker of the pair. If each worker's tasks are a random sample, the expected sum of a pair with c common
+    tasks is ``c (1 − 1/n_a − 1/n_b + c/(n_a n_b))`` times its Δ. This factor is never negative: few reports
+    reduce the weight of a pair, but do not change its sign.
+
+    The worker's own pairs are subtracted from those of all workers. If no two others who both gave several
+    labels share a task, Sgn(Δ) is the identity.
     """
-    table = pairs if int(pairs.sum()) < MAX_EXACT_TOTAL else pairs.astype(np.float64)
+    k = shared.counts.shape[1]
+    delta = np.zeros((k, k))
+    for _, block in _blocks(shared):
+        order = np.argsort(block.cell_label, kind="stable")
+        labels, starts = np.unique(block.cell_label[order], return_index=True)
+        delta[labels] += np.add.reduceat(block.cross_products()[order], starts, axis=0)
+    informed = _has_informative_others(shared)
+    tolerance = ROUNDING * float(shared.n_peers.sum())
 
     def rows(block: WorkerBlock) -> FloatArray:
         worker, label = block.cell_worker, block.cell_label
-        own_pairs = block.peer_labels(np.ones(len(block.cell), dtype=np.int64))
-        pairs_by_cell = own_pairs.sum(axis=1)
-        total = table.sum() - 2 * (block.of_worker @ pairs_by_cell)
-        margin = table.sum(axis=0) - block.of_worker @ own_pairs
-        margin[worker, label] -= pairs_by_cell
-        remaining = table[label] - own_pairs
-        cell_of = np.full(margin.shape, -1)
+        own = block.cross_products()
+        remaining = delta[label] - own
+        cell_of = np.full((block.n_workers, k), -1)
         cell_of[worker, label] = np.arange(len(label))
-        cell, peer_label = np.nonzero(own_pairs)
+        cell, peer_label = np.nonzero(cell_of[worker] >= 0)
         mirrored = cell_of[worker[cell], peer_label]  # the pairs in which the worker's label is the peer's
-        kept = mirrored >= 0
-        remaining[mirrored[kept], label[cell[kept]]] -= own_pairs[cell[kept], peer_label[kept]]
-        positive = total[worker][:, None] * remaining > margin[worker, label][:, None] * margin[worker]
-        without_pairs = total[worker] == 0
-        positive[without_pairs] = label[without_pairs][:, None] == np.arange(len(table))
+        remaining[cell, peer_label] -= own[mirrored, label[cell]]
+        positive = remaining > tolerance
+        uninformed = ~informed[block.first + worker]
+        positive[uninformed] = label[uninformed][:, None] == np.arange(k)
         signs: FloatArray = positive.astype(np.float64)
         return signs
 
     return rows
+
+
+def _has_informative_others(shared: SharedReports) -> BoolArray:
+    """Return for which workers two *others*, who both gave several labels, share a task."""
+    varied = (~shared.is_constant()[shared.worker]).astype(np.int64)
+    n_varied = np.zeros(shared.counts.shape[0], dtype=np.int64)
+    np.add.at(n_varied, shared.task, varied)
+    pairs = varied * (n_varied[shared.task] - varied)
+    own_pairs = np.zeros(shared.n_workers, dtype=np.int64)
+    np.add.at(own_pairs, shared.worker, pairs)
+    return np.asarray(pairs.sum() > 2 * own_pairs)
 
 
 def ca_influence(shared: SharedReports, score_rows: Callable[[WorkerBlock], FloatArray]) -> FloatArray:
