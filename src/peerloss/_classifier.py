@@ -8,6 +8,7 @@ such as shares of crowd votes.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 
 #: The code of a missing label.
 MISSING = -1
+#: A weight below this share of the largest is taken as zero, since sums in float64 cannot represent it.
+NEGLIGIBLE_WEIGHT = 1e-12
+#: Weights whose mean is larger are not numbers of rows.
+MAX_REPEATS = 1e6
 
 
 class FitInput(NamedTuple):
@@ -49,7 +54,7 @@ class FitInput(NamedTuple):
     """(n,) class codes 0..K-1, or ``MISSING``. A row with a soft label has the class of its largest share
     relative to the frequency of the class, so that stratified folds contain rare classes."""
     weight: FloatArray
-    """(n,) non-negative, not all zero."""
+    """(n,) non-negative, not all zero, scaled by :func:`_relative_weights`."""
     classes: NDArray[Any]
     """(K,) the distinct labels as given, sorted."""
     weighted: bool = False
@@ -78,10 +83,15 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
     _checks_features = True
     #: If true, labels may be missing or soft.
     _accepts_partial_labels = False
+    #: The unit of the weights is kept if the mean of the positive ones is in this interval, because a weight
+    #: of 2 means two equal rows. Otherwise the weights are divided by it: only their ratios matter.
+    _usual_weights: tuple[float, float] = (1.0, 1.0)
 
     def _check_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
         """Check the arguments of ``fit``; call it inside :func:`all_or_nothing`."""
         given = X if self._checks_features else np.zeros((_num_samples(X), 1))
+        if not self._accepts_partial_labels:
+            _check_complete(y)
         labels = _partial_labels(y) if self._accepts_partial_labels else None
         with numbers_only("`X` and `y`"):
             if labels is None:
@@ -98,6 +108,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
             weight = _check_sample_weight(sample_weight, features, dtype=np.float64, ensure_non_negative=True)
         check_magnitude(weight, name="sample_weight", advice="Divide all weights by the largest.")
         weighted = sample_weight is not None or labels.shares is not None
+        weight = _relative_weights(weight, *self._usual_weights)
         data = FitInput(features, labels.codes, weight, labels.classes, weighted, labels.shares)
         if not data.is_used.any():
             raise InvalidInputError(
@@ -128,6 +139,17 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
         best = self.predict_proba(X).argmax(axis=1)  # first, as it raises NotFittedError
         predicted: NDArray[Any] = self.classes_[best]
         return predicted
+
+
+def _relative_weights(weight: FloatArray, low: float, high: float) -> FloatArray:
+    """Divide weights by the mean of the positive ones, unless it lies between ``low`` and ``high``.
+
+    Learners compare sums of weights with fixed numbers, such as the least weight of a leaf. Weights that are
+    negligible compared with the largest become 0.
+    """
+    kept = np.where(weight < NEGLIGIBLE_WEIGHT * weight.max(), 0.0, weight)
+    mean = float(kept[kept > 0].mean()) if kept.any() else 1.0
+    return kept if low <= mean <= high or math.isclose(mean, 1.0, rel_tol=1e-12) else kept / mean
 
 
 def table_of_gaps(X: Any) -> Any:
@@ -173,6 +195,20 @@ class _Labels(NamedTuple):
         )
 
 
+def _check_complete(y: Any) -> None:
+    """Refuse missing labels; scikit-learn accepts None and NaT."""
+    array = np.asarray(y, dtype=object if isinstance(y, list | tuple) else None)
+    if array.ndim not in (1, 2) or array.dtype.kind not in "fMmO":
+        return
+    missing = np.asarray(pd.isna(array))
+    if missing.any():
+        raise InvalidInputError(
+            "`y` must hold labels of one type in every row; the number of missing labels (NaN, NaT or None) "
+            f"is {int(missing.sum())} of {missing.size}. Leave these rows out, or use PeerClassifier, which "
+            "accepts them. If a missing label is a class of its own, use `y.astype(str)`."
+        )
+
+
 def _complete_labels(y: NDArray[Any]) -> _Labels:
     """Encode one label per row."""
     classes, codes = sorted_labels(y)
@@ -215,11 +251,7 @@ def _plain_dtype(values: NDArray[Any]) -> NDArray[Any]:
 def _find_missing(values: NDArray[Any]) -> BoolArray:
     """Return which labels are missing, shape (n,); the rule is that of this module."""
     missing = np.zeros(len(values), dtype=bool)
-    if values.dtype.kind == "f":
-        missing = np.isnan(values)
-    elif values.dtype.kind == "O":
-        import pandas as pd  # noqa: PLC0415 - training on numbers does not need pandas
-
+    if values.dtype.kind in "fMmO":
         missing = np.asarray(pd.isna(values))
     known = _plain_dtype(values[~missing])
     if known.dtype.kind not in "if" or not (known == -1).any():

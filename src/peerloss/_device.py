@@ -133,3 +133,10 @@ def one_blas_thread() -> Iterator[None]:
 def _thread_pools() -> ThreadpoolController:
     """Find the thread pools of the process once, since that takes longer than a small fit."""
     return ThreadpoolController()
+
+
+def n_workers(n_jobs: int | None, n_tasks: int) -> int:
+    """Return the number of workers: not more than there are tasks or cores (of the cluster, with Ray)."""
+    from joblib import effective_n_jobs  # noqa: PLC0415 (most modules that use this one do not need it)
+
+    return max(1, min(int(effective_n_jobs(n_jobs)), int(effective_n_jobs(-1)), n_tasks))

@@ -99,6 +99,18 @@ def check_count(value: Any, name: str, *, minimum: int = 1) -> int:
     raise InvalidInputError(f"`{name}` must be an integer of {bound}; got {short_repr(value)}.")
 
 
+def check_n_jobs(n_jobs: Any) -> None:
+    """Refuse a number of jobs that joblib does not accept."""
+    if n_jobs is None or (
+        isinstance(n_jobs, int | np.integer) and not isinstance(n_jobs, bool) and n_jobs != 0
+    ):
+        return
+    raise InvalidInputError(
+        f"`n_jobs` must be an integer other than 0, or None; got {short_repr(n_jobs)}. Use 1 for one "
+        "process, or -1 for all cores."
+    )
+
+
 def check_flag(value: Any, name: str) -> bool:
     """Return ``value`` if it is true or false."""
     if isinstance(value, bool | np.bool_):

@@ -157,11 +157,11 @@ def test_the_theory_is_one_click_away(browser, page):
     visible = browser.execute_script("return document.body.innerText")
     assert not any(symbol in visible for symbol in ("Σe", "Sgn", "xcess error"))
     assert f"peerloss review {page}" in visible
-    assert "Suspects (flagged rows) are" not in visible
+    assert "Suspects are the flagged rows" not in visible
     browser.execute_script("document.querySelectorAll('summary').forEach((summary) => summary.click())")
     visible = browser.execute_script("return document.body.innerText")
     assert "Σe" in visible
-    assert "Suspects (flagged rows) are" in visible
+    assert "Suspects are the flagged rows" in visible
 
 
 def test_an_audit_without_suspects_has_a_page(tmp_path):

@@ -5,6 +5,7 @@ import warnings
 import numpy as np
 import pandas as pd
 import pytest
+from scipy.sparse import csc_array, csr_matrix
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import roc_auc_score
 
@@ -148,3 +149,14 @@ def test_names_and_rows_must_match():
     labels.columns = ["a", "b"]
     with pytest.raises(InvalidInputError, match="must have the same index"):
         find_multilabel_issues(pd.DataFrame({"x": [1, 2]}, index=[5, 6]), labels)
+
+
+@pytest.mark.parametrize("kind", [csr_matrix, csc_array, "pandas"])
+def test_sparse_labels_are_those_of_the_dense_matrix(kind):
+    """Entries that are not stored are labels 0, as in the result of MultiLabelBinarizer."""
+    _, _, noisy, proba = example(n=300)
+    expected = find_multilabel_issues(labels=noisy, pred_proba=proba)
+    labels = pd.DataFrame(noisy).astype(pd.SparseDtype(int, 0)) if kind == "pandas" else kind(noisy)
+    found = find_multilabel_issues(labels=labels, pred_proba=proba)
+    pd.testing.assert_frame_equal(found.table, expected.table)
+    pd.testing.assert_frame_equal(found.relabel(), expected.relabel())

@@ -1,5 +1,6 @@
 import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -39,6 +40,15 @@ def test_required_samples_of_a_bound_is_its_n():
     """A request for exactly bound(N) returns N, whichever way the square rounds."""
     for n in range(1, 3000):
         assert required_samples(excess_risk_bound(n, NOISE, alpha=0.5), NOISE, alpha=0.5) == n
+
+
+@pytest.mark.parametrize("excess", [3e-12, 1e-20, 1e-45])
+def test_required_samples_of_tiny_excesses(excess):
+    """N is the square of the constant over the excess to float precision, also where sqrt(N) is inexact."""
+    n = required_samples(excess, NOISE, alpha=0.5)
+    constant = Fraction(excess_risk_bound(1, NOISE, alpha=0.5))
+    assert float(n / (constant / Fraction(excess)) ** 2) == pytest.approx(1.0, rel=1e-14)
+    assert constant / math.sqrt(n) <= excess < constant / math.sqrt(n - 1)
 
 
 def test_bound_is_twice_hoeffdings_deviation():
@@ -174,6 +184,8 @@ def generalization(**changes):
         (lambda: excess_risk_bound(5, NOISE, alpha=1.0, confidence=1.0), "`confidence` must lie in"),
         (lambda: excess_risk_bound(5, NOISE, alpha=1.0, n_hypotheses=0), "`n_hypotheses` must be an integer"),
         (lambda: required_samples(0.0, NOISE, alpha=1.0), "`excess` must be positive"),
+        (lambda: required_samples(1e-300, NOISE, alpha=1.0), r"`excess` must be at least .*; got 1e-300"),
+        (lambda: required_samples(0.1, NOISE, alpha=1e308), r"`alpha` must give a finite bound; got 1e\+308"),
         (lambda: generalization(n_samples=0), "`n_samples` must be an integer"),
         (lambda: generalization(alpha=np.inf), "`alpha` must be a finite number"),
         (lambda: generalization(lipschitz=-1.0), "`lipschitz` must be zero or positive"),

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 
 from peerloss._probabilities import normalise_rows, take
 from peerloss.crowd.model_and_reports import CombinedLabels, combine_reports, majority_labels
@@ -52,6 +53,11 @@ class Annotations:
     def codes(self) -> IntArray:
         """The codes of the majority labels."""
         return np.asarray(self.given.cat.codes, dtype=np.int64)
+
+    @property
+    def is_single(self) -> bool:
+        """Whether all reports are those of one annotator."""
+        return len(np.unique(self.reports.worker_codes)) == 1
 
     def posterior(self, proba: NDArray[Any] | None = None, gold: IntArray | None = None) -> LabelPosterior:
         """Return the posterior of the majority labels.
@@ -144,6 +150,20 @@ class Annotations:
             from_features=found.transform if found.curves else None,
             overlap=None if found.from_features is None else overlap_of(from_features, n),
         )
+
+
+def ravel_single_column(labels: Any) -> Any:
+    """Return labels (n, 1) as one label per row: a Series from a DataFrame; other labels unchanged."""
+    shape = np.shape(labels)
+    if issparse(labels):
+        raise InvalidInputError(
+            "`labels` must be dense: one label per row, or one column per annotator; got a sparse matrix of "
+            f"shape {shape}. Pass `labels.toarray()`; for several binary labels per row use "
+            "find_multilabel_issues."
+        )
+    if shape[1] != 1:
+        return labels
+    return labels.iloc[:, 0] if isinstance(labels, pd.DataFrame) else np.asarray(labels)[:, 0]
 
 
 def read_annotations(

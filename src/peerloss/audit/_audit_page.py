@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections import Counter
 from dataclasses import dataclass
@@ -92,6 +93,15 @@ def audit_page(audit: LabelAudit, *, title: str, context: PageContext | None = N
         classes=[label_text(label) for label in audit.classes],
         n_suspects=int(audit.table["flagged"].sum()),
     )
+
+
+def printable(name: str) -> str:
+    r"""Return the name of a file with escapes for bytes that are not UTF-8, which cannot be written as text.
+
+    >>> printable("é.csv"), printable("\udcff.csv")
+    ('é.csv', '\\xff.csv')
+    """
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
 
 
 def cell_text(value: Any) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from numbers import Integral
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
-from sklearn.model_selection import check_cv, cross_val_predict
+from sklearn.model_selection import check_cv
 
 from peerloss._deprecation import renamed_parameters
 from peerloss._probabilities import (
@@ -20,7 +18,9 @@ from peerloss._probabilities import (
 )
 from peerloss._progress import announce, phase, shows_progress
 from peerloss._validation import check_count
-from peerloss.audit._annotations import read_annotations, unlabelled
+from peerloss.audit._annotations import ravel_single_column, read_annotations, unlabelled
+from peerloss.audit._chosen_estimator import check_estimator, check_groups, cross_fit, splitter_of
+from peerloss.audit._column_order import check_row_order, in_class_order
 from peerloss.audit._contradictions import find_contradictions
 from peerloss.audit._evidence import Evidence, check_folds, gold_codes, set_rare_classes_aside
 from peerloss.audit._explanations import MAX_EXPLAINED
@@ -28,7 +28,6 @@ from peerloss.audit._label_audit import LabelAudit
 from peerloss.audit._outlook import assess_training
 from peerloss.audit._refit import check_refit
 from peerloss.estimators import PeerClassifier, TableEncoder
-from peerloss.estimators.folds import shuffled_splitter
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError, warn_caller
 from peerloss.posterior.flags import FlagRule, flag_suspects, suspicious_first
 
@@ -76,17 +75,18 @@ def find_label_issues(
         Features: a DataFrame (numbers and text, missing values allowed) or an array. Not needed with
         ``pred_proba``, or if several annotators labelled each row.
     labels
-        Labels of any type, one per row. Labels of several annotators are one column per annotator (missing if
-        an annotator gave none), or a long table with columns task (or item), worker and label, in any order.
-        The tasks of a long table are entries of the index of ``X`` or of ``pred_proba``; if both are arrays,
-        they are positions of rows, from 0. The given label is then the majority label. If the columns are
-        different binary labels, use :func:`~peerloss.audit.find_multilabel_issues`.
+        Labels of any type, one per row, (n,) or (n, 1). Labels of several annotators are one column per
+        annotator (missing if an annotator gave none), or a long table with columns task (or item), worker and
+        label, in any order. The tasks of a long table are entries of the index of ``X`` or of ``pred_proba``;
+        if both are arrays, they are positions of rows, from 0. The given label is then the majority label. If
+        the columns are different binary labels, use :func:`~peerloss.audit.find_multilabel_issues`.
     estimator
         A classifier with ``predict_proba`` to be cross-fitted; ``None`` uses the portfolio of
         :class:`PeerClassifier`.
     pred_proba
         *Out-of-fold* probabilities P(noisy label | x), one column per class in sorted order of the labels (or
-        of the categories of a Categorical, or 0..K-1). They are not copied, so they may be a memory map.
+        of the categories of a Categorical, or 0..K-1). The columns of a DataFrame may be in any order if they
+        have the names of the classes. Arrays are not copied, so they may be a memory map.
     cv
         Number of folds, or a splitter.
     groups
@@ -163,8 +163,7 @@ def find_label_issues(
     """
     rule = FlagRule.checked(target, level)
     given, reports = _read_labels(X, labels, pred_proba, duplicates)
-    if refit:
-        check_refit(X, estimator)  # before the first round, which may take an hour
+    _check_model(X, estimator, refit=refit, groups=groups, cv=cv, n_rows=len(given))
     set_aside: dict[Any, int] = {}
     if X is not None and pred_proba is None and reports is None:
         X, given, groups, gold, set_aside = set_rare_classes_aside(
@@ -176,14 +175,16 @@ def find_label_issues(
     classes, codes = encode(given, columns)
     if len(classes) < 2:
         raise InvalidInputError(f"`labels` must hold at least two classes; every label is {classes[0]!r}.")
-    if refit:  # splits from a generator are needed twice
-        cv = check_cv(_splitter(cv, groups, random_state), codes, classifier=True)
+    if X is not None and (refit or pred_proba is None):
+        cv = check_folds(cv, codes, classes, groups)
+        if refit:  # splits from a generator are needed twice
+            cv = check_cv(splitter_of(cv, groups, random_state), codes, classifier=True)
     if pred_proba is not None:
-        proba = check_probabilities(pred_proba, len(codes), len(classes))
+        ordered = in_class_order(pred_proba, classes.tolist())
+        proba = check_probabilities(ordered, len(codes), len(classes))
     elif X is not None:
         with phase("fitting", 0.0, FIT_END):
-            folds = check_folds(cv, codes, classes, groups) if estimator is None else cv
-            proba = out_of_fold(X, codes, estimator, folds, groups, n_jobs, random_state)
+            proba = out_of_fold(X, codes, estimator, cv, groups, n_jobs, random_state)
         proba = _add_empty_classes(proba, codes, len(classes))
     elif reports is not None:
         proba = None
@@ -222,10 +223,15 @@ def _read_labels(
     index = X.index if isinstance(X, pd.DataFrame | pd.Series) else None
     if X is not None and index is None and np.ndim(X) != 2:
         raise InvalidInputError(f"`X` must have one row per example, 2 dimensions; got shape {np.shape(X)}.")
-    _check_same_order(index, pred_proba)
+    if isinstance(pred_proba, pd.DataFrame):
+        check_row_order(index, pred_proba)
     reports = None
-    if isinstance(labels, pd.DataFrame) or np.ndim(labels) == 2:
+    if np.ndim(labels) == 2:
+        labels = ravel_single_column(labels)
+    if np.ndim(labels) == 2:
         reports = read_annotations(labels, X, pred_proba, duplicates=duplicates)
+        if reports.is_single:  # nothing to combine: the labels of one annotator are one label per row
+            labels, reports = reports.given, None
     given = check_labels(labels, index) if reports is None else reports.given
     rows = len(given) if X is None else np.shape(X)[0]  # a sparse matrix has no length
     if rows != len(given):
@@ -233,15 +239,14 @@ def _read_labels(
     return given, reports
 
 
-def _check_same_order(index: pd.Index | None, pred_proba: Any) -> None:
-    """Refuse probabilities whose index has the rows of ``X`` in another order: they are used by position."""
-    if index is None or not isinstance(pred_proba, pd.DataFrame) or pred_proba.index.equals(index):
-        return
-    if len(index) == len(pred_proba) and index.isin(pred_proba.index).all():
-        raise InvalidInputError(
-            "`pred_proba` must have its rows in the order of `X`; its index has the same names in another "
-            "order. Use pred_proba.loc[X.index], or pass an array."
-        )
+def _check_model(X: Any, estimator: Any, *, refit: bool, groups: Any, cv: Any, n_rows: int) -> None:
+    """Check what is needed for training before the first round, which may take an hour."""
+    if estimator is not None:
+        check_estimator(estimator)
+    if refit:
+        check_refit(X, estimator)
+    if groups is not None and X is not None:
+        check_groups(groups, n_rows, cv)
 
 
 def _warn(found: LabelPosterior, rule: FlagRule) -> None:
@@ -359,24 +364,12 @@ def out_of_fold(
     X: Any, codes: IntArray, estimator: Any, cv: Any, groups: Any, n_jobs: int | None, seed: int | None
 ) -> FloatArray:
     """Return out-of-fold probabilities of the labels that occur, one column for each."""
-    found: FloatArray
-    if estimator is None:
-        features = TableEncoder(output="table").fit_transform(X) if isinstance(X, pd.DataFrame) else X
-        model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed)
-        found = model.cross_val_noisy_proba(features, codes, groups=groups)
-    else:
-        folds = _splitter(cv, groups, seed)
-        found = cross_val_predict(
-            clone(estimator), X, codes, cv=folds, groups=groups, n_jobs=n_jobs, method="predict_proba"
-        )
+    if estimator is not None:
+        return cross_fit(estimator, X, codes, cv=cv, groups=groups, n_jobs=n_jobs, seed=seed)
+    features = TableEncoder(output="table").fit_transform(X) if isinstance(X, pd.DataFrame) else X
+    model = PeerClassifier(cv=cv, n_jobs=n_jobs, random_state=seed)
+    found: FloatArray = model.cross_val_noisy_proba(features, codes, groups=groups)
     return found
-
-
-def _splitter(cv: Any, groups: Any, seed: int | None) -> Any:
-    """Return shuffled stratified folds if ``cv`` is a number, else ``cv``."""
-    return (
-        shuffled_splitter(check_count(cv, "cv", minimum=2), groups, seed) if isinstance(cv, Integral) else cv
-    )
 
 
 def _add_empty_classes(proba: FloatArray, codes: IntArray, n_classes: int) -> FloatArray:

@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import issparse
 
 from peerloss._progress import phase, shows_progress
+from peerloss.audit._chosen_estimator import check_groups
+from peerloss.audit._column_order import in_class_order
 from peerloss.audit._entry_audit import EntryAudit, rank_entries, summarise_examples
 from peerloss.audit._evidence import Evidence
 from peerloss.audit._issues import check_labels, make_audit, out_of_fold
@@ -90,13 +93,14 @@ def find_multilabel_issues(
     X
         Features, as in :func:`~peerloss.find_label_issues`. Not needed with ``pred_proba``.
     labels
-        (n, L) of 0 and 1, one column per label: a DataFrame, whose columns are the names of the labels, or an
-        array.
+        (n, L) of 0 and 1, one column per label: a DataFrame, whose columns are the names of the labels, an
+        array, or a sparse matrix.
     estimator
         A classifier of two classes with ``predict_proba``, cross-fitted once per label; ``None`` uses the
         portfolio of :class:`~peerloss.PeerClassifier`.
     pred_proba
-        *Out-of-fold* probabilities P(given label = 1 | x), (n, L), in the order of the labels.
+        *Out-of-fold* probabilities P(given label = 1 | x), (n, L), in the order of the labels. The columns of
+        a DataFrame may be in any order if they have the names of the labels.
     cv, groups, n_jobs, random_state, verbose
         As in :func:`~peerloss.find_label_issues`.
 
@@ -131,6 +135,10 @@ def find_multilabel_issues(
     matrix = _read_matrix(labels, X)
     if pred_proba is None and X is None:
         raise InvalidInputError("pass `X` or `pred_proba`; got neither.")
+    if groups is not None and X is not None:
+        check_groups(groups, len(matrix), cv)
+    if isinstance(labels, pd.DataFrame):
+        pred_proba = in_class_order(pred_proba, list(matrix.columns), of="columns of `labels`")
     positive = None if pred_proba is None else _check_positive(pred_proba, matrix)
     audits: dict[Any, LabelAudit] = {}
     for place, name in enumerate(matrix.columns):
@@ -161,6 +169,8 @@ def _read_matrix(labels: Any, X: Any) -> pd.DataFrame:
             f"`labels` must have one row per example and one column of 0 and 1 per label; got {got}. For one "
             "label per example use find_label_issues."
         )
+    if issparse(labels):
+        labels = labels.toarray()  # type: ignore[attr-defined]
     frame = labels if isinstance(labels, pd.DataFrame) else pd.DataFrame(np.asarray(labels))
     if not frame.columns.is_unique:
         twice = frame.columns[frame.columns.duplicated()][0]

@@ -9,6 +9,7 @@ import pandas as pd
 
 from peerloss._probabilities import blocks, check_probabilities
 from peerloss._validation import check_in_range
+from peerloss.audit._column_order import in_class_order
 from peerloss.exceptions import InvalidInputError
 from peerloss.posterior.label_gain import expected_gain
 
@@ -38,7 +39,8 @@ def rank_next_labels(
         The result of :func:`find_label_issues`, for one label per row or for several annotators.
     unlabelled
         Probabilities P(noisy label | x) of rows without a label, by the model whose probabilities were
-        audited: an array or a frame with one column per class, in the order of ``audit.classes``.
+        audited: an array or a frame with one column per class, in the order of ``audit.classes``. The
+        columns of a frame may be in any order if they have the names of the classes.
     annotator
         Who labels next: the probability that the label is right, if all wrong labels are equally probable; or
         P(label | clean), shape (K, K). ``None`` is a person who errs like those who gave the labels: the
@@ -100,7 +102,8 @@ def _unlabelled(
             "alone. Pass `X` or `pred_proba` to `find_label_issues`."
         )
     rows = np.shape(unlabelled)[0]
-    proba = check_probabilities(unlabelled, rows, len(classes), labels="audit.classes", name="unlabelled")
+    ordered = in_class_order(unlabelled, classes.tolist(), name="unlabelled", of="classes of the audit")
+    proba = check_probabilities(ordered, rows, len(classes), labels="audit.classes", name="unlabelled")
     clean = found.from_features(proba)
     index = unlabelled.index if isinstance(unlabelled, pd.DataFrame) else pd.RangeIndex(rows)
     return pd.DataFrame(

@@ -25,7 +25,7 @@ import pandas as pd
 
 from peerloss._files import atomic_folder, check_output_folder, lock_file, restore_folder
 from peerloss._version import __version__
-from peerloss.audit._audit_page import PageContext, audit_page, reason_texts
+from peerloss.audit._audit_page import PageContext, audit_page, printable, reason_texts
 from peerloss.audit._picture_files import PICTURE_TYPES
 from peerloss.audit._stored_evidence import FILES, write_evidence
 from peerloss.audit._stored_explanations import dump_explanations, load_explanations
@@ -229,7 +229,7 @@ def write_folder(
         manifest = {
             "format": FORMATS[-1],
             "peerloss": __version__,
-            "source": data.name,
+            "source": printable(data.name),
             "data": copy.name,
             "sha256": _digest(copy),
             "spreadsheet_safe": spreadsheet_safe,
@@ -253,6 +253,7 @@ def write_results(
     folder: Path, audit: LabelAudit, manifest: dict[str, Any], *, context: PageContext, title: str
 ) -> None:
     """Write labels.csv, explanations, the page and audit.json; ``manifest`` describes the other files."""
+    title, context = printable(title), replace(context, folder=printable(context.folder))
     table, rows = audit.table, context.rows
     named = pd.DataFrame({"row": rows, "name": [str(name) for name in table.index]})
     results = table.reset_index(drop=True).assign(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
-from peerloss._classifier import NoisyLabelClassifier, all_or_nothing, numbers_only
+from peerloss._classifier import MAX_REPEATS, NoisyLabelClassifier, all_or_nothing, numbers_only
 from peerloss._probabilities import label_frequencies
 from peerloss._progress import announce, phase, show_progress
 from peerloss._random import RandomState, as_generator
@@ -141,6 +141,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
     """
 
     _checks_features = False  # they may contain NaN and text
+    _usual_weights = (1.0, MAX_REPEATS)
     clean_map_: CleanMap | None
     noise_: NoiseModel | None
     oof_proba_: FloatArray | None
@@ -204,7 +205,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             (:class:`~peerloss.estimators.TableEncoder`). A sparse matrix with more than 256 columns is
             reduced to its leading components.
         sample_weight
-            Non-negative weights of the rows.
+            Non-negative weights of the rows. If their mean is below 1, they are divided by it.
         eval_set
             Pairs (features, labels) whose metric is recorded in ``evals_result_``. They do not influence the
             model.
@@ -282,9 +283,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
-        tags.input_tags.allow_nan = True
-        tags.input_tags.categorical = True
-        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = tags.input_tags.categorical = tags.input_tags.sparse = True
         tags.non_deterministic = False
         return tags
 

@@ -87,6 +87,12 @@ def stratified_folds(codes: IntArray, classes: NDArray[Any], *, n_folds: int, se
     """
     counts = np.bincount(codes, minlength=len(classes))
     rarest = int(counts.argmin())
+    if counts.max() < 2:
+        raise InvalidInputError(
+            "`y` must have at least two rows (of positive weight) of some class, so that one can be held "
+            f"out; each of the {len(counts)} classes has at most one. Check that `y` holds labels and not "
+            "identifiers, or merge classes."
+        )
     if counts[rarest] < n_folds:
         wanted, n_folds = n_folds, max(2, int(counts[rarest]))
         warn_caller(

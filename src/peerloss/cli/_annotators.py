@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import atomic_files, check_output_file
+from peerloss.cli._options import jobs_option, seed_option
 from peerloss.cli._table_options import Encoding, NaValues, Sep, Sheet, TidyLabels, read_options
 from peerloss.cli._terminal import counted, say, say_json, visible
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
@@ -92,8 +93,8 @@ def annotators(
         float,
         typer.Option(help="Expected share of false positives among the workers flagged as guessing."),
     ] = 0.05,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the bootstrap.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Number of threads; -1 uses all cores.")] = 1,
+    seed: Annotated[int, seed_option("Seed of the bootstrap.")] = 0,
+    jobs: Annotated[int, jobs_option("threads")] = 1,
     spreadsheet_safe: Annotated[
         bool,
         typer.Option("--spreadsheet-safe", help="Prefix text that looks like a formula with an apostrophe."),

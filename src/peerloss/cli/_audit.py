@@ -12,6 +12,7 @@ import typer
 
 from peerloss._pages import label_text
 from peerloss._progress import announce, phase
+from peerloss.cli._options import jobs_option, seed_option
 from peerloss.cli._table_options import (
     Decimal,
     Encoding,
@@ -137,8 +138,8 @@ def audit(
     ] = None,
     flags: Flags = "auto",
     level: Level = 0.8,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
+    seed: Annotated[int, seed_option("Seed of folds and models.")] = 0,
+    jobs: Annotated[int, jobs_option()] = 1,
     spreadsheet_safe: Annotated[
         bool,
         typer.Option("--spreadsheet-safe", help="Prefix text that looks like a formula with an apostrophe."),
@@ -224,6 +225,7 @@ def audit(
             seed=seed,
             quiet=as_json,
         )
+    notes = [*notes, *_added_column(labelled, reading)]
     note = counted(len(labelled.X), "row")
     with training_bar(note, quiet=as_json), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", UserWarning)
@@ -258,6 +260,18 @@ def audit(
         say_json(summary)
     else:
         _print(found, summary, labelled.rows, reading.row_numbers)
+
+
+def _added_column(labelled: Labelled, reading: Reading) -> list[str]:
+    """Say how `peerloss apply` calls the column that it adds, if that is not its usual name."""
+    if len(labelled.columns) == 1:
+        return []
+    from peerloss.audit.review import new_label_column
+
+    name = new_label_column(list(map(str, reading.table.columns)))
+    if name == "label":
+        return []
+    return [f"The table has a column 'label'. `peerloss apply` will add the cleaned labels as {name!r}."]
 
 
 def _labelled_rows(

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from peerloss._progress import reporter
+from peerloss.cli._options import jobs_option, seed_option
 from peerloss.cli._terminal import training_bar
 from peerloss.exceptions import InvalidInputError
 
@@ -17,11 +18,9 @@ def demo(
     seeds: Annotated[
         int, typer.Option(min=1, help="Number of seeds (splits and initial weights) per case.")
     ] = 8,
-    seed: Annotated[
-        int, typer.Option(min=0, help="The first seed; 0 to 7 were used to choose the loss.")
-    ] = 200,
+    seed: Annotated[int, seed_option("The first seed; 0 to 7 were used to choose the loss.")] = 200,
     steps: Annotated[int, typer.Option(min=1, help="Training steps per network.")] = 1000,
-    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
+    jobs: Annotated[int, jobs_option()] = 1,
     output: Annotated[Path, typer.Option("-o", "--output", help="The HTML page to write.")] = Path(
         "demo/page.html"
     ),

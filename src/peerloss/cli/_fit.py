@@ -12,6 +12,7 @@ import typer
 
 from peerloss._files import check_output_folder
 from peerloss._progress import announce, phase
+from peerloss.cli._options import jobs_option, seed_option
 from peerloss.cli._table_options import (
     Decimal,
     Encoding,
@@ -64,8 +65,8 @@ def fit(
     min_class_rows: MinClassRows = None,
     yes: Yes = False,
     force: Force = False,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of folds and models.")] = 0,
-    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = 1,
+    seed: Annotated[int, seed_option("Seed of folds and models.")] = 0,
+    jobs: Annotated[int, jobs_option()] = 1,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
 ) -> None:
     """Train PeerClassifier on a table with noisy labels and save it with its preprocessing.

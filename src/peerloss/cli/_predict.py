@@ -13,6 +13,7 @@ import typer
 
 from peerloss._files import atomic_files, check_output_file
 from peerloss._progress import reporter
+from peerloss.cli._options import jobs_option
 from peerloss.cli._table_options import (
     Decimal,
     Encoding,
@@ -56,7 +57,7 @@ def predict(
     seed: Annotated[
         int | None, typer.Option(help="Deprecated; has no effect, because predictions are not random.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Number of threads; -1 uses all cores.")] = 1,
+    jobs: Annotated[int, jobs_option("threads")] = 1,
     spreadsheet_safe: Annotated[
         bool,
         typer.Option("--spreadsheet-safe", help="Prefix text that looks like a formula with an apostrophe."),
@@ -82,7 +83,8 @@ def predict(
     from peerloss.persistence import load_model
 
     loaded, ids = load_model(model), id_columns or []
-    threads = (os.cpu_count() or 1) if jobs == -1 else max(1, jobs)
+    cores = os.cpu_count() or 1
+    threads = max(1, min(cores, jobs if jobs > 0 else cores + 1 + jobs))  # as joblib counts them
     # Features have the kinds of the model; identifiers are text.
     kinds: dict[str, Any] = dict.fromkeys(ids, "text") | _kinds(loaded)
     options = _with_decimal(data, options, trained_decimal, kinds)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss.cli._options import jobs_option, seed_option
 from peerloss.cli._report import write_page
 from peerloss.cli._terminal import say, training_bar, visible
 
@@ -57,14 +58,14 @@ def reproduce(
     seeds: Annotated[
         int | None, typer.Option(min=1, help="Number of seeds; default: that of the experiment.")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The first seed.")] = 0,
+    seed: Annotated[int, seed_option("The first seed.")] = 0,
     backend: Annotated[
         str, typer.Option(help="joblib: processes on this machine. ray: a Ray cluster.")
     ] = "joblib",
     address: Annotated[
         str | None, typer.Option(help="Address of a running Ray cluster; omit to start one locally.")
     ] = None,
-    jobs: Annotated[int, typer.Option(help="Number of processes; -1 uses all cores.")] = -1,
+    jobs: Annotated[int, jobs_option()] = -1,
     data_dir: Annotated[
         Path | None,
         typer.Option("--data-dir", "--data", help="CIFAR: folder of the images; default: PEERLOSS_DATA."),

@@ -101,7 +101,8 @@ def apply(
     Delimited text to .csv (or with tabs to .tsv) and JSON lines to .jsonl are copied unchanged except for the
     labels. Other tables are converted: values are written as they were read, without formats and formulas.
 
-    Labels of several annotators become a column `label`: the decision if there is one, or the majority label.
+    Labels of several annotators become a column `label` (`label_1` if the table has one): the decision if
+    there is one, or the majority label.
 
     Example: peerloss apply audit/ -o cleaned.csv --rest relabel
     """

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import os
 import re
 import sys
@@ -76,8 +77,17 @@ def say(line: object, *, err: bool = False) -> None:
 
 
 def say_json(value: Any) -> None:
-    """Print JSON in ASCII, which every encoding can write."""
-    typer.echo(json.dumps(value, indent=2))
+    """Print JSON in ASCII, which every encoding can write; NaN and infinity, which JSON lacks, are null."""
+    typer.echo(json.dumps(_finite_or_none(value), indent=2, allow_nan=False))
+
+
+def _finite_or_none(value: Any) -> Any:
+    """Replace NaN and infinity by ``None``, recursively."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite_or_none(entry) for key, entry in value.items()}
+    return [_finite_or_none(entry) for entry in value] if isinstance(value, list | tuple) else value
 
 
 def tolerate_encodings() -> None:

@@ -10,6 +10,7 @@ from scipy.special import expit
 from sklearn.linear_model import SGDClassifier
 from sklearn.svm import SVC
 
+from peerloss._classifier import MAX_REPEATS
 from peerloss._progress import announce, phase, reporter
 from peerloss._random import RandomState, as_generator
 from peerloss._validation import as_float_array, check_choice, check_count, check_finite, check_in_range
@@ -37,6 +38,7 @@ class _TunedClassifier(FoldClassifier):
     cv: Any
     scoring_alpha: float
     random_state: RandomState
+    _usual_weights = (1.0 / MAX_REPEATS, MAX_REPEATS)
 
     def _tune(self, data: FitInput, groups: ArrayLike | None) -> tuple[float, Any]:
         """Return the best setting and the model trained with it; set ``scores_`` and the calibrator."""

@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 from sklearn.base import clone
 from sklearn.preprocessing import StandardScaler
-from sklearn.utils import check_random_state
 
 from peerloss._classifier import MISSING, FitInput, all_or_nothing
 from peerloss._device import resolve_device
 from peerloss._probabilities import explain_nothing_learned, label_frequencies
 from peerloss._progress import announce, show_progress
-from peerloss._validation import MAX_STANDARDISED, METRICS, FloatArray, check_choice
+from peerloss._validation import MAX_STANDARDISED, METRICS, FloatArray, check_choice, check_n_jobs
 from peerloss.datasets.tables.table_encoder import Views
 from peerloss.estimators._peer_report import MISFIT, make_report
 from peerloss.estimators.folds import (
     Folds,
     TableClassifier,
+    as_legacy_generator,
     folds_of_copies,
     held_out_folds,
     is_fold_count,
@@ -66,12 +66,12 @@ class PeerClassifier(TableClassifier):
         drawn twice if there are at most 2,000 rows. Forests use out-of-bag probabilities instead of folds if
         ``cv`` is a number and no ``groups`` are given.
     n_jobs
-        Processes for the portfolio; ``None`` is one.
+        Processes for the portfolio; ``None`` is one, -1 uses all cores. There are at most as many as cores.
     device
         Device of the networks: ``"cpu"``, ``"cuda"``, or ``"auto"``, which is the GPU if there is one and the
         table has at least 2,048 features. With fewer features a CPU is faster, since the networks are small.
     random_state
-        Seed of folds and models.
+        Seed of folds and models: an integer from 0 to 2**32 - 1, a ``RandomState``, or ``None``.
     verbose
         Whether ``fit`` shows its progress on stderr: phase, percentage, elapsed time, time left.
 
@@ -150,20 +150,23 @@ class PeerClassifier(TableClassifier):
             an array are 0..K-1. A row is trained as one copy per class, weighted by its share. A ``gold``
             label replaces the soft label.
         sample_weight
-            Non-negative weights of the rows.
+            Non-negative weights of the rows; only their ratios matter.
         groups
             Group of each row, passed to ``cv``; with a number of folds, rows of one group stay together.
         gold
             Known clean labels, missing (NaN or None) for the other rows; or a boolean mask of rows whose
-            ``y`` is known to be correct. Gold rows train with their gold label. They also improve the
+            ``y`` is known to be correct. If ``X`` is a DataFrame, a Series is matched to its rows by the
+            index. Gold rows train with their gold label. They also improve the
             estimated noise: only the other rows are explained by noise, and the pairs of gold and noisy
             labels are counted.
         """
         with all_or_nothing(self), show_progress("PeerClassifier", show=bool(self.verbose)):
             check_choice(self.metric, "metric", METRICS)
+            check_n_jobs(self.n_jobs)
+            generator = as_legacy_generator(self.random_state)
             alpha = check_alpha_or_auto(self.alpha)
-            rows, pairs, verified = replace_by_gold(self._check_fit(X, y, sample_weight), gold)
-            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            rows, pairs, verified = replace_by_gold(self._check_fit(X, y, sample_weight), gold, X)
+            seed = int(generator.randint(2**31 - 1))
             scaled, unlabelled = self._fit_scaler(rows), rows.codes == MISSING
             data, source = labelled_copies(rows._replace(X=scaled))
             verified = None if verified is None else verified[source]
@@ -216,6 +219,8 @@ class PeerClassifier(TableClassifier):
         The noise is not estimated, so this takes less time than ``fit``. ``X``, ``y`` and ``groups`` are as
         in ``fit``, and every row needs a label.
         """
+        check_n_jobs(self.n_jobs)
+        generator = as_legacy_generator(self.random_state)
         model = clone(self)
         rows = model._check_fit(X, y)  # noqa: SLF001 - of the same class
         if n_missing := int((rows.codes == MISSING).sum()):
@@ -223,7 +228,7 @@ class PeerClassifier(TableClassifier):
                 f"`y` must have a label for every row; rows without one: {n_missing}. Leave them out, or use "
                 "`fit`, which accepts them."
             )
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        seed = int(generator.randint(2**31 - 1))
         data, source = labelled_copies(rows._replace(X=model._fit_scaler(rows)))  # noqa: SLF001
         portfolio = model._fit_portfolio(rows, data, source, groups, seed)  # noqa: SLF001
         return merge_copies(portfolio.oof_proba, source, len(rows.codes))

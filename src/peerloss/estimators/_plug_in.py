@@ -11,7 +11,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from peerloss._classifier import MISSING, is_mixed_table, table_of_gaps
+from peerloss._classifier import MAX_REPEATS, MISSING, is_mixed_table, table_of_gaps
 from peerloss._probabilities import label_frequencies
 from peerloss._progress import announce, phase, reporter
 from peerloss._random import RandomState, as_generator
@@ -125,6 +125,7 @@ class PeerPlugInClassifier(FoldClassifier):
     clean_map_: CleanMap | None
     _checks_features = False  # the estimator checks them
     _accepts_partial_labels = True
+    _usual_weights = (1.0 / MAX_REPEATS, MAX_REPEATS)
 
     def __init__(
         self,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import pandas as pd
 from sklearn.model_selection import StratifiedGroupKFold, StratifiedKFold, check_cv
-from sklearn.utils import _safe_indexing
+from sklearn.utils import _safe_indexing, check_random_state
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from peerloss._classifier import (
@@ -22,13 +22,13 @@ from peerloss._classifier import (
     table_of_gaps,
 )
 from peerloss._progress import show_progress
-from peerloss._validation import BoolArray, FloatArray, IntArray, check_count
+from peerloss._validation import BoolArray, FloatArray, IntArray, check_count, short_repr
 from peerloss.datasets.tables.sparse_encoder import SparseEncoder, as_dense, encoder_for
 from peerloss.datasets.tables.table_encoder import TableEncoder, Views
 from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike
+    from numpy.typing import ArrayLike, NDArray
 
 Folds = list[tuple[IntArray, IntArray]]
 
@@ -255,12 +255,15 @@ def _check_classes(folds: Folds, data: FitInput) -> None:
 
 
 def replace_by_gold(
-    data: FitInput, gold: ArrayLike | None
+    data: FitInput, gold: ArrayLike | None, X: Any = None
 ) -> tuple[FitInput, tuple[IntArray, IntArray] | None, BoolArray | None]:
-    """Replace noisy labels by gold labels; also return the pairs (clean, noisy) and a mask of gold rows."""
+    """Replace noisy labels by gold labels; also return the pairs (clean, noisy) and a mask of gold rows.
+
+    If ``X`` is a DataFrame, a Series of gold labels is matched to its rows by the index.
+    """
     if gold is None:
         return data, None, None
-    given = np.asarray(gold)
+    given = _gold_array(_in_order(gold, X.index) if isinstance(X, pd.DataFrame) else gold)
     if given.shape != data.codes.shape:
         raise InvalidInputError(
             f"`gold` must have one entry per row, {len(data.codes)} in all; got shape {given.shape}. "
@@ -272,7 +275,7 @@ def replace_by_gold(
     known = ~pd.isna(given)
     place = pd.Index(data.classes).get_indexer(pd.Index(given[known]))
     if (place < 0).any():
-        unknown = given[known][place < 0][0]
+        unknown = _plain(given[known][place < 0][0])
         raise InvalidInputError(
             f"`gold` must contain labels that occur in `y`, {data.classes.tolist()[:10]}; found {unknown!r}."
         )
@@ -285,6 +288,35 @@ def replace_by_gold(
     clean, noisy = np.asarray(place, dtype=np.int64), data.codes[known]
     pairs = clean[noisy != MISSING], noisy[noisy != MISSING]
     return data._replace(codes=codes), pairs if len(pairs[0]) else None, known
+
+
+def _in_order(gold: Any, names: pd.Index) -> Any:
+    """Return a Series in the order of the rows, unknown in rows that it does not name."""
+    if not isinstance(gold, pd.Series) or gold.index.equals(names):
+        return gold
+    for index, owner in ((gold.index, "`gold`"), (names, "`X`")):
+        if not index.is_unique:
+            raise InvalidInputError(
+                "`gold` and `X` must have indexes without duplicates if they differ; that of "
+                f"{owner} repeats {index[index.duplicated()].tolist()[0]!r}. Pass `gold.to_numpy()` if its "
+                "entries are in the order of the rows."
+            )
+    absent = ~gold.index.isin(names)
+    if absent.any():
+        raise InvalidInputError(
+            f"`gold` must have index labels that occur in the index of `X`, such as {names.tolist()[0]!r}; "
+            f"found {gold.index[absent].tolist()[0]!r}. Pass `gold.to_numpy()` if its entries are in the "
+            "order of the rows."
+        )
+    return gold.reindex(names, fill_value=False) if gold.dtype == bool else gold.reindex(names)
+
+
+def _gold_array(gold: Any) -> NDArray[Any]:
+    """Return an array in which missing labels are missing; NumPy would turn NaN beside text into "nan"."""
+    if not isinstance(gold, list | tuple):
+        return np.asarray(gold)
+    entries = np.asarray(gold, dtype=object)
+    return np.asarray(pd.Series(entries).infer_objects()) if entries.ndim == 1 else entries
 
 
 def _check_verified(data: FitInput, verified: BoolArray) -> None:
@@ -339,3 +371,15 @@ def merge_copies(proba: FloatArray, rows: IntArray, n_rows: int) -> FloatArray:
     merged = np.full((n_rows, proba.shape[1]), np.nan)
     merged[rows] = proba
     return merged
+
+
+def as_legacy_generator(random_state: Any) -> np.random.RandomState:
+    """Return the ``RandomState`` of a seed, as scikit-learn does."""
+    try:
+        generator: np.random.RandomState = check_random_state(random_state)
+    except (ValueError, TypeError) as error:
+        raise InvalidInputError(
+            "`random_state` must be an integer from 0 to 2**32 - 1, a numpy RandomState, or None; got "
+            f"{short_repr(random_state)}. Pass an integer such as 0 for a repeatable result."
+        ) from error
+    return generator

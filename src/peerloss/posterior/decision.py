@@ -3,8 +3,9 @@
 :func:`measure_misfit` tests whether the estimated noise explains the noisy labels. If clean probabilities
 times T predict them clearly worse than the noisy probabilities do, T does not fit: the noise depends on the
 row, or its rates cannot be estimated from these data. On 55 tables no noise was rejected, of whatever kind
-(``docs/howto/covered-noise.md``). A T that fits is not a proof. Any noisy posterior is explained by T = I, and noise that is a function of the features,
-such as keyword rules, looks like clean labels of an easier task.
+(``docs/howto/covered-noise.md``). A T that fits is not a proof. Any noisy posterior is explained by T = I,
+and noise that is a function of the features, such as keyword rules, looks like clean labels of an easier
+task.
 """
 
 from __future__ import annotations

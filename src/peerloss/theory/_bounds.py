@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from peerloss._validation import check_count, check_finite, check_in_range, check_non_negative
+from peerloss.exceptions import InvalidInputError
 from peerloss.theory._optimal_alpha import informative_factor
 from peerloss.theory._transforms import Transform, invert_transform
 
@@ -13,6 +15,9 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
     from peerloss.noise import NoiseModel
+
+#: Larger numbers of labels are refused; their digits would mean nothing.
+MAX_SAMPLES = 10**100
 
 
 def excess_risk_bound(
@@ -91,7 +96,7 @@ def required_samples(
     NotIdentifiableError
         If no e_j exist or Σe ≥ 1.
     InvalidInputError
-        If a number is out of range.
+        If a number is out of range, or more than 10**100 labels would be needed.
 
     Examples
     --------
@@ -101,12 +106,22 @@ def required_samples(
     """
     target = check_non_negative(excess, "excess", positive=True)
     constant = _excess_constant(noise, alpha, confidence, n_hypotheses)
-    n = max(1, math.ceil((constant / target) ** 2))
-    while constant / math.sqrt(n) > target:  # the square above may round either way
-        n += 1
-    while n > 1 and constant / math.sqrt(n - 1) <= target:
-        n -= 1
-    return n
+    if not math.isfinite(constant):
+        raise InvalidInputError(
+            f"`alpha` must give a finite bound; got {alpha:g}, for which the bound of every number of labels "
+            "overflows. Use `optimal_alpha(noise, clean_prior)` or 1.0."
+        )
+    exact = Fraction(constant) ** 2 / Fraction(target) ** 2
+    if exact > MAX_SAMPLES:
+        raise InvalidInputError(
+            f"`excess` must be at least {constant / math.sqrt(MAX_SAMPLES):.2g} for this noise and `alpha`; "
+            f"got {target:g}, which needs more than {float(MAX_SAMPLES):.0e} labels. Pass a larger number."
+        )
+    low, high = 0, 2 * math.ceil(exact) + 1  # the bound exceeds the target at `low`, and not at `high`
+    while high - low > 1:  # bisection, since consecutive integers above 2**53 may have the same root
+        middle = (low + high) // 2
+        low, high = (low, middle) if constant / math.sqrt(middle) <= target else (middle, high)
+    return high
 
 
 def deviation_bound(

@@ -135,7 +135,17 @@ def test_rows_beyond_the_data_are_refused():
         cleaned(b"x,label\n1,a\n2,b\n", new={7: "a"})
 
 
-def test_a_column_called_label_is_refused():
-    """The cleaned labels of several annotators need this name."""
-    with pytest.raises(InvalidInputError, match="must not have a column 'label'"):
-        cleaned(b"x,label\n1,a\n2,b\n", columns=("x", "y"))
+@pytest.mark.parametrize(
+    ("header", "name"), [("x,label", "label_1"), ("label_1,label", "label_2"), ("x,Label", "label")]
+)
+def test_the_added_column_has_a_free_name(tmp_path, header, name):
+    """Columns of the table stay, whatever they are called; the format of the output does not matter."""
+    content, given = f"{header}\n1,a\n2,b\n".encode(), {0: "b c", 1: "a"}
+    text, _ = cleaned(content, columns=("x", "y"), given=given, new={1: "é"})
+    assert text.decode() == f"{header},{name}\n1,a,b c\n2,b,é\n"
+    folder = audit_of(tmp_path, "data.csv", content, ())
+    plan = Cleaning({1: "é"}, frozenset(), given, 0, 0)
+    write_cleaned(folder, plan, tmp_path / "out.parquet")
+    table = pd.read_parquet(tmp_path / "out.parquet")
+    assert list(table) == [*header.split(","), name]
+    assert table[name].tolist() == ["b c", "é"]

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         UNDECIDED_POLICIES,
         Cleaning,
         check_automatic_changes,
+        new_label_column,
         plan_cleaning,
         write_cleaned,
     )
@@ -31,7 +32,8 @@ if TYPE_CHECKING:
 #: Module → public names that are imported from it.
 _NAMES = {
     "_apply_decisions": (
-        "MAX_CHANGE UNDECIDED_POLICIES Cleaning check_automatic_changes plan_cleaning write_cleaned"
+        "MAX_CHANGE UNDECIDED_POLICIES Cleaning check_automatic_changes new_label_column plan_cleaning "
+        "write_cleaned"
     ),
     "_decisions_file": "Decision DecisionsFile DecisionsFileWarning read_decisions",
     "_rerank": "gold_from_decisions rerank",
@@ -51,6 +53,7 @@ __all__ = [
     "View",
     "check_automatic_changes",
     "gold_from_decisions",
+    "new_label_column",
     "plan_cleaning",
     "read_decisions",
     "rerank",

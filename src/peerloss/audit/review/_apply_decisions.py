@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, count, islice
 from typing import IO, TYPE_CHECKING
 
 from peerloss._files import atomic_files
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 UNDECIDED_POLICIES = ("keep", "relabel", "drop")
 #: Largest share of the rows that may change or be dropped without a decision of a person.
 MAX_CHANGE = 0.3
-#: Column that is added if the labels came from several annotators.
+#: Column that is added if the labels came from several annotators or from another file.
 NEW_COLUMN = "label"
 
 
@@ -170,7 +170,8 @@ def _copy_text(folder: AuditFolder, cleaning: Cleaning, output: IO[str], found: 
                 label = cleaning.new_labels.get(row)
                 text = record.source
                 if column is None:
-                    added = NEW_COLUMN if row < 0 else cleaning.given.get(row, "") if label is None else label
+                    given = cleaning.given.get(row, "")
+                    added = new_label_column(found.header) if row < 0 else given if label is None else label
                     text = append_field(text, added, found.delimiter)
                 elif label is None and row >= 0:
                     label = tidied.get(record.fields[column])
@@ -244,10 +245,11 @@ def _convert(folder: AuditFolder, cleaning: Cleaning, file: Path, suffix: str) -
     columns = folder.manifest["labels"]
     table = read_with_notes(folder.data_path, options=folder.options, labels=columns).table
     folder.check_rows([*cleaning.new_labels, *cleaning.dropped], len(table))
-    column = _label_column(folder, list(map(str, table.columns)))
+    header = list(map(str, table.columns))
+    column = _label_column(folder, header)
     if column is None:
         column = table.shape[1]
-        table[NEW_COLUMN] = [cleaning.given.get(row, "") for row in range(len(table))]
+        table[new_label_column(header)] = [cleaning.given.get(row, "") for row in range(len(table))]
     labels = respell(table.iloc[:, column], folder.tidied).astype(object)
     is_number = table.iloc[:, column].dtype.kind in "iuf"
     for row, label in cleaning.new_labels.items():
@@ -262,11 +264,14 @@ def _convert(folder: AuditFolder, cleaning: Cleaning, file: Path, suffix: str) -
 def _label_column(folder: AuditFolder, header: Sequence[str]) -> int | None:
     """Return the position of the label column, or ``None`` if one must be added."""
     columns = folder.manifest["labels"]
-    if len(columns) == 1:
-        return header.index(columns[0])
-    if NEW_COLUMN in header:
-        raise InvalidInputError(
-            f"{folder.data_path.name} must not have a column {NEW_COLUMN!r}: the cleaned labels would be "
-            "written there. Rename the column and audit again."
-        )
-    return None
+    return header.index(columns[0]) if len(columns) == 1 else None
+
+
+def new_label_column(header: Sequence[str]) -> str:
+    """Return the name of the column of labels that is added to a table with these columns.
+
+    >>> new_label_column(["x", "ann"]), new_label_column(["x", "label"])
+    ('label', 'label_1')
+    """
+    names = chain([NEW_COLUMN], (f"{NEW_COLUMN}_{i}" for i in count(1)))
+    return next(name for name in names if name not in header)

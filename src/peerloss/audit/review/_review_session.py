@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from peerloss.audit._audit_page import cell_text, long_columns
+from peerloss.audit._audit_page import cell_text, long_columns, printable
 from peerloss.audit.review._decisions_file import (
     ACTIONS,
     MAX_NAME,
@@ -70,8 +70,8 @@ class Review:
             )
         self.classes = folder.classes
         self.reviewer = reviewer
-        self.title = str(folder.manifest.get("source", folder.path.name))
-        self.command = f"peerloss apply {shlex.quote(str(folder.path))} -o cleaned.csv"
+        self.title = str(folder.manifest.get("source", printable(folder.path.name)))
+        self.command = f"peerloss apply {shlex.quote(printable(str(folder.path)))} -o cleaned.csv"
         suspects = _ordered(folder, order)
         self._suspects: list[dict[Any, Any]] = suspects.to_dict("records")
         self._given, self._suggested = (suspects[name].to_numpy(dtype=str) for name in ("given", "suggested"))

@@ -12,7 +12,7 @@ from joblib.parallel import get_active_backend
 from scipy.optimize import nnls
 
 from peerloss._classifier import FitInput
-from peerloss._device import one_blas_thread
+from peerloss._device import n_workers, one_blas_thread
 from peerloss._probabilities import as_rows
 from peerloss._progress import announce, phase, tracker
 from peerloss.estimators.portfolio._candidates import (
@@ -327,10 +327,11 @@ def _joined(folds: Folds, parts: list[tuple[Any, list[FloatArray]]], data: FitIn
 def _run(tasks: list[Any], n_jobs: int | None) -> list[Any]:
     """Run joblib's delayed calls and report each result."""
     report = tracker(len(tasks))
+    workers = n_workers(n_jobs, len(tasks))
     if report is None:
-        return list(Parallel(n_jobs=n_jobs)(tasks))
+        return list(Parallel(n_jobs=workers)(tasks))
     results: list[Any] = []
-    for result in Parallel(n_jobs=n_jobs, return_as="generator")(tasks):
+    for result in Parallel(n_jobs=workers, return_as="generator")(tasks):
         results.append(result)
         report(len(results))
     return results

@@ -18,7 +18,6 @@ from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training.deep._batches import Batches, Epoch
 from peerloss.training.deep._inputs import check_outputs, check_trainable, largest_label, training_rows
-from peerloss.training.deep._optimizer import make_optimizer
 from peerloss.training.deep._predict import (
     AveragedPredictor,
     WeightAverage,
@@ -27,6 +26,7 @@ from peerloss.training.deep._predict import (
     precision,
 )
 from peerloss.training.deep._ranks import Ranks
+from peerloss.training.deep._recipe import make_optimizer
 from peerloss.training.deep._sieve_targets import (
     FixedTargets,
     GrownTargets,

@@ -5,7 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+import torch
 
 from peerloss._deprecation import renamed_fields, warn_renamed
 from peerloss._validation import (
@@ -19,6 +21,9 @@ from peerloss._validation import (
 )
 from peerloss.exceptions import InvalidInputError
 from peerloss.training.deep._augment import STRONG_AUGMENT, Augment, check_augment
+
+if TYPE_CHECKING:
+    from torch import nn
 
 #: AdamW changes every weight by about the learning rate in each step, whatever the gradient. The default rate
 #: of SGD is above this limit, so that it is never used for AdamW by mistake.
@@ -339,6 +344,23 @@ class DeepRecipe:
         growth = None if self.sieve is None else self.sieve.growth
         own = {name: getattr(growth, name, None) for name in ("learning_rate", "warm_up", "average")}
         return replace(self, **{name: value for name, value in own.items() if value is not None})
+
+
+def make_optimizer(model: nn.Module, recipe: DeepRecipe, *, fused: bool) -> torch.optim.Optimizer:
+    """Return SGD or AdamW with the settings of the recipe."""
+    rate, decay, momentum = recipe.learning_rate, recipe.weight_decay, recipe.momentum
+    weights = list(model.parameters())
+    if recipe.optimizer == "sgd":
+        return torch.optim.SGD(
+            weights, lr=rate, momentum=momentum, nesterov=True, weight_decay=decay, fused=fused
+        )
+    # Biases and the weights of normalisation layers have one dimension; they are customarily not decayed.
+    groups = [
+        {"params": [w for w in weights if w.ndim >= 2], "weight_decay": decay},
+        {"params": [w for w in weights if w.ndim < 2], "weight_decay": 0.0},
+    ]
+    filled = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(filled, lr=rate, betas=(momentum, 0.999), fused=fused)
 
 
 def _between(ends: tuple[float, float], share: float) -> float:
