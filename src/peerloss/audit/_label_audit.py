@@ -34,9 +34,9 @@ SUMMARY_PAIRS = 10
 LOOKS_CLEAN = 0.5
 #: What the three numbers of an audit mean; pages show it, and docs/glossary.md has the same text.
 NUMBERS_EXPLAINED = (
-    "Suspects are the flagged rows: flagging them is expected to find many wrong labels and to flag few right "
-    "ones. The labels expected to be wrong are an estimate for the whole table, which does not say which rows "
-    "they are. Only labels whose probability of being wrong is above ½ are changed automatically."
+    "Suspects are the flagged rows: flagging them is expected to find many wrong labels and to flag few "
+    "right ones. The labels expected to be wrong are an estimate for the whole table, which does not say "
+    "which rows they are. Only labels whose probability of being wrong is above ½ are changed automatically."
 )
 
 
