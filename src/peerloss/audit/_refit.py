@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
+from peerloss._device import n_workers
 from peerloss._probabilities import normalise_rows, take
 from peerloss.exceptions import InvalidInputError
 from peerloss.posterior.label_gain import expected_gain
@@ -97,7 +98,9 @@ def fit_to_posterior(
         model = clone(estimator).fit(_safe_indexing(features, rows), label, **weights)
         return test, model.classes_, model.predict_proba(_safe_indexing(features, test))
 
-    for test, classes, proba in Parallel(n_jobs=n_jobs)(delayed(held_out)(*fold) for fold in folds):
+    splits = list(folds)
+    workers = n_workers(n_jobs, len(splits))
+    for test, classes, proba in Parallel(n_jobs=workers)(delayed(held_out)(*split) for split in splits):
         predicted[np.ix_(test, classes)] = proba
     if not predicted.any(axis=1).all():
         raise InvalidInputError("`cv` must hold out every row; some rows are in no held-out part.")

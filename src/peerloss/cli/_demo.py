@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +9,7 @@ import typer
 
 from peerloss._progress import reporter
 from peerloss.cli._options import jobs_option, seed_option
-from peerloss.cli._terminal import training_bar
+from peerloss.cli._terminal import say_json, training_bar
 from peerloss.exceptions import InvalidInputError
 
 
@@ -46,7 +45,7 @@ def demo(
             rows.append(row)
             report(len(rows))
     if as_json:
-        typer.echo(json.dumps([row.as_dict() for row in rows]))
+        say_json([row.as_dict() for row in rows])
         return
     table = Table(title=f"Accuracy on clean test labels after training on noisy ones ({seeds} seeds)")
     for heading in ("data set", "noise e_neg, e_pos", "plain", "peer loss", "gain"):

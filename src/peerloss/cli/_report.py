@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path  # noqa: TC003 (typer reads annotations at run time)
 from typing import Annotated
 
 import typer
 
-from peerloss.cli._terminal import say
+from peerloss.cli._terminal import say, say_json
 
 
 def report(
@@ -35,7 +34,7 @@ def report(
         return
     from peerloss.report import build_report, report_numbers
 
-    typer.echo(json.dumps(report_numbers(build_report(results))))
+    say_json(report_numbers(build_report(results)))
 
 
 def write_page(results: Path, output: Path | None = None) -> None:

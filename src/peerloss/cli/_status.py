@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import warnings
 from dataclasses import asdict
 from pathlib import Path  # noqa: TC003 (typer reads annotations at run time)
@@ -10,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from peerloss.cli._terminal import counted, say, visible
+from peerloss.cli._terminal import counted, say, say_json, visible
 from peerloss.exceptions import InvalidInputError
 
 
@@ -35,7 +34,7 @@ def status(
     plans = progress(Store(results))
     if as_json:
         # `cells` is the deprecated name of `runs`.
-        typer.echo(json.dumps([asdict(plan) | {"cells": plan.runs} for plan in plans]))
+        say_json([asdict(plan) | {"cells": plan.runs} for plan in plans])
         return
     for plan in plans:
         say(f"{plan.experiment}, protocol {plan.protocol}: {plan.title}")

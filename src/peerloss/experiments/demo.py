@@ -10,7 +10,7 @@ import torch
 from joblib import Parallel, delayed
 
 from peerloss._deprecation import renamed_parameters
-from peerloss._device import one_thread
+from peerloss._device import n_workers, one_thread
 from peerloss.datasets import load_dataset, split_and_flip
 from peerloss.experiments._parallel import worker_errors
 from peerloss.losses import PeerLoss, PlainLoss
@@ -82,7 +82,7 @@ def run_demo(
         noise = NoiseModel.binary(e_neg, e_pos)
         splits = [split_and_flip(dataset, noise, random_state=first_seed + i) for i in range(seeds)]
         with worker_errors(stored=False):
-            accuracies = Parallel(n_jobs=n_jobs)(
+            accuracies = Parallel(n_jobs=n_workers(n_jobs, len(METHODS) * seeds))(
                 delayed(_accuracy)(splits[i], method, first_seed + i, max_steps)
                 for method in METHODS
                 for i in range(seeds)
