@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from peerloss._files import atomic_files, check_output_file
-from peerloss.cli._options import jobs_option, seed_option
+from peerloss.cli._options import jobs_option, refuse_unused, seed_option
 from peerloss.cli._table_options import Encoding, NaValues, Sep, Sheet, TidyLabels, read_options
 from peerloss.cli._terminal import counted, say, say_json, visible
 from peerloss.exceptions import IdentifiabilityWarning, InvalidInputError
@@ -109,15 +109,15 @@ def annotators(
 
     from peerloss._validation import check_choice
     from peerloss.crowd import read_reports
-    from peerloss.crowd.choices import MECHANISMS, PAYMENTS
+    from peerloss.crowd.choices import MECHANISMS
     from peerloss.crowd.report_tables import read_gold
     from peerloss.datasets.label_spelling import find_spellings
     from peerloss.datasets.tables import options_for_other
     from peerloss.peer_prediction.reports import DUPLICATES, Reports
 
     check_choice(mechanism, "--mechanism", MECHANISMS)
-    check_choice(payment, "--payment", PAYMENTS)
     check_choice(duplicates, "--duplicates", DUPLICATES)
+    _check_payment(budget, payment, pay_copies=pay_copies)
     given = {"task": task_column, "worker": worker_column, "label": label_column}
     columns = {role: name for role, name in given.items() if name is not None}
     if wide and columns.keys() - {"task"}:
@@ -193,6 +193,16 @@ def annotators(
         say_json(summary)
     else:
         _print(scores, summary, spellings)
+
+
+def _check_payment(budget: str | None, payment: str, *, pay_copies: bool) -> None:
+    """Refuse an unknown kind of payment, and options of payments if none are computed."""
+    from peerloss._validation import check_choice
+    from peerloss.crowd.choices import PAYMENTS
+
+    check_choice(payment, "--payment", PAYMENTS)
+    if budget is None and (payment != "affine" or pay_copies):
+        refuse_unused("--pay-copies" if pay_copies else "--payment", needs="--budget")
 
 
 def _tidied(

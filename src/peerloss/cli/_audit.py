@@ -12,8 +12,9 @@ import typer
 
 from peerloss._pages import label_text
 from peerloss._progress import announce, phase
-from peerloss.cli._options import jobs_option, seed_option
+from peerloss.cli._options import jobs_option, refuse_unused, seed_option
 from peerloss.cli._table_options import (
+    DEFAULT_LEVEL,
     Decimal,
     Encoding,
     Flags,
@@ -137,7 +138,7 @@ def audit(
         typer.Option(help="Features to learn from, one row per row of the data: .npy, Parquet or CSV."),
     ] = None,
     flags: Flags = "auto",
-    level: Level = 0.8,
+    level: Level = DEFAULT_LEVEL,
     seed: Annotated[int, seed_option("Seed of folds and models.")] = 0,
     jobs: Annotated[int, jobs_option()] = 1,
     spreadsheet_safe: Annotated[
@@ -319,8 +320,10 @@ def _labelled_rows(
         names = read_row_names(data, id_column, options=options) if is_text else table[id_column]
         table = table.set_index(row_names(names, where, reading.row_numbers))
     X = table.drop(columns=left_out)
+    check_choice(duplicates, "--duplicates", DUPLICATES)
+    if reports is None and duplicates != "error":
+        refuse_unused("--duplicates", needs="--reports")
     if reports is not None:
-        check_choice(duplicates, "--duplicates", DUPLICATES)
         found = read_matched_reports(
             reports,
             table.index,

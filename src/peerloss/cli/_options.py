@@ -1,10 +1,12 @@
-"""The options --jobs and --seed, which several commands have."""
+"""The options --jobs and --seed, which several commands have, and options that need another one."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import typer
+
+from peerloss.exceptions import InvalidInputError
 
 #: Largest seed that NumPy and scikit-learn accept.
 MAX_SEED = 2**32 - 1
@@ -33,3 +35,8 @@ def _check_seed(seed: int) -> int:
     if not 0 <= seed <= MAX_SEED:
         raise typer.BadParameter(f"the seed must be an integer from 0 to {MAX_SEED} (2**32 - 1); got {seed}.")
     return seed
+
+
+def refuse_unused(option: str, *, needs: str) -> None:
+    """Raise an error for an option that has no effect without another one."""
+    raise InvalidInputError(f"`{option}` has no effect without {needs}. Add {needs}, or leave out {option}.")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from peerloss.cli._options import refuse_unused
 from peerloss.cli._terminal import say
 from peerloss.exceptions import InvalidInputError
 
@@ -59,6 +60,7 @@ Flags = Annotated[
         "allows.",
     ),
 ]
+DEFAULT_LEVEL = 0.8
 Level = Annotated[
     float,
     typer.Option(
@@ -91,7 +93,10 @@ def flag_options(flags: str, level: float) -> dict[str, Any]:
     from peerloss._validation import FLAG_TARGETS, check_choice, check_in_range
 
     check_choice(flags, "--flags", FLAG_TARGETS)
-    return {"target": flags, "level": check_in_range(level, "--level", 0.0, 1.0, low_open=True)}
+    check_in_range(level, "--level", 0.0, 1.0, low_open=True)
+    if flags != "precision" and level != DEFAULT_LEVEL:
+        refuse_unused("--level", needs="--flags precision")
+    return {"target": flags, "level": level}
 
 
 def show_summary(summary: TableSummary, *, yes: bool, quiet: bool) -> None:
