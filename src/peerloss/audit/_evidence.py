@@ -16,7 +16,7 @@ from sklearn.utils import _safe_indexing
 from peerloss._pages import counted
 from peerloss.audit._refit import fit_to_posterior, with_refitted
 from peerloss.datasets.label_spelling import find_rare_labels
-from peerloss.estimators.folds import DEFAULT_FOLDS, is_fold_count
+from peerloss.estimators.folds import DEFAULT_FOLDS, gold_array, is_fold_count
 from peerloss.exceptions import InvalidInputError, warn_caller
 from peerloss.posterior.flags import FlagRule
 from peerloss.posterior.label_posterior import class_probabilities, label_posterior
@@ -131,7 +131,7 @@ def gold_codes(gold: Any, index: pd.Index, classes: NDArray[Any], codes: IntArra
     by_name = isinstance(gold, pd.Series | Mapping)
     values = pd.Series(gold, dtype=None if len(gold) else object) if by_name else gold
     if not by_name or (len(values) == len(index) and values.index.equals(index)):
-        values = _as_array(values)
+        values = gold_array(values)
         _check_one_per_row(values, len(codes))
         if values.dtype == bool:
             return np.where(values, codes, UNKNOWN)
@@ -234,7 +234,7 @@ def _select_gold(gold: Any, index: pd.Index, kept: BoolArray, rare: dict[Any, in
         by_row = known.index.equals(index)  # names may then repeat
         chosen: Any = known[kept if by_row else ~known.index.isin(index[~kept])]
     else:
-        chosen = _as_array(gold)
+        chosen = gold_array(gold)
         _check_one_per_row(chosen, len(kept))
         chosen = chosen[kept]
     labels = pd.Series(chosen)
@@ -253,11 +253,6 @@ def _check_one_per_row(gold: NDArray[Any], n_rows: int) -> None:
             f"`gold` must have one entry per row, {n_rows} in all; got shape {gold.shape}. Use None or NaN "
             "for unknown labels, or a Series or a dictionary by the names of the rows."
         )
-
-
-def _as_array(gold: Any) -> NDArray[Any]:
-    """Return an array in which missing labels are missing; NumPy would turn NaN beside text into "nan"."""
-    return np.asarray(pd.Series(gold)) if isinstance(gold, list | tuple) else np.asarray(gold)
 
 
 def check_folds(cv: Any, codes: IntArray, classes: NDArray[Any], groups: Any) -> Any:

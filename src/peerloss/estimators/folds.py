@@ -263,7 +263,7 @@ def replace_by_gold(
     """
     if gold is None:
         return data, None, None
-    given = _gold_array(_in_order(gold, X.index) if isinstance(X, pd.DataFrame) else gold)
+    given = gold_array(_in_order(gold, X.index) if isinstance(X, pd.DataFrame) else gold)
     if given.shape != data.codes.shape:
         raise InvalidInputError(
             f"`gold` must have one entry per row, {len(data.codes)} in all; got shape {given.shape}. "
@@ -311,7 +311,7 @@ def _in_order(gold: Any, names: pd.Index) -> Any:
     return gold.reindex(names, fill_value=False) if gold.dtype == bool else gold.reindex(names)
 
 
-def _gold_array(gold: Any) -> NDArray[Any]:
+def gold_array(gold: Any) -> NDArray[Any]:
     """Return an array in which missing labels are missing; NumPy would turn NaN beside text into "nan"."""
     if not isinstance(gold, list | tuple):
         return np.asarray(gold)

@@ -17,12 +17,17 @@ from peerloss.exceptions import DivergenceError, InvalidInputError
 from peerloss.losses import AlphaSchedule, PeerLoss
 from peerloss.metrics import peer_score
 from peerloss.training.deep._batches import Batches, Epoch
-from peerloss.training.deep._inputs import check_outputs, check_trainable, largest_label, training_rows
+from peerloss.training.deep._inputs import (
+    check_outputs,
+    check_trainable,
+    largest_label,
+    number_type,
+    training_rows,
+)
 from peerloss.training.deep._predict import (
     AveragedPredictor,
     WeightAverage,
     call_model,
-    number_type,
     precision,
 )
 from peerloss.training.deep._ranks import Ranks

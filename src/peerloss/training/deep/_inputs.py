@@ -155,6 +155,12 @@ def _check_augmentation(inputs: InputRows, recipe: DeepRecipe) -> None:
         )
 
 
+def number_type(model: Any) -> torch.dtype | None:
+    """Return the precision of the weights of a model, ``None`` if it has none."""
+    weights = model.parameters() if isinstance(model, nn.Module) else ()
+    return next((weight.dtype for weight in weights if weight.is_floating_point()), None)
+
+
 def open_inputs(
     X: Any, name: str, model: Any, device: torch.device, on_device: bool | str = "auto"
 ) -> InputRows:
@@ -162,8 +168,7 @@ def open_inputs(
 
     With ``"auto"`` they are kept on the device if they fit. Otherwise batches are read when they are needed.
     """
-    weights = model.parameters() if isinstance(model, nn.Module) else ()
-    dtype = next((weight.dtype for weight in weights if weight.is_floating_point()), None)
+    dtype = number_type(model)
     if isinstance(X, Dataset):
         return _open_dataset(X, name, dtype, device, on_device)
     arrays = _named_numbers(X, name) if isinstance(X, Mapping) else _numbers(X, name)

@@ -14,7 +14,7 @@ from peerloss._validation import check_count
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.batch import as_columns
 from peerloss.training.deep._augment import to_inputs
-from peerloss.training.deep._inputs import open_inputs
+from peerloss.training.deep._inputs import number_type, open_inputs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -101,12 +101,6 @@ def _evaluating(model: Any) -> Iterator[None]:
     finally:
         for module in training:
             module.training = True
-
-
-def number_type(model: Any) -> torch.dtype | None:
-    """Return the precision of the weights of a model, ``None`` if it has none."""
-    weights = model.parameters() if isinstance(model, nn.Module) else ()
-    return next((weight.dtype for weight in weights if weight.is_floating_point()), None)
 
 
 def _as_rows(X: Any, model: Any) -> InputRows:
