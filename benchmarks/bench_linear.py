@@ -2,8 +2,9 @@
 
 Run ``python benchmarks/bench_linear.py [--classes 50000] [--rows 1024 8192] [--write FILE]``. Times are those
 of a forward and a backward pass (medians of CUDA events over alternating rounds), memory is the peak beyond
-inputs and parameters. ``--sizes`` measures the kernel alone for several sizes of its programs. ``--smoke``
-runs everything on the CPU with small sizes.
+inputs and parameters. ``--graphs`` adds the time on the GPU alone, without Python: each call is captured once
+in a CUDA graph and replayed. ``--sizes`` measures the kernel alone for several sizes of its programs.
+``--smoke`` runs everything on the CPU with small sizes, without the graphs.
 """
 
 from __future__ import annotations
@@ -91,10 +92,53 @@ def event_times(functions: Mapping[str, Callable[[], None]], rounds: int) -> dic
     return {name: statistics.median(values) for name, values in times.items()}
 
 
-def table(classes: list[int], rows: list[int], d: int, rounds: int, device: str) -> list[str]:
+def capture(function: Callable[[], None]) -> Callable[[], None]:
+    """Return a function that replays what ``function`` does on the GPU, in one launch."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            function()
+            side.synchronize()  # so that nothing is left to be read during the capture
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        function()
+    replay: Callable[[], None] = graph.replay
+    return replay
+
+
+def graph_times(functions: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, float]:
+    """Return the median seconds per call on the GPU alone. Calls that cannot be captured are left out."""
+    replays, stream = {}, torch.cuda.current_stream()
+    for name, function in functions.items():
+        try:
+            replays[name] = capture(function)
+        except RuntimeError:
+            torch.cuda.set_stream(stream)  # a failed capture leaves its own stream current
+    return event_times(replays, rounds)
+
+
+def faster_fused(times: Mapping[str, float]) -> str:
+    """Return the name of the faster fused cross entropy, empty if neither was measured."""
+    return min((name for name in FUSED if name in times), key=times.__getitem__, default="")
+
+
+def cells(values: Mapping[str, float], name: str, fused: str, unit: float, form: str) -> list[str]:
+    """Return a value and its ratios to stored logits and to ``fused``; cells not measured are empty."""
+    if name not in values:
+        return [""] * 3
+    ratios = [f"{values[name] / values[other]:.3f}" if other in values else "" for other in (STORED, fused)]
+    return [form.format(values[name] / unit), *ratios]
+
+
+def table(
+    classes: list[int], rows: list[int], d: int, rounds: int, device: str, *, graphs: bool
+) -> list[str]:
     """Return a Markdown table; ratios are to stored logits and to the faster fused cross entropy."""
-    head = "| classes | rows | loss | time | × stored | × fused | peak memory | × stored | × fused |"
-    lines = [head, "|" + "---|" * 9]
+    names = ["classes", "rows", "loss", "time", "× stored", "× fused", "peak memory", "× stored", "× fused"]
+    names += ["GPU alone", "× stored", "× fused"] if graphs else []
+    lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
     for k in classes:
         for n in rows:
             torch.compiler.reset()
@@ -103,15 +147,14 @@ def table(classes: list[int], rows: list[int], d: int, rounds: int, device: str)
                 times = event_times(calls, rounds)
             else:
                 times = median_times(calls, rounds=rounds, device=device)
-            peaks = {name: peak_bytes(call, device=device) for name, call in calls.items()}
-            fused = min(FUSED, key=times.__getitem__)
+            peaks = {name: float(peak_bytes(call, device=device)) for name, call in calls.items()}
+            alone = graph_times(calls, rounds) if graphs else {}  # last, because graphs keep their memory
+            fused = faster_fused(times)
             for name in calls:
-                slower = " | ".join(f"{times[name] / times[other]:.3f}" for other in (STORED, fused))
-                larger = " | ".join(f"{peaks[name] / peaks[other]:.3f}" for other in (STORED, fused))
-                lines.append(
-                    f"| {k:,} | {n:,} | {name} | {times[name] * 1e3:.2f} ms | {slower} "
-                    f"| {peaks[name] / 2**20:.0f} MiB | {larger} |"
-                )
+                row = [f"{k:,}", f"{n:,}", name, *cells(times, name, fused, 1e-3, "{:.2f} ms")]
+                row += cells(peaks, name, fused, 2**20, "{:.0f} MiB")
+                row += cells(alone, name, faster_fused(alone), 1e-3, "{:.2f} ms") if graphs else []
+                lines.append(f"| {' | '.join(row)} |")
     return lines
 
 
@@ -119,15 +162,15 @@ def kernel_sizes(k: int, n: int, rounds: int) -> list[str]:
     """Return a table of the kernel's time for several numbers of columns and warps of a program."""
     z = torch.randn(n, k, device="cuda").bfloat16()
     y = torch.randint(k, (n,), device="cuda")
-    shared, factors = torch.full((k,), -1.0 / k, device="cuda"), torch.ones(n, device="cuda")
-    losses = torch.empty_like(factors)
-    kernels = triton_gpu.kernels_for(z)
+    shared, losses = torch.full((k,), -1.0 / k, device="cuda"), torch.empty(n, device="cuda")
+    labelled = torch.ones(1, device="cuda")  # the divisor of the mean: 1, so that repeated calls stay alike
+    kernels = triton_gpu.kernels_for(z.dtype)
 
     def call(columns: int, warps: int, coefficients: Tensor | None, eps: float) -> Callable[[], None]:
         def run() -> None:
             kernels.rows_in_place[(n,)](
-                z, y, shared, factors, losses, k, eps, coefficients is not None, eps > 0, True,
-                columns_at_once=columns, num_warps=warps,
+                z, y, shared, labelled, labelled, losses, k, eps, -100, coefficients is not None, eps > 0,
+                True, False, True, columns_at_once=columns, num_warps=warps,
             )  # fmt: skip
 
         return run
@@ -142,7 +185,7 @@ def kernel_sizes(k: int, n: int, rounds: int) -> list[str]:
     return lines
 
 
-def introduction(d: int, rounds: int, device: str) -> list[str]:
+def introduction(d: int, rounds: int, device: str, *, graphs: bool) -> list[str]:
     """Return the text above the table."""
     dtype = "bfloat16" if device == "cuda" else "float32"
     text = (
@@ -151,6 +194,8 @@ def introduction(d: int, rounds: int, device: str) -> list[str]:
         "ratio to `F.cross_entropy(F.linear(...))`. *× fused*: ratio to the faster of two fused cross "
         "entropies, `benchmarks/fused_cross_entropy.py` and ours at α = 0. Goal: × fused ≤ 1.05."
     )
+    if graphs:
+        text += " *GPU alone*: the same calls, replayed as CUDA graphs."
     return ["# Cost of peer loss for very many classes", "", text, ""]
 
 
@@ -162,17 +207,17 @@ def main() -> None:
     parser.add_argument("--rows", nargs="*", type=int, default=[1024, 8192])
     parser.add_argument("--width", type=int, default=1024, help="d, the inputs of the layer")
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--graphs", action="store_true", help="also measure the time on the GPU alone")
     parser.add_argument("--sizes", action="store_true", help="also measure sizes of the kernel's programs")
     parser.add_argument("--smoke", action="store_true", help="small sizes on the CPU")
     parser.add_argument("--write", type=Path)
     options = parser.parse_args()
     if options.smoke:
         options.device, options.classes, options.rows, options.width = "cpu", [500], [600], 8
-        options.rounds = 1
-    lines = [
-        *introduction(options.width, options.rounds, options.device),
-        *table(options.classes, options.rows, options.width, options.rounds, options.device),
-    ]
+        options.rounds, options.graphs = 1, False
+    shape = options.width, options.rounds, options.device
+    lines = introduction(*shape, graphs=options.graphs)
+    lines += table(options.classes, options.rows, *shape, graphs=options.graphs)
     if options.sizes:
         lines += kernel_sizes(max(options.classes), 1024, options.rounds)
     publish("\n".join([*lines, ""]), options.write)

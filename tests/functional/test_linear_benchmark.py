@@ -42,3 +42,27 @@ def test_the_reference_for_speed_is_cross_entropy(monkeypatch):
             strict=True,
         ):
             torch.testing.assert_close(one, other)
+
+
+def test_calls_that_cannot_be_captured_have_empty_cells(monkeypatch):
+    """A call that fails while a CUDA graph is recorded is left out, and the others are measured."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import bench_linear  # noqa: PLC0415 (not a package)
+
+    def capture(function):
+        if function is None:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return function
+
+    streams = []
+    monkeypatch.setattr(bench_linear, "capture", capture)
+    monkeypatch.setattr(bench_linear, "event_times", lambda replays, _: dict.fromkeys(replays, 2e-3))
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda: "stream")
+    monkeypatch.setattr(torch.cuda, "set_stream", streams.append)
+    calls = {bench_linear.STORED: print, bench_linear.FUSED[0]: None, bench_linear.FUSED[1]: print}
+    times = bench_linear.graph_times(calls, 1)
+    fused = bench_linear.faster_fused(times)
+    rows = [bench_linear.cells(times, name, fused, 1e-3, "{:.2f} ms") for name in calls]
+    assert rows == [["2.00 ms", "1.000", "1.000"], ["", "", ""], ["2.00 ms", "1.000", "1.000"]]
+    assert streams == ["stream"]
+    assert bench_linear.faster_fused({}) == ""

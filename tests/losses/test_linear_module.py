@@ -148,3 +148,21 @@ def test_an_exported_program():
 
     program = torch.export.export(Model(), (hidden, y), strict=False)
     torch.testing.assert_close(program.module()(hidden, y), loss(hidden, layer, y))
+
+
+@pytest.mark.cuda
+def test_cuda_counts_and_computes_as_the_cpu():
+    """Over several batches and α: loss, gradients and counts agree, with a label that is ignored."""
+    here, there = LinearPeerLoss(chunk_rows=7), LinearPeerLoss(chunk_rows=7).cuda()
+    for seed, alpha in enumerate((1.0, 0.0, 0.3)):
+        here.alpha = there.alpha = alpha
+        hidden, layer, y = example(seed=seed)
+        results = []
+        for module, device in ((here, "cpu"), (there, "cuda")):
+            rows = hidden.detach().to(device, torch.float32).requires_grad_()
+            copy = nn.Linear(layer.in_features, layer.out_features, device=device)
+            copy.load_state_dict(layer.state_dict())
+            loss = module(rows, copy, y.to(device))
+            results.append([loss, *gradients(loss, rows, copy), module.label_counts])
+        for one, other in zip(*results, strict=True):
+            torch.testing.assert_close(other.cpu(), one, rtol=1e-4, atol=1e-6)

@@ -78,7 +78,9 @@ def label_frequencies(counts: Tensor, dtype: torch.dtype) -> Tensor:
     """Return counts of labels as probabilities in the last dimension; zeros if nothing was counted."""
     if counts.is_floating_point():  # of soft targets
         counts = counts.to(dtype)
-    return counts.to(dtype) / counts.sum(dim=-1, keepdim=True).clamp(min=1)
+    total = counts.sum(dim=-1, keepdim=True).clamp(min=1)
+    # A quotient of integers has the default dtype without a conversion.
+    return (counts if dtype == torch.get_default_dtype() else counts.to(dtype)) / total
 
 
 def as_columns(logits: Tensor) -> Tensor:

@@ -11,11 +11,20 @@ from torch.nn import functional as F  # noqa: N812 (torch's own convention)
 from peerloss._validation import check_choice, check_count
 from peerloss.exceptions import InvalidInputError
 from peerloss.functional.base import DEFAULT_EPS, as_base, check_eps, check_prior, needs_operations
-from peerloss.functional.batch import REDUCTIONS, Batch, fit_prior_to_batch, mean_divisor, split_ignored
+from peerloss.functional.batch import (
+    REDUCTIONS,
+    Batch,
+    check_ignore_index,
+    fit_prior_to_batch,
+    label_frequencies,
+    mean_divisor,
+    split_ignored,
+)
+from peerloss.functional.kernels import triton_gpu
 from peerloss.functional.kernels.dispatch import PeerResult, PeerSettings, compute_peer_loss
-from peerloss.functional.kernels.fused_linear import Layer, Terms, default_chunk, linear_loss
+from peerloss.functional.kernels.fused_linear import Layer, Terms, default_chunk, has_kernel, linear_loss
 from peerloss.functional.kernels.reference import shared_coefficients
-from peerloss.functional.peer import check_alpha
+from peerloss.functional.peer import NO_COUNTS, check_alpha
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -89,7 +98,9 @@ def linear_peer_loss(
     """
     settings = linear_settings(alpha, eps, ignore_index, reduction)
     prior = None if noisy_prior is None else check_prior(noisy_prior)
-    return compute_linear_loss(hidden, weight, bias, target, settings, prior, chunk_rows=chunk_rows).loss
+    return compute_linear_loss(
+        hidden, weight, bias, target, settings, prior, NO_COUNTS, chunk_rows=chunk_rows
+    ).loss
 
 
 def linear_settings(alpha: float | Tensor, eps: float, ignore_index: int, reduction: str) -> PeerSettings:
@@ -106,41 +117,67 @@ def compute_linear_loss(
     target: Tensor,
     settings: PeerSettings,
     noisy_prior: Tensor | None,
+    label_counts: Tensor | None,
     *,
     prior_of: Callable[[Batch], Tensor] = Batch.counted_prior,
     chunk_rows: int | None = None,
 ) -> PeerResult:
-    """Compute the loss for the function and the module; ``prior_of`` is that of ``compute_peer_loss``.
+    """Compute the loss for the function and the module.
 
-    The logits of the returned batch are a stand-in: one row of zeros, with the number of classes, the dtype
-    and the device of the logits that are not stored.
+    ``noisy_prior``, ``label_counts`` and ``prior_of`` are those of ``compute_peer_loss``. The logits of the
+    returned batch are a stand-in: one row of zeros, with the number of classes, the dtype and the device of
+    the logits that are not stored.
     """
     for name, value in (("alpha", settings.alpha), ("noisy_prior", noisy_prior)):
         if isinstance(value, Tensor) and value.requires_grad:
             raise InvalidInputError(f"`{name}` must not require a gradient. To learn it, {REMEDY}")
-    shape = _check_shapes(hidden, weight, bias, target)
-    layer = Layer(hidden.reshape(-1, weight.shape[1]), weight, bias)
-    labels = target.reshape(-1).long().contiguous()
+    shape, k = _check_shapes(hidden, weight, bias, target), weight.shape[0]
+    layer = Layer(hidden.flatten(0, -2), weight, bias)
+    labels = target.flatten().long().contiguous()
     if torch.compiler.is_compiling() or any(part is not None and needs_operations(part) for part in layer):
         logits = F.linear(*layer)
         stored = compute_peer_loss(logits, labels, settings, noisy_prior, None, prior_of=prior_of)
         return stored._replace(loss=stored.loss.view(shape)) if settings.reduction == "none" else stored
+    has_peers = isinstance(settings.alpha, Tensor) or settings.alpha != 0
     chunk = default_chunk(layer) if chunk_rows is None else check_count(chunk_rows, "chunk_rows")
-    y, valid = split_ignored(labels, len(weight), settings.ignore_index)
-    dtype = _product_dtype(layer)
-    like = hidden.new_zeros((1, 1), dtype=torch.promote_types(dtype, torch.float32)).expand(1, len(weight))
-    batch = Batch(like, y, valid, shape=None if target.ndim == 1 else shape)
-    prior = fit_prior_to_batch(prior_of(batch) if noisy_prior is None else noisy_prior, batch)
+    ignore_index, dtype = check_ignore_index(settings.ignore_index), _product_dtype(layer)
+    # One operation for the number of labels that are not ignored and for the stand-in.
+    count, zero = hidden.new_zeros((2, 1), dtype=torch.promote_types(dtype, torch.float32)).unbind()
+    batch = Batch(zero.expand(1, k), labels, None, shape=None if target.ndim == 1 else shape)
+    in_kernel = labels.shape[0] > 0 and has_kernel(layer, dtype)
+    counts = _usable_counts(label_counts, labels, k) if in_kernel and noisy_prior is None else None
+    prior, labelled = noisy_prior, None
+    if in_kernel and not (prior is None and counts is None):
+        labelled = count if settings.reduction == "mean" else None
+        if labelled is not None or counts is not None:
+            triton_gpu.add_labels(triton_gpu.kernels_for(dtype), labels, counts, count, ignore_index)
+        if counts is not None and has_peers:
+            prior = label_frequencies(counts, zero.dtype)
+    else:
+        y, valid = split_ignored(labels, k, ignore_index)
+        batch = batch._replace(target=y, valid=valid)
+        prior = prior_of(batch) if prior is None else prior
     shared = None
-    if isinstance(settings.alpha, Tensor) or settings.alpha != 0:
-        shared = shared_coefficients(settings.alpha, prior, None, None).detach().contiguous()
-    terms = Terms(y, valid, shared, settings.eps, dtype, chunk)
+    if prior is not None:
+        prior = fit_prior_to_batch(prior, batch)
+        shared = shared_coefficients(settings.alpha, prior, None, None).detach() if has_peers else None
+    terms = Terms(labels, shared, labelled, ignore_index, settings.eps, dtype, chunk)
     loss, largest = linear_loss(layer, terms, total=settings.reduction != "none")
     if settings.reduction == "none":
         loss = loss.view(shape)
-    elif settings.reduction == "mean":
+    elif settings.reduction == "mean" and labelled is None:
         loss = loss / mean_divisor(batch, None)
-    return PeerResult(loss, batch._replace(largest=largest))
+    return PeerResult(loss, batch._replace(largest=largest), None, counts)
+
+
+def _usable_counts(counts: Tensor | None, labels: Tensor, k: int) -> Tensor | None:
+    """Return counts (K,) to which a kernel may add ``labels``, zeros if none were counted, or ``None``."""
+    if counts is None:
+        return None
+    if counts.shape[0] == 0:
+        return labels.new_zeros(k)
+    is_usable = counts.shape == (k,) and counts.dtype == torch.int64 and counts.device == labels.device
+    return counts if is_usable and counts.is_contiguous() else None
 
 
 def _product_dtype(layer: Layer) -> torch.dtype:

@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from peerloss.functional.base import LossMatrix
 
 PEERS = ("expected", "sampled")
-_NO_COUNTS = torch.zeros(0, dtype=torch.int64)  # the prior of a single call is counted from zero
+#: The prior of a single call is counted from zero.
+NO_COUNTS = torch.zeros(0, dtype=torch.int64)
 
 
 def loss_matrix(
@@ -185,7 +186,7 @@ def peer_loss(
         generator=generator,
     )
     prior = None if noisy_prior is None else check_prior(noisy_prior)
-    return compute_peer_loss(logits, target, settings, prior, _NO_COUNTS).loss
+    return compute_peer_loss(logits, target, settings, prior, NO_COUNTS).loss
 
 
 def check_alpha(alpha: float | Tensor) -> float | Tensor:

@@ -85,10 +85,13 @@ class LinearPeerLoss(AlphaLoss):
             )
         weight, bias = (layer, None) if isinstance(layer, Tensor) else (layer.weight, layer.bias)
         settings = linear_settings(self._alpha, self.eps, self.ignore_index, self.reduction)
+        counts = self.label_counts if self.noisy_prior is None and self._kernels_may_count() else None
         result = compute_linear_loss(
-            hidden, weight, bias, target, settings, self.noisy_prior,
+            hidden, weight, bias, target, settings, self.noisy_prior, counts,
             prior_of=self._prior, chunk_rows=self.chunk_rows,
         )  # fmt: skip
+        if result.label_counts is not None and result.label_counts is not counts:
+            self.label_counts = result.label_counts
         if values_are_readable():
             self._watch(result.batch, result.loss, self._alpha, frames=1)  # of torch.compiler.disable
         return result.loss

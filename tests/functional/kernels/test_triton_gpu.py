@@ -219,15 +219,15 @@ def test_a_given_prior_needs_no_counts():
 
 @pytest.mark.parametrize("alpha", [0.8, 0.0])
 @pytest.mark.parametrize("eps", [0.0, 1e-5])
-@pytest.mark.parametrize("reduction", ["mean", "none"])
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
 def test_logits_that_are_not_stored(monkeypatch, alpha, eps, reduction):
     """The kernel that replaces logits by their gradient gives linear_peer_loss the numbers of torch."""
     monkeypatch.setattr(triton_gpu, "has_kernels", lambda *_: True)
-    monkeypatch.setattr(triton_gpu, "COLUMNS_PER_PROGRAM", 8)
+    monkeypatch.setattr(triton_gpu, "COLUMNS_IN_PLACE", 8)
     hidden, y = example(9, 4)
     y[0] = 11
     weight = example(12, 4)[0]
-    upstream = torch.linspace(0.5, 2.0, 9, device=DEVICE)
+    upstream = torch.linspace(0.0, 2.0, 9, device=DEVICE)
     upstream = upstream if reduction == "none" else upstream.mean()
     options = {"alpha": alpha, "eps": eps, "reduction": reduction}
     losses = (

@@ -9,17 +9,20 @@ single rows the backward pass computes the logits again.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (torch's own convention)
 
 from peerloss.functional.base import is_tracing, values_are_checkable
-from peerloss.functional.batch import check_logits, without_autocast
+from peerloss.functional.batch import check_logits, split_ignored, without_autocast
 from peerloss.functional.kernels import triton_gpu
 from peerloss.functional.kernels.blocked import loss_and_gradient
 from peerloss.functional.kernels.reference import cross_entropy_rows
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 #: Bounds of the default number of rows in a chunk: products of fewer rows use the hardware badly.
 MIN_CHUNK, MAX_CHUNK = 256, 4096
@@ -41,11 +44,12 @@ class Terms(NamedTuple):
     """What the loss of each row needs besides its logits, and how it is computed."""
 
     y: Tensor
-    """(n,) int64, where ignored entries hold 0"""
-    valid: Tensor | None
-    """(n,) bool, or ``None`` if no row is ignored"""
+    """(n,) int64, where ignored entries hold ``ignore_index``"""
     shared: Tensor | None
     """(K,), the coefficients −α·π̃, or ``None`` if α = 0"""
+    labelled: Tensor | None
+    """Number of labels that are not ignored. If it is given, the kernel divides by it."""
+    ignore_index: int
     eps: float
     dtype: torch.dtype
     """of the products"""
@@ -74,6 +78,11 @@ def default_chunk(layer: Layer) -> int:
     return min(max(1 << (d - 1).bit_length(), MIN_CHUNK), MAX_CHUNK)
 
 
+def has_kernel(layer: Layer, dtype: torch.dtype) -> bool:
+    """Whether the Triton kernel computes the losses of logits of this dtype."""
+    return not is_tracing() and triton_gpu.has_kernels(layer.hidden.device, dtype)
+
+
 def linear_loss(layer: Layer, terms: Terms, *, total: bool) -> tuple[Tensor, float | None]:
     """Return the losses of the rows (n,), or their sum if ``total``, and the largest finite |logit| if known.
 
@@ -81,8 +90,7 @@ def linear_loss(layer: Layer, terms: Terms, *, total: bool) -> tuple[Tensor, flo
     """
     wants = [torch.is_grad_enabled() and part is not None and part.requires_grad for part in layer]
     with torch.no_grad(), without_autocast(layer.hidden):
-        factors = _ones_if_valid(terms)
-        computed = run_chunks(layer, terms, factors, wants if total else [False] * 3)
+        computed = run_chunks(layer, terms, None, wants if total else [False] * 3)
     loss: Tensor = _LinearLoss.apply(*layer, *terms[:3], terms, wants, computed, total)
     return loss, computed.largest
 
@@ -92,10 +100,10 @@ class _LinearLoss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, valid: Tensor | None,
-        shared: Tensor | None, terms: Terms, wants: list[bool], computed: Computed, total: bool,
+        ctx: Any, hidden: Tensor, weight: Tensor, bias: Tensor | None, y: Tensor, shared: Tensor | None,
+        labelled: Tensor | None, terms: Terms, wants: list[bool], computed: Computed, total: bool,
     ) -> Tensor:  # fmt: skip
-        ctx.save_for_backward(hidden, weight, bias, y, valid, shared, *computed.gradients)
+        ctx.save_for_backward(hidden, weight, bias, y, shared, labelled, *computed.gradients)
         ctx.settings, ctx.wants, ctx.total = terms[3:], wants, total
         return computed.rows.sum() if total else computed.rows
 
@@ -106,30 +114,37 @@ class _LinearLoss(torch.autograd.Function):
         nothing = (None,) * 7
         if torch.is_grad_enabled():  # for a second derivative
             return *_differentiable_gradients(layer, terms, ctx.wants, grad, total=ctx.total), *nothing
-        factor: Tensor | None = grad
+        # A scalar would be rounded to the dtype of the gradients first; a tensor of one dimension is not.
+        factor = grad.view(1) if ctx.total else None
         if not ctx.total:
-            factors = (grad if terms.valid is None else grad.masked_fill(~terms.valid, 0.0)).contiguous()
             with without_autocast(layer.hidden):  # the backward pass may run inside an autocast region
-                gradients, factor = run_chunks(layer, terms, factors, ctx.wants).gradients, None
+                gradients = run_chunks(layer, terms, grad.contiguous(), ctx.wants).gradients
         return *(_multiply(*pair, factor) for pair in zip(gradients, layer, strict=True)), *nothing
 
 
 def run_chunks(layer: Layer, terms: Terms, factors: Tensor | None, wants: list[bool]) -> Computed:
     """Return the losses of all rows, and the gradients of Σ_n factor_n·loss_n that are wanted."""
-    hidden = layer.hidden
-    n = len(hidden)
+    hidden, wide = layer.hidden, torch.promote_types(terms.dtype, torch.float32)
+    n = hidden.shape[0]
+    compute: Callable[..., tuple[Tensor | None, float | None]] = _chunk_in_kernel
+    if not has_kernel(layer, terms.dtype):
+        compute = _chunk_in_torch
+        y, valid = split_ignored(terms.y, layer.weight.shape[0], terms.ignore_index)
+        terms = terms._replace(y=y)
+        if valid is not None:
+            factors = valid.to(wide) if factors is None else factors.masked_fill(~valid, 0.0)
     sums = _GradientSums(layer, terms, wants)
-    rows = hidden.new_zeros(n, dtype=torch.promote_types(terms.dtype, torch.float32))
+    rows = hidden.new_empty(n, dtype=wide)
     largest = 0.0 if values_are_checkable(hidden) else None
     weight = layer.weight.to(terms.dtype)
     bias = None if layer.bias is None else layer.bias.to(terms.dtype)
     for start in range(0, n, terms.chunk):
         part = slice(start, min(start + terms.chunk, n))
         h = hidden[part].to(terms.dtype)
-        part_factors = None if factors is None else factors[part]
         here = terms._replace(y=terms.y[part])
-        rows[part], gradient, top = _rows_and_gradient(
-            F.linear(h, weight, bias), here, part_factors, start, wants_gradient=any(wants)
+        part_factors = None if factors is None else factors[part]
+        gradient, top = compute(
+            F.linear(h, weight, bias), here, part_factors, rows[part], start, wants_gradient=any(wants)
         )
         if largest is not None:
             largest = max(largest, top or 0.0)
@@ -139,20 +154,25 @@ def run_chunks(layer: Layer, terms: Terms, factors: Tensor | None, wants: list[b
     return Computed(rows, sums.gradients(), largest)
 
 
-def _rows_and_gradient(
-    z: Tensor, terms: Terms, factors: Tensor | None, first_row: int, *, wants_gradient: bool
-) -> tuple[Tensor, Tensor | None, float | None]:
-    """Return the losses of a chunk, their gradient times ``factors``, and the largest |logit|.
+def _chunk_in_kernel(
+    z: Tensor, terms: Terms, factors: Tensor | None, rows: Tensor, _: int, *, wants_gradient: bool
+) -> tuple[Tensor | None, None]:
+    """Do what :func:`_chunk_in_torch` does in one Triton kernel, which does not read the largest |logit|."""
+    triton_gpu.rows_in_place(
+        triton_gpu.kernels_for(z.dtype), z, terms.y, rows, shared=terms.shared, labelled=terms.labelled,
+        factors=factors, eps=terms.eps, ignore_index=terms.ignore_index, writes_gradient=wants_gradient,
+    )  # fmt: skip
+    return z if wants_gradient else None, None
 
-    The gradient may overwrite the logits ``z``, which start at ``first_row``.
+
+def _chunk_in_torch(
+    z: Tensor, terms: Terms, factors: Tensor | None, rows: Tensor, first_row: int, *, wants_gradient: bool
+) -> tuple[Tensor | None, float | None]:
+    """Write the losses of a chunk to ``rows``; return their gradient and the largest |logit|.
+
+    The gradient may overwrite the logits ``z``, which start at ``first_row``. It is multiplied by ``factors``
+    if they are given; a row with the factor 0 has the loss 0.
     """
-    if not is_tracing() and triton_gpu.has_kernels(z.device, z.dtype):
-        factors = torch.ones_like(terms.y, dtype=torch.float32) if factors is None else factors
-        kernels = triton_gpu.kernels_for(z)
-        rows = triton_gpu.rows_in_place(
-            kernels, z, terms.y, terms.shared, factors, terms.eps, writes_gradient=wants_gradient
-        )
-        return rows, z if wants_gradient else None, None
     dtype, largest, masked = z.dtype, None, True
     z = z.float() if dtype in _HALF else z
     if values_are_checkable(z):
@@ -160,12 +180,13 @@ def _rows_and_gradient(
             z, None, name="`hidden` @ `weight`.T (the logits)", first_row=first_row
         )
     shared = z.new_zeros(z.shape[1]) if terms.shared is None else terms.shared
-    rows, gradient = loss_and_gradient(z, terms.y, None, shared, terms.eps, masked=masked)
+    losses, gradient = loss_and_gradient(z, terms.y, None, shared, terms.eps, masked=masked)
     if factors is not None:
         is_out = factors == 0
-        rows = rows.masked_fill(is_out, 0.0)
+        losses = losses.masked_fill(is_out, 0.0)
         gradient = gradient.mul_(factors[:, None]).masked_fill_(is_out[:, None], 0.0)
-    return rows, gradient.to(dtype) if wants_gradient else None, largest
+    rows.copy_(losses)
+    return gradient.to(dtype) if wants_gradient else None, largest
 
 
 class _GradientSums:
@@ -175,11 +196,11 @@ class _GradientSums:
         self.layer = layer
         self.wants_hidden, self.wants_weight, self.wants_bias = wants
         # float16 also overflows: the gradients are not yet divided by the number of rows.
-        is_rounded_once = len(layer.hidden) <= terms.chunk and terms.dtype != torch.float16
+        is_rounded_once = layer.hidden.shape[0] <= terms.chunk and terms.dtype != torch.float16
         wide = torch.promote_types(terms.dtype, torch.float32)
         self.dtype = terms.dtype if is_rounded_once and layer.weight.dtype == terms.dtype else wide
         shape = layer.hidden.shape
-        self.hidden = layer.hidden.new_zeros(shape, dtype=terms.dtype) if self.wants_hidden else None
+        self.hidden = layer.hidden.new_empty(shape, dtype=terms.dtype) if self.wants_hidden else None
         self.weight: Tensor | None = None
         self.bias: Tensor | None = None
 
@@ -228,19 +249,12 @@ def _has_wide_products(device: torch.device, dtype: torch.dtype) -> bool:
         return False
 
 
-def _ones_if_valid(terms: Terms) -> Tensor | None:
-    """Return 1 for rows that are not ignored and 0 for others, or ``None`` if no row is ignored."""
-    return None if terms.valid is None else terms.valid.to(torch.promote_types(terms.dtype, torch.float32))
-
-
 def _multiply(gradient: Tensor | None, part: Tensor | None, factor: Tensor | None) -> Tensor | None:
     """Return the gradient times a number (1 if ``None``) in the dtype of a part of the layer, in one pass."""
     if gradient is None or part is None:
         return None
     if factor is None:
         return gradient.to(part.dtype)
-    # A scalar would be rounded to the dtype of the gradient first; a tensor of as many dimensions is not.
-    factor = factor.reshape([1] * gradient.ndim)
     return torch.mul(gradient, factor, out=torch.empty_like(gradient, dtype=part.dtype))
 
 
@@ -253,8 +267,10 @@ def _differentiable_gradients(
         dtype, wide = terms.dtype, torch.promote_types(terms.dtype, torch.float32)
         z = F.linear(hidden.to(dtype), weight.to(dtype), None if bias is None else bias.to(dtype)).to(wide)
         shared = z.new_zeros(z.shape[1]) if terms.shared is None else terms.shared
-        rows = cross_entropy_rows(z, terms.y, None, shared, terms.eps)
-        rows = rows if terms.valid is None else rows.masked_fill(~terms.valid, 0.0)
+        y, valid = split_ignored(terms.y, weight.shape[0], terms.ignore_index)
+        rows = cross_entropy_rows(z, y, None, shared, terms.eps)
+        rows = rows if valid is None else rows.masked_fill(~valid, 0.0)
+        rows = rows if terms.labelled is None else rows / terms.labelled.clamp(min=1)
         inputs = [part for part, wanted in zip(layer, wants, strict=True) if wanted and part is not None]
         found = iter(torch.autograd.grad(rows.sum() if total else rows, inputs, grad, create_graph=True))
     return [next(found) if wanted else None for wanted in wants]

@@ -310,30 +310,33 @@ def row_gradients(
 
 @triton.jit  # type: ignore[untyped-decorator]
 def rows_in_place(
-    z, y, shared, factors, losses, k, eps,
-    has_peers: tl.constexpr, has_clip: tl.constexpr, writes_gradient: tl.constexpr,
-    columns_at_once: tl.constexpr,
+    z, y, shared, labelled, factors, losses, k, eps, ignore_index,
+    has_peers: tl.constexpr, has_clip: tl.constexpr, is_mean: tl.constexpr, has_factors: tl.constexpr,
+    writes_gradient: tl.constexpr, columns_at_once: tl.constexpr,
 ) -> None:  # fmt: skip
     """Write the loss of one row. If ``writes_gradient``, replace its logits by their gradient.
 
-    The gradient is multiplied by the row's factor. A row with the factor 0 has the loss 0.
+    If ``is_mean``, both are divided by ``labelled``, the number of labels that are not ignored. If
+    ``has_factors``, the gradient is multiplied by the row's factor; a row with the factor 0 has the loss 0.
     """
     row = tl.program_id(0).to(tl.int64)
     z += row * k
     label = tl.load(y + row)
-    factor = tl.load(factors + row).to(tl.float32)
+    is_used = label != ignore_index
+    mean_scale = 1.0
+    if is_mean:
+        mean_scale = 1.0 / tl.maximum(tl.load(labelled), 1.0)
+    scale = mean_scale
+    if has_factors:
+        factor = tl.load(factors + row).to(tl.float32)
+        is_used = is_used & (factor != 0.0)
+        scale = mean_scale * factor
     lanes = tl.arange(0, columns_at_once)
-    if factor == 0.0:
-        tl.store(losses + row, 0.0)
-        if writes_gradient:
-            for start in range(0, k, columns_at_once):
-                entries = tl.zeros((columns_at_once,), z.dtype.element_ty)
-                tl.store(z + start + lanes, entries, mask=start + lanes < k)
-    else:
+    if is_used:
         loss, shift, log2_sum, slope_sum = row_sums(
             z, label, shared, k, eps, has_peers, has_clip, columns_at_once
         )
-        tl.store(losses + row, loss)
+        tl.store(losses + row, mean_scale * loss)
         if writes_gradient:
             is_class = (label >= 0) & (label < k)
             own = tl.load(z + label, mask=is_class, other=0.0).to(tl.float32)
@@ -346,7 +349,7 @@ def rows_in_place(
                     shared,
                     k,
                     eps,
-                    factor,
+                    scale,
                     shift,
                     log2_sum,
                     slope_sum,
@@ -355,5 +358,11 @@ def rows_in_place(
                 )
             if is_class:
                 store_label_gradient(
-                    z, own, label, shared, eps, factor, shift, log2_sum, slope_sum, has_peers, has_clip
+                    z, own, label, shared, eps, scale, shift, log2_sum, slope_sum, has_peers, has_clip
                 )
+    else:
+        tl.store(losses + row, 0.0)
+        if writes_gradient:
+            for start in range(0, k, columns_at_once):
+                entries = tl.zeros((columns_at_once,), z.dtype.element_ty)
+                tl.store(z + start + lanes, entries, mask=start + lanes < k)
