@@ -28,7 +28,7 @@ LAYERS = [
     {"noise"},
     {"_classifier"},
     {"_probabilities", "_holm"},
-    {"_pages"},
+    {"_pages", "_infinite_features"},
     {"_validation", "_random", "_files", "_device", "_unpacking", "_progress", "_installing"},
     {"exceptions", "_version", "_deprecation", "_lazy_names"},
 ]

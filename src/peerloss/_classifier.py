@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import pandas as pd
 from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.pipeline import Pipeline
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import (
     _check_sample_weight,
@@ -26,8 +27,9 @@ from sklearn.utils.validation import (
     validate_data,
 )
 
+from peerloss._infinite_features import check_no_infinity
 from peerloss._probabilities import check_probabilities, normalise_rows
-from peerloss._validation import check_magnitude, check_varies, sorted_labels
+from peerloss._validation import check_magnitude, check_varies, is_minus_one_missing, sorted_labels
 from peerloss.exceptions import InvalidInputError, warn_caller
 
 if TYPE_CHECKING:
@@ -90,6 +92,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _check_fit(self, X: ArrayLike, y: ArrayLike, sample_weight: ArrayLike | None = None) -> FitInput:
         """Check the arguments of ``fit``; call it inside :func:`all_or_nothing`."""
         given = X if self._checks_features else np.zeros((_num_samples(X), 1))
+        check_no_infinity(given)
         if not self._accepts_partial_labels:
             _check_complete(y)
         labels = _partial_labels(y) if self._accepts_partial_labels else None
@@ -120,6 +123,7 @@ class NoisyLabelClassifier(ClassifierMixin, BaseEstimator, ABC):
     def _check_predict(self, X: ArrayLike) -> FloatArray:
         """Check the argument of ``predict`` against the features of ``fit``."""
         check_is_fitted(self)
+        check_no_infinity(X)
         medians: Any = getattr(self, "medians_", None)
         finite = True if medians is None else "allow-nan"
         with numbers_only("`X`"):
@@ -163,6 +167,21 @@ def table_of_gaps(X: Any) -> Any:
     if array.ndim != 2 or array.dtype.kind != "f" or not np.isnan(array).any() or np.isinf(array).any():
         return X
     return pd.DataFrame(array)
+
+
+def contains_pipeline(estimator: Any) -> bool:
+    """Return whether an estimator is a pipeline, or a search or a calibration around one."""
+    while estimator is not None:
+        if isinstance(estimator, Pipeline):
+            return True
+        estimator = getattr(estimator, "estimator", None)
+    return False
+
+
+def check_given_features(X: Any, estimator: Any) -> None:
+    """Refuse infinite features that ``estimator`` gets as they are; a pipeline may replace them."""
+    if not contains_pipeline(estimator):
+        check_no_infinity(X)
 
 
 def is_mixed_table(X: Any) -> bool:
@@ -254,12 +273,9 @@ def _find_missing(values: NDArray[Any]) -> BoolArray:
     if values.dtype.kind in "fMmO":
         missing = np.asarray(pd.isna(values))
     known = _plain_dtype(values[~missing])
-    if known.dtype.kind not in "if" or not (known == -1).any():
+    if not is_minus_one_missing(known):
         return missing
-    others = np.unique(known[known != -1])
-    if (others < 0).any() or (others != np.floor(others)).any() or others.tolist() == [1]:
-        return missing
-    if others.tolist() == [0, 1]:
+    if np.unique(known).tolist() == [-1, 0, 1]:
         warn_caller(
             "`y` contains -1, 0 and 1; -1 is taken as a missing label. If it is a class, convert the labels "
             "to text, for example with `y.astype(str)`. If it is not, NaN avoids this warning.",

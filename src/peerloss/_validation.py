@@ -311,6 +311,17 @@ def check_exact_labels(labels: NDArray[Any], where: str) -> None:
         )
 
 
+def is_minus_one_missing(labels: NDArray[Any]) -> bool:
+    """Return whether -1 marks a missing label: if all other labels are non-negative integers.
+
+    There is one exception: -1 and 1 alone are two classes.
+    """
+    if labels.dtype.kind not in "if" or not (labels == -1).any():
+        return False
+    others = np.unique(labels[labels != -1])
+    return bool((others >= 0).all() and (others == np.floor(others)).all() and others.tolist() != [1])
+
+
 def sorted_labels(y: ArrayLike) -> tuple[NDArray[Any], IntArray]:
     """Return the sorted distinct labels of ``y``, of any type, and the index of each label among them."""
     check_exact_labels(np.asarray(y), "`y`")

@@ -25,11 +25,33 @@ def test_spellings_are_named_with_quotes_that_show_spaces():
 
 
 @pytest.mark.parametrize(
-    "labels", [["A+", "A-", "AB+"], ["1", "-1"], [1, 2, 1.0], ["a", "b"], ["12", "1-2"], [None, np.nan]]
+    "labels",
+    [
+        ["A+", "A-", "AB+"],
+        ["1", "-1", "-1.5", "1.5"],
+        [1, 2, 1.0],
+        ["a", "b", "a.0"],
+        ["12", "1-2"],
+        ["1", "01", "01.0"],
+        ["1.1", "1.10"],
+        ["1.0", "10", "1.0.0"],
+        [None, np.nan],
+    ],
 )
 def test_different_classes_are_not_spellings(labels):
     """Signs at the ends of a label have a meaning, and numbers are compared as numbers."""
     assert find_spellings(labels) == []
+
+
+def test_a_whole_number_has_one_class_with_and_without_a_decimal_point():
+    """A column is text if one of its labels is a word, so 1 and 1.0 are compared as text."""
+    labels = ["1", "1", "1.0", "1.00", "-3.0", "-3", "0.0", "0", "10", "oops"]
+    assert [set(group.rows) for group in find_spellings(labels)] == [
+        {"1", "1.0", "1.00"},
+        {"-3.0", "-3"},
+        {"0.0", "0"},
+    ]
+    assert tidy_labels(labels).tolist() == ["1"] * 4 + ["-3"] * 2 + ["0"] * 2 + ["10", "oops"]
 
 
 def test_tidy_labels_merges_into_the_most_frequent_spelling():
@@ -68,7 +90,7 @@ def test_changes_that_cannot_be_seen_are_explained(old, new, text):
     assert describe_change(old, new).endswith(text)
 
 
-@given(st.lists(st.text(alphabet="aAbB _-é\u200b\u00ad", max_size=5), max_size=20))
+@given(st.lists(st.text(alphabet="aAbB10. _-é\u200b\u00ad", max_size=5), max_size=20))
 def test_tidy_labels_are_tidy(labels):
     """No spellings are left, and tidying again changes nothing."""
     tidy = tidy_labels(labels)
@@ -110,6 +132,26 @@ def test_labels_are_merged_before_classes_are_counted():
     )
     assert several.rare == {}
     assert set(several.labels.to_numpy().ravel()) == {"a", "b"}
+
+
+@pytest.mark.parametrize(
+    ("labels", "missing"),
+    [
+        ([-1, 0, 1, -1], 2),
+        ([-1, 0, 2, None], 1),
+        ([-1, 1, 1, None], 0),
+        ([-1, -2, 0, 1], 0),
+        (["-1", "0", "1", "-1"], 0),
+        ([0, 1, 0, 1], 0),
+    ],
+)
+def test_minus_one_is_missing_if_the_caller_says_so(labels, missing):
+    """The rule is that of the classifiers, over all columns; without it, -1 is a label."""
+    columns = pd.DataFrame({"u": labels, "v": labels}, dtype=object)
+    prepared = prepare_labels(columns, minus_one=True)
+    assert prepared.minus_one == 2 * missing
+    assert prepared.labels.isna().sum().tolist() == [missing + columns["u"].isna().sum()] * 2
+    assert prepare_labels(columns).labels.equals(columns)
 
 
 def test_labels_without_a_visible_character_do_not_become_empty():

@@ -81,10 +81,11 @@ def test_a_plug_in_names_the_estimator_whose_scores_overflow(frame):
 
 
 def test_a_table_encoder_names_the_column(frame):
-    """An audit and ``peerloss fit`` use the encoder, so they do too; infinite values count as missing."""
+    """An audit and ``peerloss fit`` use the encoder, so they do too; infinite values are an error."""
     X, y = frame
     X.loc[5, "price"] = np.inf
-    assert np.isfinite(TableEncoder().fit_transform(X)).all()
+    with pytest.raises(InvalidInputError, match=r"column 'price' has infinity in 1 of 40 rows, .* row 5"):
+        TableEncoder().fit(X)
     X.loc[5, "price"] = 1e200
     with pytest.raises(InvalidInputError, match="column 'price', row 5"):
         TableEncoder().fit(X)

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import clone
 from sklearn.model_selection import check_cv, cross_val_predict
 
+from peerloss._classifier import check_given_features
 from peerloss.estimators.folds import DEFAULT_FOLDS, check_cv_kind, is_fold_count, shuffled_splitter
 from peerloss.exceptions import InvalidInputError
 
@@ -55,6 +56,7 @@ def cross_fit(
 ) -> FloatArray:
     """Return out-of-fold probabilities of the codes that occur, one column for each."""
     check_estimator(estimator)
+    check_given_features(X, estimator)
     folds = _checked_folds(cv, X, codes, groups, seed)
     found: FloatArray
     try:

@@ -72,14 +72,15 @@ def find_label_issues(
     Parameters
     ----------
     X
-        Features: a DataFrame (numbers and text, missing values allowed) or an array. Not needed with
-        ``pred_proba``, or if several annotators labelled each row.
+        Features: a DataFrame (numbers and text, missing values allowed) or an array. Numbers that are learned
+        from must not be infinite. Not needed with ``pred_proba``, or if several annotators labelled each row.
     labels
         Labels of any type, one per row, (n,) or (n, 1). Labels of several annotators are one column per
         annotator (missing if an annotator gave none), or a long table with columns task (or item), worker and
         label, in any order. The tasks of a long table are entries of the index of ``X`` or of ``pred_proba``;
         if both are arrays, they are positions of rows, from 0. The given label is then the majority label. If
-        the columns are different binary labels, use :func:`~peerloss.audit.find_multilabel_issues`.
+        the columns are different binary labels, use :func:`~peerloss.audit.find_multilabel_issues`. -1 is a
+        label like any other: leave rows without a label out.
     estimator
         A classifier with ``predict_proba`` to be cross-fitted; ``None`` uses the portfolio of
         :class:`PeerClassifier`.
@@ -132,7 +133,7 @@ def find_label_issues(
     Raises
     ------
     InvalidInputError
-        If labels are missing, probabilities are invalid, or lengths differ.
+        If labels are missing, features are infinite, probabilities are invalid, or lengths differ.
 
     Warns
     -----

@@ -19,6 +19,7 @@ from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing
 from sklearn.utils.validation import has_fit_parameter
 
+from peerloss._classifier import check_given_features
 from peerloss._device import n_workers
 from peerloss._probabilities import normalise_rows, take
 from peerloss.exceptions import InvalidInputError
@@ -42,6 +43,7 @@ def check_refit(X: Any, estimator: Any) -> None:
     if X is None:
         raise InvalidInputError("`refit` needs the features; got `X=None`. Pass `X`, or use `refit=False`.")
     weight_argument(estimator)
+    check_given_features(X, estimator)
 
 
 def weight_argument(estimator: Any) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pandas as pd
 
+from peerloss._infinite_features import check_no_infinity
 from peerloss._pages import counted
 from peerloss.datasets import check_label_column, require_columns
 from peerloss.datasets.label_spelling import PreparedLabels, describe_change, prepare_labels
@@ -68,6 +70,8 @@ class TableSummary:
     """Number of rows without a label."""
     rare: dict[str, int] = field(default_factory=dict)
     """Classes that are set aside because they have too few rows → number of rows."""
+    minus_one: int = 0
+    """Number of labels -1 that are taken as missing."""
     spellings: tuple[Spellings, ...] = ()
     """Labels that look like one class."""
     tidied: dict[str, str] = field(default_factory=dict)
@@ -92,6 +96,8 @@ class TableSummary:
         found = (
             [] if self.tidied else [f"{group}; use `--tidy-labels` to merge them" for group in self.spellings]
         )
+        if self.minus_one and set(self.classes) == {"0", "1"}:  # -1, 0 and 1 are often three classes
+            found.append(_on_minus_one(self.minus_one))
         if len(self.classes) > max(MAX_CLASSES, MANY_CLASSES * self.labelled):
             found.append(
                 f"{self.labelled:,} rows have {len(self.classes):,} different labels; check that this column "
@@ -113,6 +119,8 @@ class TableSummary:
         found += [f"Column {c.name!r} {c.note}" for c in self.columns if c.note]
         found += [describe_change(old, new) for old, new in self.tidied.items()]
         found += self.serious
+        if self.minus_one and _on_minus_one(self.minus_one) not in self.serious:
+            found.append(_on_minus_one(self.minus_one))
         if 0 < self.contradictions <= CONTRADICTIONS * self.labelled:
             found.append(self._on_contradictions())
         found += [_on_word(word) for word in self.words]
@@ -145,6 +153,7 @@ class TableSummary:
             "rows": self.rows,
             "rows_in_use": self.labelled,
             "rows_without_label": self.unlabelled,
+            "minus_one_taken_as_missing": self.minus_one,
             "columns": [asdict(column) for column in self.columns],
             "classes": self.classes,
             "spellings": [group.rows for group in self.spellings],
@@ -187,6 +196,11 @@ class TableSummary:
         return f"{counted(self.contradictions, 'row')} ({share:.1%}) equal a row that has another label"
 
 
+def _on_minus_one(labels: int) -> str:
+    verb = "is" if labels == 1 else "are"
+    return f"{counted(labels, 'label')} -1 {verb} taken as missing; use `--abstain none` if -1 is a class"
+
+
 def _on_word(word: WordUse) -> str:
     labels = f"{word.rows:,} label{'s' * (word.rows != 1)} {word.word!r}"
     if word.is_class:
@@ -203,6 +217,7 @@ def describe_table(
     options: ReadOptions | None = None,
     tidy: bool = False,
     min_class_rows: int | None = None,
+    abstain: str | None = None,
 ) -> TableSummary:
     """Describe a table before anything is trained on it.
 
@@ -224,11 +239,16 @@ def describe_table(
         Whether to merge spellings of one class, as :func:`peerloss.datasets.tidy_labels` does.
     min_class_rows
         Classes with fewer rows are set aside, as in :func:`peerloss.datasets.find_rare_labels`.
+    abstain
+        The label that means that a row has none. If ``None``, -1 has this meaning if all other labels are
+        non-negative integers (but -1 and 1 alone are two classes). If every label is a class, pass a text
+        that is not a label, such as ``"none"``.
 
     Raises
     ------
     InvalidInputError
-        If the file cannot be read, or a column does not exist or does not hold classes.
+        If the file cannot be read, a column does not exist, the labels are not classes, or a feature is
+        infinite.
 
     Examples
     --------
@@ -245,19 +265,33 @@ def describe_table(
     else:
         reading, where = read_with_notes(table, options=options, labels=[target]), str(table)
     require_columns(reading.table.columns, [target, *drop], where=where)
-    labels = as_classes(reading.table[target], where=where).to_frame()
-    prepared = prepare_labels(labels, tidy=tidy, min_class_rows=min_class_rows)
+    labels = as_classes(reading.table[[target]], where=where, abstain=abstain)
+    prepared = prepare_labels(labels, tidy=tidy, min_class_rows=min_class_rows, minus_one=abstain is None)
     X = reading.table.drop(columns=list({target, *drop}))
     return describe_rows(X, prepared, reading)
 
 
-def as_classes(column: pd.Series, *, where: str) -> pd.Series:
-    """Return labels in the type that the file gives them: integers stay integers if some are missing."""
+def as_classes(labels: pd.DataFrame, *, where: str, abstain: str | None = None) -> pd.DataFrame:
+    """Return labels in the type that the file gives them: integers stay integers if some are missing.
+
+    The label ``abstain`` becomes a missing one, also if the column has it as the float of an integer.
+    """
+    classes = _without(labels, abstain).apply(_as_class_column, where=where)
+    return _without(classes, abstain)
+
+
+def _without(labels: pd.DataFrame, abstain: str | None) -> pd.DataFrame:
+    return labels if abstain is None else labels.mask(labels.astype(str) == abstain)
+
+
+def _as_class_column(column: pd.Series, *, where: str) -> pd.Series:
     check_label_column(column, where=where)
     return column.astype("Int64" if column.dtype.kind in "iuf" else object).astype(object)
 
 
-def check_classes(labels: pd.Series, *, where: str, words: Sequence[WordUse] = ()) -> None:
+def check_classes(
+    labels: pd.Series, *, where: str, words: Sequence[WordUse] = (), minus_one: int = 0
+) -> None:
     """Refuse labels of fewer than two classes.
 
     Parameters
@@ -268,6 +302,8 @@ def check_classes(labels: pd.Series, *, where: str, words: Sequence[WordUse] = (
         What holds the labels, for the message.
     words
         Labels such as nan that may have been read as missing; the message names them.
+    minus_one
+        Number of labels -1 that were taken as missing; the message says so.
     """
     classes = labels.dropna().unique().tolist()
     if len(classes) > 1:
@@ -275,6 +311,8 @@ def check_classes(labels: pd.Series, *, where: str, words: Sequence[WordUse] = (
     found = f"every label is {str(classes[0])!r}" if classes else "no row has a label"
     unread = [_on_word(word) for word in words if not word.is_class]
     advice = " Write them in another way if they are a class." if unread else ""
+    if minus_one:
+        advice += f" {_on_minus_one(minus_one)}."
     raise InvalidInputError(
         f"{where} must hold at least two classes; {found}." + "".join(f" {text}." for text in unread) + advice
     )
@@ -295,6 +333,11 @@ def describe_rows(
         The table of which ``X`` is a part; only its notes are used.
     learns
         Whether a model will be trained on ``X``.
+
+    Raises
+    ------
+    InvalidInputError
+        If a number from which a model would learn is infinite.
     """
     labels = prepared.labels
     if labels.shape[1] == 1:
@@ -302,6 +345,9 @@ def describe_rows(
     else:  # one label per annotator
         given = pd.Series(labels.to_numpy(dtype=object).ravel()).dropna()
     in_use = labels.notna().any(axis=1).to_numpy()
+    if learns:  # before the work, and with the numbers of the rows in the file
+        rows = np.flatnonzero(in_use)
+        check_no_infinity(X[in_use], locate=lambda row: reading.row_numbers[rows[row]])
     columns = _columns(X[in_use], reading)
     counts = given.dropna().map(str).value_counts()
     return TableSummary(
@@ -310,6 +356,7 @@ def describe_rows(
         classes={str(name): int(rows) for name, rows in counts.items()},
         unlabelled=len(X) - int(in_use.sum()) - sum(prepared.rare.values()),
         rare={str(name): rows for name, rows in prepared.rare.items()},
+        minus_one=prepared.minus_one,
         spellings=tuple(prepared.spellings),
         tidied=prepared.tidied,
         words=reading.words,

@@ -24,8 +24,7 @@ from peerloss.boosting import libraries
 from peerloss.boosting._cross_fit import LEAVES, cross_fit, hold_out, stratified_folds
 from peerloss.boosting._eval_set import read_eval_set
 from peerloss.boosting._objectives import BASES, PeerObjective, raw_to_proba
-from peerloss.boosting._table_input import encode, fit_encoder
-from peerloss.datasets.tables.sparse_encoder import as_dense
+from peerloss.boosting._table_input import checked_dense, encode, fit_encoder
 from peerloss.exceptions import InvalidInputError, warn_caller
 from peerloss.posterior.decision import CleanMap, check_alpha_or_auto
 
@@ -214,7 +213,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
             labels = self._check_fit(X, y, sample_weight)
             validate_data(self, X, skip_check_array=True)
             self.table_ = fit_encoder(X, self.categorical_features)
-            native = as_dense(X) if self.table_ is None else None
+            native = checked_dense(X) if self.table_ is None else None
             self._columns = libraries.CategoricalColumns.learn(
                 native, None if native is None else self.categorical_features
             )
@@ -291,7 +290,7 @@ class PeerBoostingClassifier(NoisyLabelClassifier):
         """Return checked features with categories as codes."""
         if self.table_ is not None:
             return encode(self.table_, X, self.categorical_features)
-        X = as_dense(X)
+        X = checked_dense(X)
         allowed = {"dtype": np.float64, "ensure_all_finite": "allow-nan"}
         with numbers_only("`X`"):
             if self._columns.categories:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from peerloss._infinite_features import check_no_infinity
 from peerloss.boosting.libraries import CategoricalColumns
-from peerloss.datasets.tables.sparse_encoder import encoder_for
+from peerloss.datasets.tables.sparse_encoder import as_dense, encoder_for
 from peerloss.datasets.tables.table_encoder import TableEncoder
 
 if TYPE_CHECKING:
@@ -33,6 +34,12 @@ def fit_encoder(
     if all(dtype.kind in "biuf" for dtype in others.dtypes):
         return None
     return TableEncoder().fit(_as_categories(X, list(X.columns), categorical_features))
+
+
+def checked_dense(X: Any) -> Any:
+    """Return features that need no encoder, a sparse matrix as an array; refuse infinite numbers."""
+    check_no_infinity(X)
+    return as_dense(X)
 
 
 def encode(

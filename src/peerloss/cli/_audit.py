@@ -15,6 +15,7 @@ from peerloss._progress import announce, phase
 from peerloss.cli._options import jobs_option, refuse_unused, seed_option
 from peerloss.cli._table_options import (
     DEFAULT_LEVEL,
+    Abstain,
     Decimal,
     Encoding,
     Flags,
@@ -96,7 +97,7 @@ def audit(
             "error."
         ),
     ] = "error",
-    abstain: Annotated[str | None, typer.Option(help="Value that means 'no label', such as -1.")] = None,
+    abstain: Abstain = None,
     drop: Annotated[list[str] | None, typer.Option(help="Column not to learn from; may be repeated.")] = None,
     probabilities: Annotated[
         Path | None,
@@ -336,20 +337,20 @@ def _labelled_rows(
         y: pd.Series | pd.DataFrame = found.assign(label=respell(found["label"], prepared.tidied))
         unlabelled = ~np.asarray(table.index.isin(found["task"]))
     else:
-        labels = table[target]
-        if abstain is not None:
-            labels = labels.mask(labels.astype(str) == abstain)
-        labels = labels.apply(as_classes, where=where)
-        if abstain is not None:  # -1 is -1.0 in the table if some labels are missing
-            labels = labels.mask(labels.astype(str) == abstain)
-        prepared = prepare_labels(labels, tidy=tidy, min_class_rows=min_class_rows, keep_rare=keep_rare)
+        prepared = prepare_labels(
+            as_classes(table[target], where=where, abstain=abstain),
+            tidy=tidy,
+            min_class_rows=min_class_rows,
+            keep_rare=keep_rare,
+            minus_one=abstain is None,
+        )
         labels = prepared.labels
         unlabelled = labels.isna().all(axis=1).to_numpy()
         y = labels.loc[~unlabelled, target[0]] if len(target) == 1 else labels[~unlabelled]
     rows = np.flatnonzero(~unlabelled)
     holder = "--reports" if reports is not None else f"{where}: column {quoted(target)}"
     everything = pd.Series(prepared.labels.to_numpy(dtype=object).ravel())
-    check_classes(everything, where=holder, words=reading.words)
+    check_classes(everything, where=holder, words=reading.words, minus_one=prepared.minus_one)
     return Labelled(X.iloc[rows], y, rows, target, X, prepared)
 
 

@@ -9,6 +9,7 @@ import typer
 
 from peerloss._pages import label_text
 from peerloss.cli._table_options import (
+    Abstain,
     Decimal,
     Encoding,
     MinClassRows,
@@ -48,6 +49,7 @@ def datasets(
     decimal: Decimal = None,
     na_values: NaValues = None,
     sheet: Sheet = None,
+    abstain: Abstain = None,
     tidy_labels: TidyLabels = False,
     min_class_rows: MinClassRows = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON only.")] = False,
@@ -73,7 +75,9 @@ def datasets(
     is_file = name not in built_in and (name.lower().endswith(TABLE_SUFFIXES) or path.is_file())
     if is_file:
         options = read_options(encoding, sep, decimal, na_values, sheet)
-        task = _read_file(path, target, options, tidy=tidy_labels, min_class_rows=min_class_rows)
+        task = _read_file(
+            path, target, options, abstain=abstain, tidy=tidy_labels, min_class_rows=min_class_rows
+        )
         described = _describe_file(path, task)
     else:
         described = _describe(load_dataset(name, data_dir=data_dir, target=target))
@@ -108,7 +112,13 @@ def _describe_features(X: pd.DataFrame) -> dict[str, Any]:
 
 
 def _read_file(
-    path: Path, target: str | None, options: ReadOptions, *, tidy: bool, min_class_rows: int | None
+    path: Path,
+    target: str | None,
+    options: ReadOptions,
+    *,
+    abstain: str | None,
+    tidy: bool,
+    min_class_rows: int | None,
 ) -> Task:
     from peerloss.cli._fit import as_task
     from peerloss.datasets import read_table, split_target
@@ -118,7 +128,15 @@ def _read_file(
         split_target(read_table(path, options=options), None, where=str(path))  # refuses it
     target = str(target)
     reading = read_with_notes(path, options=options, labels=[target])
-    return as_task(reading, target=target, drop=[], where=str(path), tidy=tidy, min_class_rows=min_class_rows)
+    return as_task(
+        reading,
+        target=target,
+        drop=[],
+        where=str(path),
+        abstain=abstain,
+        tidy=tidy,
+        min_class_rows=min_class_rows,
+    )
 
 
 def _describe_file(path: Path, task: Task) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from peerloss._files import check_output_folder
 from peerloss._progress import announce, phase
 from peerloss.cli._options import jobs_option, seed_option
 from peerloss.cli._table_options import (
+    Abstain,
     Decimal,
     Encoding,
     Force,
@@ -61,6 +62,7 @@ def fit(
     decimal: Decimal = None,
     na_values: NaValues = None,
     sheet: Sheet = None,
+    abstain: Abstain = None,
     tidy_labels: TidyLabels = False,
     min_class_rows: MinClassRows = None,
     yes: Yes = False,
@@ -93,6 +95,7 @@ def fit(
         where=str(data),
         tidy=tidy_labels,
         min_class_rows=min_class_rows,
+        abstain=abstain,
     )
     show_summary(task.described, yes=yes, quiet=as_json)
 
@@ -121,41 +124,37 @@ def as_task(
     where: str,
     tidy: bool = False,
     min_class_rows: int | None = None,
+    abstain: str | None = None,
 ) -> Task:
     import numpy as np
 
+    from peerloss._validation import is_minus_one_missing
     from peerloss.audit.table_summary import as_classes, check_classes, describe_rows
     from peerloss.datasets import require_columns, split_target
     from peerloss.datasets.label_spelling import prepare_labels
 
     table = reading.table
     require_columns(table.columns, [target, *drop], where=where)
-    classes = as_classes(table[target], where=where).to_frame()
-    prepared = prepare_labels(classes, tidy=tidy, min_class_rows=min_class_rows)
+    prepared = prepare_labels(
+        as_classes(table[[target]], where=where, abstain=abstain),
+        tidy=tidy,
+        min_class_rows=min_class_rows,
+        minus_one=abstain is None,
+    )
     labels = prepared.labels[target]
-    check_classes(labels, where=f"{where}: column {target!r}", words=reading.words)
+    holder = f"{where}: column {target!r}"
+    check_classes(labels, where=holder, words=reading.words, minus_one=prepared.minus_one)
     used = table.drop(columns=[name for name in drop if name != target]).assign(**{target: labels})
     X, y = split_target(used[labels.notna()], target, where=where)
-    described = _count_minus_one(describe_rows(used.drop(columns=target), prepared, reading), y)
+    described = describe_rows(used.drop(columns=target), prepared, reading)
     given = table[target]
     if given.dtype.kind not in "iuf":
         return Task(X, y.to_numpy(dtype=str), described)
     # pandas reads integers as floats if some are missing
     kind = np.dtype(np.int64) if given.isna().any() else given.dtype
-    return Task(X, y.to_numpy(dtype=str(kind)), described)
-
-
-def _count_minus_one(described: TableSummary, labels: pd.Series) -> TableSummary:
-    """Count -1 as a missing label if the classifier does: all other labels are non-negative integers.
-
-    -1 and 1 alone are two classes.
-    """
-    others = {label for label in labels.unique() if label != -1}
-    rows = int((labels == -1).sum())
-    if not rows or others == {1} or not all(isinstance(label, int) and label >= 0 for label in others):
-        return described
-    classes = {name: count for name, count in described.classes.items() if name != "-1"}
-    return replace(described, classes=classes, unlabelled=described.unlabelled + rows)
+    codes = y.to_numpy(dtype=str(kind))
+    # The classifier would take -1 as a missing label, but here it is a class.
+    return Task(X, codes.astype(str) if is_minus_one_missing(codes) else codes, described)
 
 
 def _train(task: Task, *, metric: str, seed: int, jobs: int, force: bool) -> Pipeline:

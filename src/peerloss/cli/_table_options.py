@@ -36,10 +36,19 @@ NaValues = Annotated[
     list[str] | None, typer.Option("--na-values", help="Text that means a missing value; may be repeated.")
 ]
 Sheet = Annotated[str | None, typer.Option("--sheet", help="Sheet of an Excel file; the first if omitted.")]
+Abstain = Annotated[
+    str | None,
+    typer.Option(
+        "--abstain",
+        help="Label that means 'no label'. If omitted, -1 means it in a column whose other labels are "
+        "non-negative integers, but -1 and 1 alone are two classes. If -1 is a class, pass 'none'.",
+    ),
+]
 TidyLabels = Annotated[
     bool,
     typer.Option(
-        "--tidy-labels", help="Merge labels that differ only in case, spaces, hyphens or underscores."
+        "--tidy-labels",
+        help="Merge labels that differ only in case, spaces, hyphens or underscores, and 1 and 1.0.",
     ),
 ]
 MinClassRows = Annotated[

@@ -7,9 +7,10 @@ import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import pandas as pd
 
-from peerloss._validation import check_count
+from peerloss._validation import check_count, is_minus_one_missing
 from peerloss.exceptions import InvalidInputError
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ MARKERS = (
 )
 #: Zero-width space, marks of the direction of writing, word joiner, byte order mark, soft hyphen.
 _INVISIBLE = "\u200b\u200e\u200f\u2060\ufeff\u00ad"
+#: A whole number with a decimal point, which is another spelling of the number without it.
+_WHOLE = re.compile(r"(-?(?:0|[1-9][0-9]*))\.0+")
 _DELETED = dict.fromkeys(map(ord, _INVISIBLE))
 #: A word is a class if at least this share of the rows, and this many of them, have it.
 CLASS_SHARE, CLASS_ROWS = 0.05, 10
@@ -63,7 +66,8 @@ class Spellings:
 def find_spellings(labels: Any) -> list[Spellings]:
     """Return groups of labels that differ only in case, spaces, hyphens, underscores or Unicode forms.
 
-    Invisible characters, such as a zero-width space, count as spaces.
+    Invisible characters, such as a zero-width space, count as spaces. ``1`` and ``1.0`` are one class, too: a
+    column of labels is text if one of them is not a number.
 
     Parameters
     ----------
@@ -86,8 +90,8 @@ def find_spellings(labels: Any) -> list[Spellings]:
 def tidy_labels(labels: Any) -> Any:
     """Return the labels with one spelling per class, the most frequent one, without spaces around it.
 
-    Spellings that differ only in case, spaces, hyphens, underscores or Unicode forms are one class. Missing
-    labels and labels that are not text stay as they are.
+    Spellings that differ only in case, spaces, hyphens, underscores or Unicode forms are one class, and so
+    are ``1`` and ``1.0``. Missing labels and labels that are not text stay as they are.
 
     Parameters
     ----------
@@ -211,10 +215,17 @@ class PreparedLabels(NamedTuple):
     """Spelling → the label that replaces it."""
     rare: dict[Any, int]
     """Classes that were set aside, with their numbers of rows."""
+    minus_one: int = 0
+    """Number of labels -1 that were taken as missing."""
 
 
 def prepare_labels(
-    labels: pd.DataFrame, *, tidy: bool = False, min_class_rows: int | None = None, keep_rare: bool = False
+    labels: pd.DataFrame,
+    *,
+    tidy: bool = False,
+    min_class_rows: int | None = None,
+    keep_rare: bool = False,
+    minus_one: bool = False,
 ) -> PreparedLabels:
     """Find different spellings of one class, merge them if ``tidy``, and set rare classes aside.
 
@@ -228,15 +239,21 @@ def prepare_labels(
         As ``min_rows`` of :func:`find_rare_labels`. Only a single column has rare classes.
     keep_rare
         Whether to keep rare classes if ``min_class_rows`` is ``None``.
+    minus_one
+        Whether -1 is a missing label if all other labels are non-negative integers, as in the classifiers.
     """
+    found = 0
     everything = pd.Series(labels.to_numpy(dtype=object).ravel())
+    if minus_one and is_minus_one_missing(np.array(everything.dropna().tolist())):
+        found = int((everything == -1).sum())
+        labels = labels.mask(labels == -1)
     spellings, tidied = find_spellings(everything), tidy_spellings(everything) if tidy else {}
     labels = labels.apply(respell, changes=tidied)
     rare: dict[Any, int] = {}
     if labels.shape[1] == 1 and not (keep_rare and min_class_rows is None):
         rare = find_rare_labels(labels.iloc[:, 0], min_class_rows)
         labels = labels.mask(labels.isin(list(rare))) if rare else labels
-    return PreparedLabels(labels, spellings, tidied, rare)
+    return PreparedLabels(labels, spellings, tidied, rare, found)
 
 
 def _tidy(label: str) -> str:
@@ -251,5 +268,7 @@ def _trimmed(label: str) -> str:
 
 def _key(label: str) -> str:
     text = _trimmed(unicodedata.normalize("NFKC", label)).lower().translate(_DELETED)
+    if whole := _WHOLE.fullmatch(text):
+        return whole[1]
     # Not at the ends: A- and A+ are different.
     return re.sub(r"(?<=[^\W_])[\s_-]+(?=[^\W_])", " ", text)

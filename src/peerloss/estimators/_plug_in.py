@@ -7,11 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 from sklearn.utils import _safe_indexing, get_tags, indexable
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter, validate_data
 
-from peerloss._classifier import MAX_REPEATS, MISSING, is_mixed_table, table_of_gaps
+from peerloss._classifier import (
+    MAX_REPEATS,
+    MISSING,
+    check_given_features,
+    contains_pipeline,
+    is_mixed_table,
+    table_of_gaps,
+)
 from peerloss._probabilities import label_frequencies
 from peerloss._progress import announce, phase, reporter
 from peerloss._random import RandomState, as_generator
@@ -273,6 +279,7 @@ class PeerPlugInClassifier(FoldClassifier):
 
     def _as_accepted(self, X: Any) -> Any:
         """Return features that the estimator accepts."""
+        check_given_features(X, self.estimator)
         if self.table_ is not None:
             return self.table_.transform(self._as_fitted(X))
         return X if self._accepts_sparse else as_dense(X)
@@ -283,11 +290,8 @@ class PeerPlugInClassifier(FoldClassifier):
 
     def _accepts(self, X: Any, data: FitInput) -> bool:
         """Return whether the estimator can be fitted to a table as it is; pipelines answer for themselves."""
-        inner = self.estimator
-        while inner is not None:  # a search or a calibration may contain a pipeline
-            if isinstance(inner, Pipeline):
-                return True
-            inner = getattr(inner, "estimator", None)
+        if contains_pipeline(self.estimator):
+            return True
         known = np.flatnonzero(data.is_used)
         some = [row for code in np.unique(data.codes[known]) for row in known[data.codes[known] == code][:50]]
         with warnings.catch_warnings():

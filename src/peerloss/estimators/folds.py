@@ -21,6 +21,7 @@ from peerloss._classifier import (
     numbers_only,
     table_of_gaps,
 )
+from peerloss._infinite_features import check_no_infinity
 from peerloss._progress import show_progress
 from peerloss._validation import BoolArray, FloatArray, IntArray, check_count, short_repr
 from peerloss.datasets.tables.sparse_encoder import SparseEncoder, as_dense, encoder_for
@@ -77,6 +78,7 @@ class TableClassifier(NoisyLabelClassifier):
         is_array = not isinstance(X, pd.DataFrame) and not hasattr(self, "feature_names_in_")
         if not is_array or not isinstance(self.table_, TableEncoder):
             return X
+        check_no_infinity(X)
         with numbers_only("`X`"):
             return pd.DataFrame(
                 validate_data(self, X, dtype=np.float64, reset=False, ensure_all_finite="allow-nan")

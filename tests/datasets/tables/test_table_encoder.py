@@ -162,7 +162,10 @@ def test_new_tables_are_read_by_name(table):
         InvalidInputError, match="'number' must contain numbers, as in training; got 'abc' in row 0"
     ):
         encoder.transform(table.assign(number="abc"))
-    assert np.isfinite(encoder.transform(table.assign(number=np.inf))).all()
+    with pytest.raises(InvalidInputError, match=r"column 'number' has infinity in \d+ of \d+ rows"):
+        encoder.transform(table.assign(number=np.inf))
+    with pytest.raises(InvalidInputError, match="column 'number' has infinity"):
+        encoder.transform(table.assign(number="inf"))
 
 
 def test_bad_tables_are_rejected(table):

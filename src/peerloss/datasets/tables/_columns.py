@@ -208,7 +208,7 @@ def _numbers(column: pd.Series, locate: Callable[[int], str], decimal: str) -> p
                 f"{locate(int(wrong.index[0]))}: column {column.name!r} must hold numbers, as in earlier "
                 f"rows; got {value!r}. Correct it, leave it empty, or read the column as text; {remedy}."
             )
-        mix = different_units(parsed, decimal, plain=bool(numbers.notna().any()))
+        mix = different_units(parsed, decimal, plain=bool(np.isfinite(numbers).any()))
         if mix:
             raise InvalidInputError(
                 f"{locate(int(texts.index[0]))}: column {column.name!r} must hold numbers with one unit; it "

@@ -41,6 +41,8 @@ def _pattern(decimal: str) -> re.Pattern[str]:
     return re.compile(rf"\s*{sign}{before}{sign}{digits}([eE][+-]?\d+)?\s*{after}\s*")
 
 
+#: Infinity, as pandas reads it in a column of numbers. It has no unit.
+_INFINITY = re.compile(r"\s*[+\-\u2212]?inf(?:inity)?\s*", re.IGNORECASE)
 _PATTERNS = {mark: _pattern(mark) for mark in ".,"}
 #: What is removed between digits, and the comma that becomes a point.
 _PLAIN = {mark: str.maketrans(",", ".", _SPACES + ("," if mark == "." else ".")) for mark in ".,"}
@@ -86,7 +88,7 @@ class _Readings(NamedTuple):
     @property
     def units(self) -> set[str]:
         """The units of the values, empty for a number without one."""
-        return {each.unit for parsed in self.parsed.values() for each in parsed if each is not None}
+        return _units(each for parsed in self.parsed.values() for each in parsed)
 
     @property
     def has_codes(self) -> bool:
@@ -118,6 +120,8 @@ def parse_number(text: str, decimal: str) -> float | None:
 def _parse(text: str, decimal: str) -> _Parsed | None:
     if len(text) > MAX_LENGTH:
         return None
+    if _INFINITY.fullmatch(text):
+        return _Parsed(float(text.replace("\u2212", "-")), "")
     is_enclosed = _is_enclosed(text)
     found = _PATTERNS[decimal].fullmatch(text.strip()[1:-1] if is_enclosed else text)
     if found is None:
@@ -271,8 +275,11 @@ def different_units(numbers: Iterable[str], decimal: str, *, plain: bool) -> str
     >>> different_units(["2.5 kg", "300 g"], ".", plain=False)
     "'kg' and 'g'"
     """
-    parsed = (_parse(text, decimal) for text in numbers)
-    return _mix({each.unit for each in parsed if each is not None} | ({""} if plain else set()))
+    return _mix(_units(_parse(text, decimal) for text in numbers) | ({""} if plain else set()))
+
+
+def _units(parsed: Iterable[_Parsed | None]) -> set[str]:
+    return {each.unit for each in parsed if each is not None and math.isfinite(each.number)}
 
 
 def _mix(units: set[str]) -> str:

@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.validation import check_is_fitted, validate_data
 
 from peerloss._classifier import is_mixed_table
+from peerloss._infinite_features import check_no_infinity
 from peerloss.datasets.tables.table_encoder import TableEncoder, Views
 
 #: A sparse matrix with at most this many columns is made dense.
@@ -37,6 +38,7 @@ class SparseEncoder(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> Self:  # noqa: ARG002 - scikit-learn's signature
         """Learn the scale and the components of a sparse matrix (n, d)."""
+        check_no_infinity(X)
         matrix = csr_array(validate_data(self, X, accept_sparse="csr", dtype=np.float64))
         largest = np.asarray(abs(matrix).max(axis=0).todense(), dtype=np.float64).ravel()
         scale = np.divide(1.0, largest, out=np.zeros_like(largest), where=largest > 0)
@@ -55,6 +57,7 @@ class SparseEncoder(TransformerMixin, BaseEstimator):
     def views(self, X: Any) -> Views:
         """Return the components, and the scaled matrix for linear models."""
         check_is_fitted(self)
+        check_no_infinity(X)
         matrix = validate_data(self, X, reset=False, accept_sparse="csr", dtype=np.float64)
         wide = self._scaled(csr_array(matrix))
         return Views(np.asarray(self.components_.transform(wide), dtype=np.float64), None, wide)

@@ -10,6 +10,7 @@ from scipy.sparse import csr_array, hstack
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
+from peerloss._infinite_features import check_no_infinity
 from peerloss._validation import check_choice, check_magnitude
 from peerloss.datasets.tables._columns import column_kinds, free_names, make_encoder, require_columns
 from peerloss.datasets.tables.column_use import MAX_CATEGORIES, as_table, as_text, use_of
@@ -79,6 +80,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Choose the columns and learn their encoding."""
         check_choice(self.output, "output", ("features", "sparse", "table"))
         table = as_table(X)
+        check_no_infinity(table)  # in all columns, as in an array
         kinds = column_kinds(table)
         uses = {name: use_of(table[name]) for name in kinds}
         dropped = {name: use.why for name, use in uses.items() if not use.used}
@@ -203,6 +205,8 @@ def _numbers(column: pd.Series) -> pd.Series:
                 f"{wrong.index[0]}."
             )
         values = numbers.to_numpy()
-    finite = np.where(np.isfinite(values), values, np.nan)
-    check_magnitude(finite[:, None], names=[column.name])
-    return pd.Series(finite, index=column.index, name=column.name)
+    found = pd.Series(values, index=column.index, name=column.name)
+    if np.isinf(values).any():
+        check_no_infinity(found.to_frame())
+    check_magnitude(values[:, None], names=[column.name])
+    return found
