@@ -19,16 +19,15 @@ def template(name, method, **options):
 
 @pytest.mark.parametrize("name", IMAGE_EXPERIMENTS)
 def test_every_file_is_valid_and_comparable(name):
-    """Same rows and network (except in the fast recipe), three seeds, a tenth of the rows held out."""
+    """Same rows, network and held-out rows (a tenth), except in the growing recipes; three seeds."""
     experiment = load_experiment(name)
     assert {"ce", "peer", "peer+sieve"} <= set(experiment.methods)
     assert len(experiment.seeds) == 3
     assert all(experiment.sources.values())
-    tails = [run.noise.startswith("long_tail") for run in experiment.runs()]
-    held_out = [2000 if tail else 5000 for tail in tails]  # a tenth of the rows
-    assert [(run.holdout, run.rows) for run in experiment.runs()] == [(number, None) for number in held_out]
-    networks = {run.architecture for run in experiment.runs() if run.method != "peer+fast"}
-    assert networks == {"resnet18"}
+    assert {run.rows for run in experiment.runs()} == {None}
+    equal = [run for run in experiment.runs() if run.method not in ("peer+growth", "peer+fast")]
+    assert all(run.holdout == (2000 if run.noise.startswith("long_tail") else 5000) for run in equal)
+    assert {(run.architecture, run.width) for run in equal} == {("resnet18", 64)}
     assert len({run.key for run in experiment.runs()}) == len(experiment.runs())
 
 
@@ -46,10 +45,11 @@ def test_the_recipes_of_the_published_results(name, alpha):
 
 @pytest.mark.parametrize(("name", "alpha"), [("cifar10", 2.0), ("cifar10n", 4.0)])
 def test_the_recipe_with_a_growing_set_of_rows(name, alpha):
-    """Thirty epochs of peer loss, then two views per step; the key of such a run contains the growth."""
+    """Fifteen epochs of peer loss, then two views per step; the key of such a run contains the growth."""
     run = template(name, "peer+growth")
     recipe, sieve = run.recipe, run.recipe.sieve
-    assert (run.held_out_images, recipe.epochs, sieve.decisions(400)) == (True, 400, [30])
+    assert (run.architecture, run.width, run.holdout, run.held_out_images) == ("resnet18", 96, 500, True)
+    assert (recipe.epochs, sieve.decisions(200)) == (200, [15])
     assert recipe.alpha == ((0.02625, 0.0), (0.075, alpha))
     assert (sieve.memory, sieve.trust, sieve.balance, sieve.refresh_every) == (0.7, 1.0, True, 4)
     assert sieve.augment == Augment(cutout=16, random_changes=2)
@@ -60,6 +60,7 @@ def test_the_recipe_with_a_growing_set_of_rows(name, alpha):
         fade=(0.55, 0.8),
         final_trust="auto",
         mix=4,
+        cut=0.5,
         learning_rate=0.2,
         warm_up=0.1,
         average=0.998,
@@ -70,13 +71,13 @@ def test_the_recipe_with_a_growing_set_of_rows(name, alpha):
 
 @pytest.mark.parametrize("name", ["cifar10", "cifar10n"])
 def test_the_fast_recipe_is_the_growing_one_with_another_network(name):
-    """It has fewer epochs, another network, and trusts own labels as the noise allows; all else is equal."""
+    """It has fewer epochs, pastes no rectangles, and trusts own labels as the noise allows."""
     fast, slow = template(name, "peer+fast"), template(name, "peer+growth")
-    assert (fast.architecture, slow.architecture) == ("pooled_resnet", "resnet18")
     assert fast.recipe.sieve.decisions(160) == [12]
-    growth = replace(slow.recipe.sieve.growth, own=(0.5, "auto"))
+    growth = replace(slow.recipe.sieve.growth, own=(0.5, "auto"), cut=0.0)
     assert fast.recipe == replace(slow.recipe, epochs=160, sieve=replace(slow.recipe.sieve, growth=growth))
-    assert fast == replace(slow, method="peer+fast", architecture="pooled_resnet", recipe=fast.recipe)
+    network = {"architecture": "pooled_resnet", "width": 64, "holdout": 5000}
+    assert fast == replace(slow, method="peer+fast", recipe=fast.recipe, **network)
 
 
 def test_equal_class_sizes_are_assumed_where_published_methods_assume_them():
@@ -164,11 +165,11 @@ def test_keys_of_real_runs_never_change():
 
 def test_settings_that_were_added_later_are_recorded_only_if_they_are_used():
     """Records made before they existed keep their keys."""
-    usual = template("cifar10", "peer+growth").settings()
+    usual = template("cifar10", "peer+fast").settings()
     assert "members" not in usual
     assert "cut" not in usual["recipe"]["sieve"]["growth"]
     changes = ["members=2", "sieve.growth.cut=0.5"]
-    changed = load_experiment("cifar10", methods=["peer+growth"], changes=changes).runs()[0].settings()
+    changed = load_experiment("cifar10", methods=["peer+fast"], changes=changes).runs()[0].settings()
     assert (changed["members"], changed["recipe"]["sieve"]["growth"]["cut"]) == (2, 0.5)
 
 
@@ -184,7 +185,8 @@ def test_recipes_of_100_classes_are_those_of_10(name, usual_name):
     assert load_experiment(name).methods == ("ce", "peer", "peer+sieve", "peer+growth")
     for method in load_experiment(name).methods:
         own, usual = template(name, method), template(usual_name, method)
-        assert (own.recipe, own.loss, own.architecture) == (usual.recipe, usual.loss, usual.architecture)
+        assert (own.recipe, own.loss) == (usual.recipe, usual.loss)
+        assert (own.architecture, own.width, own.holdout) == (usual.architecture, usual.width, usual.holdout)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 _ROWS = ("images", "noise", "seeds", "holdout", "holdout_at")
 _TOP = ("title", *_ROWS, "architecture", "recipe", "methods", "published")
-_METHOD = ("loss", "architecture", "warm_start", "held_out_images", "recipe", "at")
+_METHOD = ("loss", "architecture", "width", "warm_start", "holdout", "held_out_images", "recipe", "at")
 #: Settings for which ``false`` means "none".
 _MAY_BE_ABSENT = ("average", "clip_norm", "patience", "sieve", "growth")
 #: Objects that are absent by default; a table in the file creates them.
@@ -254,7 +254,7 @@ def _template(
     entry = table["methods"][method]
     check_keys(entry, _METHOD, f"{name}: methods.{method}")
     kind = parse_noise(noise).kind
-    holdout = table.get("holdout_at", {}).get(kind, table["holdout"])
+    holdout = entry.get("holdout", table.get("holdout_at", {}).get(kind, table["holdout"]))
     recipe = DeepRecipe()
     for layer in (table.get("recipe", {}), entry.get("recipe", {}), entry.get("at", {}).get(kind, {})):
         recipe = _filled(recipe, layer, f"{name}: methods.{method}")
@@ -269,7 +269,7 @@ def _template(
         architecture=check_choice(
             entry.get("architecture", table["architecture"]), f"{name}: architecture", tuple(NETWORKS)
         ),
-        width=SMOKE_WIDTH if smoke else WIDTH,
+        width=SMOKE_WIDTH if smoke else check_count(entry.get("width", WIDTH), f"{name}: {method}: width"),
         rows=SMOKE_ROWS if smoke else None,
         holdout=SMOKE_ROWS // 10 if smoke else check_count(holdout, f"{name}: holdout"),
         held_out_images=entry.get("held_out_images", False),
