@@ -1,13 +1,14 @@
 """The CIFAR experiments and their settings."""
 
 import json
+import tomllib
 from dataclasses import asdict, replace
 
 import pytest
 
 from peerloss.exceptions import InvalidInputError
 from peerloss.experiments import IMAGE_EXPERIMENTS, load_experiment
-from peerloss.experiments.cifar._cifar_experiment import _filled
+from peerloss.experiments.cifar._cifar_experiment import _filled, parse_cifar
 from peerloss.training import Augment, DeepRecipe, Growth, Sieve
 
 
@@ -243,3 +244,47 @@ def test_options_of_tables_are_rejected(option):
     """The message names the option."""
     with pytest.raises(InvalidInputError, match=f"`{next(iter(option))}` does not apply to cifar10"):
         load_experiment("cifar10", **option)
+
+
+OWN_FILE = """
+title = "t"
+noise = ["uniform:0.4"]
+seeds = 1
+holdout = 100
+architecture = "resnet18"
+
+[methods.usual]
+loss = "peer"
+
+[methods.own]
+loss = "peer"
+width = {width}
+holdout = {holdout}
+"""
+
+
+def own_experiment(width, holdout, changes=()):
+    table = tomllib.loads(OWN_FILE.format(width=width, holdout=holdout))
+    selection = {"noise": None, "methods": None, "seeds": None, "first_seed": 0}
+    return parse_cifar("own", table, **selection, changes=changes, smoke=False, closed=False)
+
+
+def test_a_method_can_have_its_own_network_width_and_number_of_held_out_rows():
+    """Other methods keep those of the file; ``changes`` apply to all."""
+    usual, own = own_experiment(8, 20).runs()
+    assert [(run.width, run.holdout) for run in (usual, own)] == [(64, 100), (8, 20)]
+    changed = own_experiment(8, 20, changes=["width=16", "holdout=30"]).runs()
+    assert {(run.width, run.holdout) for run in changed} == {(16, 30)}
+
+
+@pytest.mark.parametrize(
+    ("width", "holdout", "message"),
+    [
+        ("0", "20", "own: methods.own: width` must be an integer of at least 1; got 0"),
+        ("8", '"all"', "own: methods.own: holdout` must be an integer of at least 1; got 'all'"),
+    ],
+)
+def test_a_wrong_width_or_number_of_rows_names_the_method(width, holdout, message):
+    """As for every other setting of an experiment file."""
+    with pytest.raises(InvalidInputError, match=message):
+        own_experiment(width, holdout)

@@ -251,27 +251,27 @@ def _template(
     closed: bool,
 ) -> CifarRun:
     """Return the run of a noise and a method with seed 0."""
-    entry = table["methods"][method]
-    check_keys(entry, _METHOD, f"{name}: methods.{method}")
+    entry, where = table["methods"][method], f"{name}: methods.{method}"
+    check_keys(entry, _METHOD, where)
     kind = parse_noise(noise).kind
     holdout = entry.get("holdout", table.get("holdout_at", {}).get(kind, table["holdout"]))
     recipe = DeepRecipe()
     for layer in (table.get("recipe", {}), entry.get("recipe", {}), entry.get("at", {}).get(kind, {})):
-        recipe = _filled(recipe, layer, f"{name}: methods.{method}")
+        recipe = _filled(recipe, layer, where)
     warm = entry.get("warm_start")
     run = CifarRun(
         experiment=name,
         noise=noise,
         method=method,
         seed=0,
-        loss=check_choice(entry.get("loss"), f"{name}: methods.{method}: loss", tuple(LOSSES)),
+        loss=check_choice(entry.get("loss"), f"{where}: loss", tuple(LOSSES)),
         warm_start=None if warm is None else WarmStart(**warm),
         architecture=check_choice(
             entry.get("architecture", table["architecture"]), f"{name}: architecture", tuple(NETWORKS)
         ),
-        width=SMOKE_WIDTH if smoke else check_count(entry.get("width", WIDTH), f"{name}: {method}: width"),
+        width=SMOKE_WIDTH if smoke else check_count(entry.get("width", WIDTH), f"{where}: width"),
         rows=SMOKE_ROWS if smoke else None,
-        holdout=SMOKE_ROWS // 10 if smoke else check_count(holdout, f"{name}: holdout"),
+        holdout=SMOKE_ROWS // 10 if smoke else check_count(holdout, f"{where}: holdout"),
         held_out_images=entry.get("held_out_images", False),
         recipe=_for_smoke(recipe) if smoke else recipe,
         smoke=smoke,
