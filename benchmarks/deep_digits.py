@@ -22,12 +22,21 @@ from peerloss import NoiseModel, PeerLoss, PlainLoss, flip_labels
 from peerloss.losses import FDivergenceLoss
 from peerloss.models import Ensemble, ResNet
 from peerloss.noise import InstanceNoise
-from peerloss.training import Augment, DeepRecipe, Sieve, predict_logits, train_deep
+from peerloss.training import Augment, DeepRecipe, Growth, Sieve, predict_logits, train_deep
 
 PLAIN = DeepRecipe(
     epochs=60, batch_size=64, learning_rate=0.1, augment=Augment(crop=1, flip=False), average=0.95
 )
 SIEVE = Sieve(start=0.3, augment=Augment(crop=1, flip=False, cutout=3, affine=15.0, colour=0.3, share=0.5))
+#: The sieve of `peer+growth` in `peerloss reproduce`, with changes of the images that suit digits.
+GROWING = Sieve(
+    start=0.15,
+    refresh_every=4,
+    memory=0.7,
+    trust=1.0,
+    augment=replace(SIEVE.augment, share=1.0),
+    growth=Growth(guessed=(0.5, 0.95), final_trust="auto"),
+)
 KINDS = (
     "none", "uniform .2", "uniform .4", "uniform .6", "pairs .2", "pairs .4", "features .2", "features .4",
     "one side .4", "skewed, none", "skewed, uniform .4", "skewed, pairs .3", "skewed, one side .3",
@@ -52,6 +61,7 @@ def methods_of(shares: tuple[float, ...]) -> dict[str, Stages]:
     rising = ((0.1, 0.0), (0.3, 1.0))
     start = replace(PLAIN, epochs=20)
     long = replace(PLAIN, alpha=rising, sieve=SIEVE, epochs=120)
+    growing = replace(long, alpha=((0.05, 0.0), (0.15, 1.0)), sieve=GROWING)
     # Each network sees half of a batch. These are the steps of one network for each of them.
     size, rate, decay = 2 * PLAIN.batch_size, 2 * PLAIN.learning_rate, PLAIN.weight_decay / 2
     pair = replace(long, batch_size=size, learning_rate=rate, weight_decay=decay)
@@ -65,6 +75,10 @@ def methods_of(shares: tuple[float, ...]) -> dict[str, Stages]:
         **{name: [(PeerLoss(), replace(PLAIN, alpha=rising, sieve=sieve))] for name, sieve in sieves.items()},
         "sieve, 120 epochs": [(PeerLoss(), long)],
         PAIR: [(PeerLoss(), pair)],
+        "growing sieve, 120 epochs": [(PeerLoss(), growing)],
+        "growing sieve, 120 epochs, shares known": [
+            (PeerLoss(), replace(growing, sieve=replace(GROWING, balance=shares)))
+        ],
     }
 
 
