@@ -1,5 +1,7 @@
 """Infinite numbers among features: one rule for arrays, sparse matrices and tables."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -131,6 +133,18 @@ def test_columns_that_a_table_leaves_out_are_checked_as_in_an_array():
         PeerClassifier().fit(table, Y)
 
 
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", MODELS)
+def test_columns_that_a_model_does_not_use_are_not_checked_in_predict(name):
+    """A column that was left out in fit, and one that fit did not have."""
+    if name == "boosting":
+        pytest.importorskip("lightgbm")
+    table = features("text", infinite=False).assign(constant=1.0)
+    model = MODELS[name]().fit(table, Y)
+    expected = model.predict_proba(table)
+    np.testing.assert_array_equal(model.predict_proba(table.assign(constant=np.inf, more=np.inf)), expected)
+
+
 @pytest.mark.parametrize("kind", [csr_array, csc_array, coo_array])
 def test_sparse_matrices_are_counted_by_column(kind):
     """The first column with infinity is named; a stored zero or NaN is not infinity."""
@@ -150,3 +164,18 @@ def test_sparse_matrices_are_counted_by_column(kind):
 def test_other_input_is_left_to_later_checks(X):
     """Ragged rows, text, one dimension, and objects of any type."""
     check_no_infinity(X)
+
+
+def test_a_table_of_numbers_is_checked_without_a_copy():
+    """As an array of the same numbers is: only the marks of infinity need memory."""
+    table = pd.DataFrame(np.ones((20_000, 50), dtype=np.float32))
+    tracemalloc.start()
+    check_no_infinity(table)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.5 * table.to_numpy().nbytes
+
+
+def test_sparse_matrices_of_complex_numbers_are_left_to_later_checks():
+    """scikit-learn says that they are not supported; infinity is not what is wrong."""
+    check_no_infinity(csr_array(np.array([[1.0, complex(np.inf, 0.0)]])))

@@ -18,16 +18,19 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-def check_no_infinity(X: Any, *, locate: Callable[[int], object] | None = None) -> None:
+def check_no_infinity(
+    X: Any, *, locate: Callable[[int], object] | None = None, is_part: bool = False
+) -> None:
     """Refuse a DataFrame, an array or a sparse matrix in which a number is infinite; NaN is allowed.
 
     Anything else is left to later checks. ``locate`` returns the name of a row from its position, for the
-    message; by default its name in the index of a DataFrame, otherwise the position.
+    message; by default its name in the index of a DataFrame, otherwise the position. If ``X`` is a part of
+    the rows (``is_part``), the message does not count them.
     """
     if isinstance(X, pd.DataFrame):
-        _check_table(X, locate or X.index.__getitem__)
+        _check_table(X, locate or X.index.__getitem__, is_part=is_part)
     elif hasattr(X, "tocoo"):
-        _check_sparse(X.tocoo(copy=False), locate or int)
+        _check_sparse(X, locate or int)
     elif isinstance(X, np.ndarray | list | tuple):
         try:
             array = np.asarray(X)
@@ -41,23 +44,33 @@ def check_no_infinity(X: Any, *, locate: Callable[[int], object] | None = None) 
             _check_dense(array, list(range(array.shape[1])), locate or int)
 
 
-def _check_table(table: pd.DataFrame, locate: Callable[[int], object]) -> None:
+def _check_table(table: pd.DataFrame, locate: Callable[[int], object], *, is_part: bool = False) -> None:
     table = table.infer_objects()  # columns of type object may hold numbers
     places = [place for place, dtype in enumerate(table.dtypes) if dtype.kind == "f"]
-    if places:
-        numbers = table.iloc[:, places]
-        _check_dense(numbers.to_numpy(dtype=np.float64, na_value=np.nan), list(numbers.columns), locate)
+    if not places:
+        return
+    numbers = table if len(places) == table.shape[1] else table.iloc[:, places]
+    if all(isinstance(dtype, np.dtype) for dtype in numbers.dtypes):
+        values = numbers.to_numpy()  # without a copy, if all columns have one type
+    else:
+        values = numbers.to_numpy(dtype=np.float64, na_value=np.nan)
+    _check_dense(values, list(numbers.columns), locate, is_part=is_part)
 
 
-def _check_dense(numbers: Any, names: list[Any], locate: Callable[[int], object]) -> None:
+def _check_dense(
+    numbers: Any, names: list[Any], locate: Callable[[int], object], *, is_part: bool = False
+) -> None:
     infinite = np.isinf(numbers)
     if infinite.any():
         column = int(infinite.any(axis=0).argmax())
         rows = np.flatnonzero(infinite[:, column])
-        _refuse(names[column], rows, numbers[rows, column], len(numbers), locate)
+        _refuse(names[column], rows, numbers[rows, column], None if is_part else len(numbers), locate)
 
 
-def _check_sparse(matrix: Any, locate: Callable[[int], object]) -> None:
+def _check_sparse(X: Any, locate: Callable[[int], object]) -> None:
+    if X.dtype.kind != "f":
+        return
+    matrix = X.tocoo(copy=False)
     infinite = np.isinf(matrix.data)
     if infinite.any():
         column = int(matrix.col[infinite].min())
@@ -65,10 +78,16 @@ def _check_sparse(matrix: Any, locate: Callable[[int], object]) -> None:
         _refuse(column, np.sort(matrix.row[there]), matrix.data[there], matrix.shape[0], locate)
 
 
-def _refuse(column: Any, rows: Any, values: Any, n_rows: int, locate: Callable[[int], object]) -> NoReturn:
+def _refuse(
+    column: Any, rows: Any, values: Any, n_rows: int | None, locate: Callable[[int], object]
+) -> NoReturn:
     options = " ".join(f"--na-values {value:g}" for value in np.unique(values)[::-1])
+    first = locate(int(rows[0]))
+    where = f"first in row {first}"
+    if n_rows is not None:
+        where = f"in {len(rows):,} of {n_rows:,} rows, the first is row {first}"
     raise InvalidInputError(
-        f"`X` must not hold infinite numbers; column {short_repr(column)} has infinity in {len(rows):,} of "
-        f"{n_rows:,} rows, the first is row {locate(int(rows[0]))}. Replace it with NaN if the number is not "
-        f"known (in a file: `{options}`), or with a finite number, for example with `clip`."
+        f"`X` must not hold infinite numbers; column {short_repr(column)} has infinity {where}. Replace it "
+        f"with NaN if the number is not known (in a file: `{options}`), or with a finite number, for example "
+        "with `clip`."
     )

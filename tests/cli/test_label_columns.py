@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 from peerloss import load_model
 from peerloss.audit import describe_table
-from peerloss.cli import app
+from peerloss.cli import _predict, app
+from peerloss.datasets import ReadOptions, iter_table
 from peerloss.estimators.portfolio import _fit_portfolio
 
 COMMANDS = ("fit", "audit", "datasets")
@@ -115,6 +116,47 @@ def test_every_command_takes_minus_one_for_the_same(tmp_path, cuts, options, is_
     assert load_model(tmp_path / "fit").classes_.tolist() == (classes if is_class else codes)
 
 
+@pytest.mark.parametrize("abstain", ["-1", "-1.0", " -1"])
+@pytest.mark.parametrize("gap", [False, True], ids=["every row", "one row has no label"])
+@pytest.mark.usefixtures("quick")
+def test_abstain_is_a_number_in_a_column_of_numbers(tmp_path, abstain, gap):
+    """-1.0 is -1, whether or not another label is missing, which would make -1 the float -1.0."""
+
+    def labels(x):
+        made = with_minus_one(-0.5, 0.5)(x).astype(object)
+        made[1] = "" if gap else made[1]
+        return made
+
+    data = write(tmp_path / "data.csv", labels)
+    for command in COMMANDS:
+        table = summary_of(command, data, "--abstain", abstain)
+        assert sorted(table["classes"]) == ["0", "1", "2"]
+        assert table["rows_without_label"] == ROWS // 4 + gap
+
+
+def test_abstain_keeps_large_integers():
+    """A column of integers with a missing value would be floats, which are not exact."""
+    large = 2**60 + 1
+    table = pd.DataFrame({"x": [0.5, 1.5, 2.5, 4.5], "label": [-1, large, large + 2, large]})
+    assert describe_table(table, "label", abstain="-1").classes == {str(large): 2, str(large + 2): 1}
+    assert describe_table(table, "label", abstain=str(large)).classes == {"-1": 1, str(large + 2): 1}
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("command", COMMANDS)
+def test_abstain_has_spellings_too(tmp_path, command):
+    """`--tidy-labels` merges spellings of the label that means "no label", so they mean it as well."""
+    words = np.array(["Unsure", "unsure ", "unsure", "-"])
+
+    def labels(x):
+        return np.where(np.arange(ROWS) % 4 < 3, words[np.arange(ROWS) % 4], np.where(x > 0, "yes", "no"))
+
+    data = write(tmp_path / "data.csv", labels)
+    table = summary_of(command, data, "--abstain", "unsure", "--tidy-labels")
+    assert sorted(table["classes"]) == ["no", "yes"]
+    assert table["rows_without_label"] == 3 * ROWS // 4
+
+
 @pytest.mark.usefixtures("quick")
 def test_minus_one_and_one_are_two_classes(tmp_path):
     """All commands agree on the exception, too; -1 stays an integer."""
@@ -182,17 +224,48 @@ def test_infinity_in_text_that_is_read_as_numbers_is_infinity(tmp_path, price):
     assert "column 'price' has infinity in 1 of 120 rows, the first is row 9" in refused(data)
 
 
+@pytest.mark.parametrize("text", ["inf", "Infinity", "-Infinity", "\u2212inf"])
+@pytest.mark.parametrize("suffix", [".csv", ".xlsx", ".jsonl"])
+def test_what_the_message_about_infinity_recommends_helps(tmp_path, text, suffix):
+    """`--na-values inf` makes infinity missing in any spelling, also in text that is read as numbers."""
+    if suffix == ".xlsx":
+        pytest.importorskip("openpyxl")
+    prices = [f"${1 + i % 9}.50" for i in range(ROWS)]
+    prices[7] = text
+    made = pd.read_csv(write(tmp_path / "made.csv", signs, price=prices))
+    data = tmp_path / f"data{suffix}"
+    if suffix == ".csv":
+        made.to_csv(data, index=False)
+    elif suffix == ".xlsx":
+        made.to_excel(data, index=False)
+    else:
+        made.to_json(data, orient="records", lines=True)
+    value = "inf" if text in {"inf", "Infinity"} else "-inf"
+    message = run("datasets", data).stderr
+    assert "column 'price' has infinity in 1 of 120 rows" in message
+    assert f"`--na-values {value}`" in message
+    table = summary_of("datasets", data, "--na-values", value)
+    assert "Column 'price' is read as numbers; '$1.50' is 1.5." in table["notes"]
+    (chunk,) = iter_table(data, kinds={"price": "number"}, options=ReadOptions(na_values=(value,)))
+    assert np.flatnonzero(chunk["price"].isna()).tolist() == [7]
+
+
 @pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("unit", ["", " kg"])
-def test_predict_refuses_infinity(tmp_path, unit):
-    """Infinity in a column of the model is an error, in another column it is not."""
+@pytest.mark.parametrize("chunk_rows", [_predict.CHUNK_ROWS, 10], ids=["one chunk", "many chunks"])
+def test_predict_refuses_infinity(tmp_path, monkeypatch, unit, chunk_rows):
+    """Infinity in a column of the model is an error, in another column it is not.
+
+    The message has the row of the file, as that of `fit` does, and does not count the rows of one chunk.
+    """
+    monkeypatch.setattr(_predict, "CHUNK_ROWS", chunk_rows)
     prices = [f"{i % 7}.5{unit}" for i in range(ROWS)]
     assert run("fit", write(tmp_path / "data.csv", signs, price=prices)).exit_code == 0
     new = write(tmp_path / "new.csv", signs, price=[*prices[:-1], "inf"])
     arguments = ["predict", str(tmp_path / "fit"), str(new), "-o", str(tmp_path / "out.csv")]
     done = CliRunner().invoke(app, arguments)
     assert done.exit_code == 2
-    assert "column 'price' has infinity in 1 of 120 rows, the first is row 119" in done.stderr
+    assert "column 'price' has infinity first in row 121. Replace it with NaN" in done.stderr
     assert not (tmp_path / "out.csv").exists()
     assert CliRunner().invoke(app, [*arguments, "--na-values", "inf"]).exit_code == 0
     write(new, signs, price=prices, other=np.inf)

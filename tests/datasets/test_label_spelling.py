@@ -1,5 +1,7 @@
 """Spellings of one class, and classes with very few rows."""
 
+import tracemalloc
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -152,6 +154,16 @@ def test_minus_one_is_missing_if_the_caller_says_so(labels, missing):
     assert prepared.minus_one == 2 * missing
     assert prepared.labels.isna().sum().tolist() == [missing + columns["u"].isna().sum()] * 2
     assert prepare_labels(columns).labels.equals(columns)
+
+
+def test_a_long_label_does_not_take_its_length_in_every_row():
+    """Memory grows with the text of the distinct labels, not with rows times the longest label."""
+    labels = pd.DataFrame({"label": ["yes", "no"] * 1000 + ["x" * 10_000]}, dtype=object)
+    tracemalloc.start()
+    prepare_labels(labels, minus_one=True)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 0.1 * np.dtype("<U10000").itemsize * len(labels)
 
 
 def test_labels_without_a_visible_character_do_not_become_empty():

@@ -11,7 +11,12 @@ import pandas as pd
 from peerloss._infinite_features import check_no_infinity
 from peerloss._pages import counted
 from peerloss.datasets import check_label_column, require_columns
-from peerloss.datasets.label_spelling import PreparedLabels, describe_change, prepare_labels
+from peerloss.datasets.label_spelling import (
+    PreparedLabels,
+    describe_change,
+    prepare_labels,
+    without_label,
+)
 from peerloss.datasets.tables import Reading, ReadOptions, read_with_notes
 from peerloss.datasets.tables.column_use import describe_columns
 from peerloss.exceptions import InvalidInputError
@@ -265,23 +270,23 @@ def describe_table(
     else:
         reading, where = read_with_notes(table, options=options, labels=[target]), str(table)
     require_columns(reading.table.columns, [target, *drop], where=where)
-    labels = as_classes(reading.table[[target]], where=where, abstain=abstain)
+    labels = as_classes(reading.table[[target]], where=where, abstain=abstain, tidy=tidy)
     prepared = prepare_labels(labels, tidy=tidy, min_class_rows=min_class_rows, minus_one=abstain is None)
     X = reading.table.drop(columns=list({target, *drop}))
     return describe_rows(X, prepared, reading)
 
 
-def as_classes(labels: pd.DataFrame, *, where: str, abstain: str | None = None) -> pd.DataFrame:
+def as_classes(
+    labels: pd.DataFrame, *, where: str, abstain: str | None = None, tidy: bool = False
+) -> pd.DataFrame:
     """Return labels in the type that the file gives them: integers stay integers if some are missing.
 
-    The label ``abstain`` becomes a missing one, also if the column has it as the float of an integer.
+    The label ``abstain`` becomes a missing one. In a column of numbers it is compared as a number, because 1
+    is 1.0 there if a label is missing. With ``tidy``, so do its other spellings.
     """
-    classes = _without(labels, abstain).apply(_as_class_column, where=where)
-    return _without(classes, abstain)
-
-
-def _without(labels: pd.DataFrame, abstain: str | None) -> pd.DataFrame:
-    return labels if abstain is None else labels.mask(labels.astype(str) == abstain)
+    if abstain is not None:
+        labels = labels.apply(without_label, label=abstain, tidy=tidy)
+    return labels.apply(_as_class_column, where=where)
 
 
 def _as_class_column(column: pd.Series, *, where: str) -> pd.Series:

@@ -338,7 +338,7 @@ def _labelled_rows(
         unlabelled = ~np.asarray(table.index.isin(found["task"]))
     else:
         prepared = prepare_labels(
-            as_classes(table[target], where=where, abstain=abstain),
+            as_classes(table[target], where=where, abstain=abstain, tidy=tidy),
             tidy=tidy,
             min_class_rows=min_class_rows,
             keep_rare=keep_rare,

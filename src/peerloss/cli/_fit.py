@@ -136,7 +136,7 @@ def as_task(
     table = reading.table
     require_columns(table.columns, [target, *drop], where=where)
     prepared = prepare_labels(
-        as_classes(table[[target]], where=where, abstain=abstain),
+        as_classes(table[[target]], where=where, abstain=abstain, tidy=tidy),
         tidy=tidy,
         min_class_rows=min_class_rows,
         minus_one=abstain is None,

@@ -26,7 +26,7 @@ from peerloss.cli._terminal import counted, say, say_json, training_bar
 from peerloss.exceptions import InvalidInputError, ModelFolderError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     import pandas as pd
 
@@ -75,6 +75,7 @@ def predict(
     if seed is not None:
         typer.echo("Warning: --seed is deprecated and has no effect; predictions are not random.", err=True)
     from peerloss.datasets import iter_table
+    from peerloss.datasets.tables import find_row_numbers
 
     suffix = _check_output(output, data)
     options, trained_decimal = _options(model, read_options(encoding, sep, decimal, na_values, sheet))
@@ -90,8 +91,12 @@ def predict(
     options = _with_decimal(data, options, trained_decimal, kinds)
     rows_read = iter_table(data, chunk_rows=CHUNK_ROWS, kinds=kinds, options=options)
     total = _estimate_rows(data)
+
+    def locate(row: int) -> int:
+        return find_row_numbers(data, options)[row]
+
     with training_bar("predicting", quiet=as_json or total is None):
-        chunks = _reported(_predicted(loaded, rows_read, ids, threads), total or 0)
+        chunks = _reported(_predicted(loaded, rows_read, ids, threads, locate), total or 0)
         counts = _write(output, chunks, suffix=suffix, spreadsheet_safe=spreadsheet_safe)
     rows = sum(counts.values())
     if as_json:
@@ -170,14 +175,21 @@ def _kinds(model: Any) -> dict[str, str]:
 
 
 def _predicted(
-    model: Any, chunks: Iterator[pd.DataFrame], id_columns: list[str], threads: int
+    model: Any,
+    chunks: Iterator[pd.DataFrame],
+    id_columns: list[str],
+    threads: int,
+    locate: Callable[[int], int] = int,
 ) -> Iterator[pd.DataFrame]:
-    """Predict one chunk per thread at a time and yield them in order."""
+    """Predict one chunk per thread at a time and yield them in order.
+
+    ``locate`` returns the number in the file of a row of the table, for messages.
+    """
     columns = list(_kinds(model))
     waiting: deque[Future[pd.DataFrame]] = deque()
     with ThreadPoolExecutor(threads) as pool:
         for chunk in chunks:
-            waiting.append(pool.submit(_predict_chunk, model, chunk, columns, id_columns))
+            waiting.append(pool.submit(_predict_chunk, model, chunk, columns, id_columns, locate))
             if len(waiting) == threads:
                 yield waiting.popleft().result()
         while waiting:
@@ -185,11 +197,21 @@ def _predicted(
 
 
 def _predict_chunk(
-    model: Any, chunk: pd.DataFrame, columns: list[str], id_columns: list[str]
+    model: Any,
+    chunk: pd.DataFrame,
+    columns: list[str],
+    id_columns: list[str],
+    locate: Callable[[int], int],
 ) -> pd.DataFrame:
     import pandas as pd
 
-    proba = model.predict_proba(chunk[columns])
+    from peerloss._infinite_features import check_no_infinity
+
+    try:
+        proba = model.predict_proba(chunk[columns])
+    except ValueError:  # if the reason is infinity, say in which row of the file
+        check_no_infinity(chunk[columns], locate=lambda row: locate(int(chunk.index[row])), is_part=True)
+        raise
     identifiers: dict[str, Any] = {name: chunk[name] for name in id_columns} or {"row": chunk.index}
     predicted = {"prediction": model.classes_[proba.argmax(axis=1)]}
     probabilities = {f"probability_{label}": proba[:, k] for k, label in enumerate(model.classes_)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -131,6 +132,32 @@ def describe_change(old: str, new: str) -> str:
     return f"{old!r} is read as {new!r}{how}"
 
 
+def without_label(column: pd.Series, label: str, *, tidy: bool = False) -> pd.Series:
+    """Return a column of labels in which ``label`` is a missing label.
+
+    In a column of numbers it is compared as a number, because 1 is 1.0 there if a label is missing. In a
+    column of text, ``tidy`` includes the spellings that :func:`tidy_labels` merges with it.
+    """
+    is_label = column.astype(str) == label
+    if column.dtype.kind in "iu":
+        column = column.convert_dtypes()  # with a missing value, large integers would be inexact floats
+    if column.dtype.kind in "iuf":
+        is_label |= column.isin(_numbers_of(label))
+    elif tidy:
+        key = _key(label)
+        texts = (text for text in column.dropna().unique() if isinstance(text, str))
+        is_label |= column.isin([text for text in texts if _key(text) == key])
+    return column.mask(is_label)
+
+
+def _numbers_of(text: str) -> list[int | float]:
+    """Return the number that a text is, if it is one."""
+    for kind in (int, float):  # a large integer is not exact as a float
+        with suppress(ValueError):
+            return [kind(text)]
+    return []
+
+
 def respell(labels: pd.Series, changes: Mapping[str, str]) -> pd.Series:
     """Return the labels with some of them replaced; all others stay as they are."""
     if not changes:
@@ -244,7 +271,8 @@ def prepare_labels(
     """
     found = 0
     everything = pd.Series(labels.to_numpy(dtype=object).ravel())
-    if minus_one and is_minus_one_missing(np.array(everything.dropna().tolist())):
+    # The distinct labels, because an array of text is as wide as its longest label.
+    if minus_one and is_minus_one_missing(np.array(everything.dropna().unique().tolist())):
         found = int((everything == -1).sum())
         labels = labels.mask(labels == -1)
     spellings, tidied = find_spellings(everything), tidy_spellings(everything) if tidy else {}

@@ -279,9 +279,9 @@ class PeerPlugInClassifier(FoldClassifier):
 
     def _as_accepted(self, X: Any) -> Any:
         """Return features that the estimator accepts."""
-        check_given_features(X, self.estimator)
-        if self.table_ is not None:
+        if self.table_ is not None:  # which checks the columns that it uses
             return self.table_.transform(self._as_fitted(X))
+        check_given_features(X, self.estimator)
         return X if self._accepts_sparse else as_dense(X)
 
     @property

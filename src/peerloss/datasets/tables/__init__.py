@@ -22,7 +22,12 @@ from peerloss.datasets.tables._csv_edits import append_field, replace_field, str
 from peerloss.datasets.tables._json_lines import value_places
 from peerloss.datasets.tables._number_text import ColumnNote
 from peerloss.datasets.tables._other_file import options_for_other
-from peerloss.datasets.tables._read_table import iter_table, read_table, read_with_notes
+from peerloss.datasets.tables._read_table import (
+    find_row_numbers,
+    iter_table,
+    read_table,
+    read_with_notes,
+)
 from peerloss.datasets.tables._reading import (
     JSON_SUFFIXES,
     TABLE_SUFFIXES,
@@ -51,6 +56,7 @@ __all__ = [
     "check_output_format",
     "column_kinds",
     "csv_rows",
+    "find_row_numbers",
     "free_names",
     "iter_table",
     "neutralise",

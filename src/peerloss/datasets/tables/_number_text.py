@@ -204,7 +204,10 @@ def _interpret(
     if note or mark is None:
         return None, note
     numbers = found.numbers(mark)
-    example = max(found.texts[:SAMPLE], key=lambda value: len(re.sub(r"[\d\s]", "", value)))
+    example = max(
+        found.texts[:SAMPLE],
+        key=lambda value: (math.isfinite(numbers[value]), len(re.sub(r"[\d\s]", "", value))),
+    )
     read = column.astype(object).map(numbers.__getitem__, na_action="ignore").astype("float64")
     return read, f"is read as numbers; {example!r} is {numbers[example]:.15g}"
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -25,6 +27,7 @@ from peerloss.datasets.tables._reading import (
     TEXT_SUFFIXES,
     Reading,
     ReadOptions,
+    RowNumbers,
 )
 from peerloss.exceptions import InvalidInputError
 
@@ -79,6 +82,11 @@ def read_with_notes(
         As for :func:`read_table`; also if there is no such column.
     """
     path, options = _check_path(Path(path), options)
+    found = _read(path, options, labels)
+    return replace(found, table=_mark_infinite(found.table, options.na_values))
+
+
+def _read(path: Path, options: ReadOptions, labels: Sequence[str]) -> Reading:
     name = path.name.lower()
     if name.endswith(TEXT_SUFFIXES):
         found = check_csv(path, options)
@@ -129,8 +137,28 @@ def iter_table(
     check_count(chunk_rows, "chunk_rows")
     path, options = _check_path(Path(path), options)
     if path.name.lower().endswith(TEXT_SUFFIXES):
-        return check_csv(path, options).chunks(chunk_rows, kinds)
-    return _frames(path, chunk_rows, kinds or {}, options)
+        chunks = check_csv(path, options).chunks(chunk_rows, kinds)
+    else:
+        chunks = _frames(path, chunk_rows, kinds or {}, options)
+    return (_mark_infinite(chunk, options.na_values) for chunk in chunks)
+
+
+def find_row_numbers(path: Path, options: ReadOptions) -> RowNumbers:
+    """Return the numbers of the rows in a file that :func:`iter_table` reads; for messages.
+
+    Parameters
+    ----------
+    path, options
+        As for :func:`read_table`.
+    """
+    name = path.name.lower()
+    if name.endswith(TEXT_SUFFIXES):
+        return check_csv(path, options).row_numbers
+    if name.endswith(EXCEL_SUFFIXES):
+        return read_sheet(path, options.sheet).row_numbers
+    if name.endswith(JSON_SUFFIXES):
+        return json_row_numbers(path, options.encoding)
+    return RowNumbers.usual(name)
 
 
 def _check_path(path: Path, options: ReadOptions | None) -> tuple[Path, ReadOptions]:
@@ -226,6 +254,16 @@ def mark_missing(table: pd.DataFrame, texts: Sequence[str]) -> pd.DataFrame:
         if missing.any():
             marked[str(name)] = column.mask(missing)
     return table.assign(**marked).infer_objects() if marked else table
+
+
+def _mark_infinite(table: pd.DataFrame, texts: Sequence[str]) -> pd.DataFrame:
+    """Replace infinity by NaN if ``texts`` has it, also if it was text, such as Infinity beside $1.00."""
+    infinite = [number for text in texts if (number := _as_number(text)) is not None and math.isinf(number)]
+    if not infinite:
+        return table
+    found = {str(name): column.isin(infinite) for name, column in table.items() if column.dtype.kind == "f"}
+    marked = {name: table[name].mask(missing) for name, missing in found.items() if missing.any()}
+    return table.assign(**marked) if marked else table
 
 
 def _as_number(text: str) -> float | None:
