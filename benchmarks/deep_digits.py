@@ -28,7 +28,7 @@ PLAIN = DeepRecipe(
     epochs=60, batch_size=64, learning_rate=0.1, augment=Augment(crop=1, flip=False), average=0.95
 )
 SIEVE = Sieve(start=0.3, augment=Augment(crop=1, flip=False, cutout=3, affine=15.0, colour=0.3, share=0.5))
-#: The sieve of `peer+growth` in `peerloss reproduce`, with changes of the images that suit digits.
+#: The sieve of `peer+growth` in `peerloss reproduce`, without pasting and with changes that suit digits.
 GROWING = Sieve(
     start=0.15,
     refresh_every=4,
